@@ -25,8 +25,8 @@ DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = (
-    "score", "mix", "select", "flagged", "ablate", "compare", "check", "audit", "explain", "report", "schema", "gate",
-    "baseline", "encoder", "cache", "doctor",
+    "score", "check", "explain", "flagged", "select", "mix", "ablate", "compare", "report", "audit", "gate", "baseline",
+    "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
 """Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
 MODULES = {"ablate": "score"}
@@ -50,7 +50,8 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     """The program with these commands."""
     app = typer.Typer(
         name="secid",
-        help="Rank sources of hard negatives with the frozen target encoder, before spending GPU-days.",
+        help="Inspect sources of hard negatives before you train a dense retriever on them: what is wrong with each "
+        "source, how hard it is, and which differences between sources are real.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

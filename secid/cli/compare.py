@@ -28,11 +28,11 @@ def compare(
         bool, typer.Option("--legend", help="Also print every comparison, and what the numbers mean.")
     ] = False,
 ) -> None:
-    """Compare a run's scores with your own training results: does any of them predict the order?
+    """Compare a run's scores with your own training results.
 
-    Prints the comparisons that differ from chance; --json has all, with Kendall's tau, Spearman's rho, pairs in order
-    and top-1 regret. An interval covers the true value with a probability of at least 95 %; it needs standard errors
-    of the metric (<column>_se), or is of the score that the run ranks by.
+    Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
+    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. A 95 % interval takes
+    in the standard errors of the metric (<column>_se) and those of the score that the run ranks by.
 
     Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
     relevant passages with training queries: secid check --against-eval counts these passages.

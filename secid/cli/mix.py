@@ -30,7 +30,12 @@ COLUMNS = "loss without: nats lost if the source is left out and the others are 
 def mix(
     run: RunFolder,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="B", help="Budget B of log det(I + B M) [default: the run's].")
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="B",
+            help="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
+        ),
     ] = None,
     max_share: Annotated[float, typer.Option("--max-share", metavar="S", help="Largest share of any source.")] = 1.0,
     fix: Annotated[
@@ -58,7 +63,9 @@ def mix(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find the mixture of a run's sources with the highest score. It maximises the score, not retrieval.
+    """Find the mixture of a run's sources with the highest score.
+
+    It maximises the score, not retrieval.
 
     Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from secid.pages.glossary import EXPLANATIONS
-from secid.pages.numbers import SPACE, listed, percent
+from secid.pages.numbers import listed
 from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 
@@ -100,7 +100,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
         "defect": "yes" if entry.counted else "no: it may be intended",
-        "limit": limit_text(entry.limit),
+        "limit": "none: it only describes" if entry.limit is None else limit_text(entry.limit, "source's negatives"),
         "do": entry.do,
         "command": command_of(entry),
     }
@@ -108,11 +108,10 @@ def finding_facts(entry: Finding) -> dict[str, str]:
 
 def caution_facts(caution: Caution) -> dict[str, str]:
     """The facts of a caution by their labels."""
-    limit = "max_bad_fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
     return {
         "rule": caution.says,
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
-        "limit": f"{limit} of the {caution.of}",
+        "limit": limit_text(caution.limit, caution.of),
         "do": caution.do,
         "command": f"secid check SOURCE --fail-on {caution.name}",
     }
@@ -125,6 +124,6 @@ def command_of(entry: Finding) -> str:
     return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"
 
 
-def limit_text(limit: float | None) -> str:
-    """The share above which a finding is reported."""
-    return "none: it only describes" if limit is None else f"{percent(limit).replace(SPACE, ' ')} of the negatives"
+def limit_text(limit: float | None, of: str) -> str:
+    """The share from which on it is reported, of a source; None for the setting."""
+    return f"reported above {'max_bad_fraction' if limit is None else f'{100 * limit:g} %'} of the {of}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import code, named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
 from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
@@ -15,7 +15,10 @@ CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
-UNLABELLED = "count as false negatives; other relevant passages among the negatives are not ruled out."
+UNLABELLED = (
+    "count as false negatives; other relevant passages among the negatives are not ruled out: "
+    f"{code('secid score --guide NAME')} lists suspects."
+)
 ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
 """What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""

@@ -1,8 +1,8 @@
 """The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
 
-Pages show a finding by its name, the one that commands take. A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; policy
-keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
-`secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
+A finding is a column of the triplet table: True where the negative has it. Pages show it by its name, the one that
+commands take. Its rule runs in `secid/findings/`; policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*`
+columns of negatives.parquet, pages and `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="the same text is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
-        says="belong to passages that are negatives of more than 5 % of the queries",
+        rule="the passage is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
+        says="are passages that serve as negatives of more than 5 % of the queries",
         do="limit how often one passage is used; otherwise the model learns to avoid it everywhere",
     ),
     Finding(

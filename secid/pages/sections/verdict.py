@@ -42,9 +42,7 @@ def _unevaluated(run: Run) -> str:
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
     if not names:
         return ""
-    return (
-        f"Not evaluated everywhere, so not ruled out: {listed(names, len(names))}."
-    )
+    return f"Not evaluated everywhere, so not ruled out: {listed(names, len(names))}."
 
 
 def _labels(run: Run) -> str:
