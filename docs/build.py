@@ -168,7 +168,7 @@ def findings_page() -> str:
         for name, entry in FINDINGS.items()
     ]
     cautions = [
-        f"### {name}\n\n{_capital(caution.says)}, as a share of the {caution.of}. {_capital(caution.do)}. "
+        f"### {name}\n\n{_capital(caution.of)} that {caution.says}. {_capital(caution.do)}. "
         f"{_capital(caution_facts(caution)['limit'])}."
         for name, caution in CAUTIONS.items()
     ]

@@ -20,7 +20,7 @@ EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
     "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
-DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
+DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
 TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (

@@ -135,7 +135,7 @@ def _caution(item: SourceCaution) -> Item:
     where = f" For example {listed(places)}." if places else ""
     return Item(
         name=item.name,
-        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. {capital(entry.do)}.{where}",
+        sentence=f"{percent(item.fraction)} of the {entry.of} {entry.says}{detail}. {capital(entry.do)}.{where}",
         command="",
         examples=(),
         n_negatives=0,

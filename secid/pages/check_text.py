@@ -53,7 +53,7 @@ def print_check(console: Console, check: Check) -> None:
             command(console, line, indent=2)
         if len(repairs) > SHOWN_FINDINGS:
             write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
-    write(console, "All examples, lengths and overlaps: add -o check.html.")
+    write(console, "For all examples, lengths and overlaps, add -o check.html.")
 
 
 def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
@@ -79,7 +79,7 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         words = caution_words(worst.item)
         detail = f" ({named(worst.source.name)}: {words})" if words else ""
         shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
-        what = f"{_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        what = f"{_listed(shares)} {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
     else:
         finding = FINDINGS[worst.item.name]

@@ -29,11 +29,11 @@ WIDTH = 9
 CHECKS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
     "hardness": "the negatives are near enough to their queries: 0 is as near as random passages, 1 as the positives",
-    "languages": "at most so many negatives are in a language that the predecessor, or for a new source the whole "
+    "languages": "few enough negatives are in a language that the predecessor, or for a new source the whole "
     "baseline, does not have",
-    "encoding": "at most so many negatives are decoded with the wrong character encoding, whatever their positives",
+    "encoding": "few enough negatives were decoded with the wrong character encoding, whatever their positives",
     "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
-    "new_source": "the source has a predecessor in the baseline, where the policy holds new sources for review",
+    "new_source": "the source has a predecessor in the baseline; checked if the policy holds new sources for review",
     "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "
     "negatives have not moved by more than the tolerance",
 }
@@ -67,7 +67,9 @@ def groups() -> dict[str, dict[str, str]]:
         "Other findings, which may be intended: negatives that": {
             name: entry.says for name, entry in FINDINGS.items() if not entry.counted
         },
-        "Cautions about a whole source, from `secid check`": {name: caution.says for name, caution in CAUTIONS.items()},
+        "Cautions about a whole source, from `secid check`": {
+            name: f"{caution.of} that {caution.says}" for name, caution in CAUTIONS.items()
+        },
         "Checks of `secid gate`": dict(CHECKS),
     }
 
@@ -109,7 +111,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
 def caution_facts(caution: Caution) -> dict[str, str]:
     """The facts of a caution by their labels."""
     return {
-        "rule": caution.says,
+        "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
         "limit": limit_text(caution.limit, caution.of),
         "do": caution.do,

@@ -23,8 +23,9 @@ ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that r
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
 """What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
 EXPLANATIONS = {
-    "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
-    "records keep a negative without the defects. do not use: fewer do.",
+    "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
+    "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
+    "fewer than half would keep one.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
     "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "

@@ -200,7 +200,7 @@ class Caution:
     """What to check a source as a whole for; no column of the triplet table says it.
 
     of : what its fraction is a share of.   limit : the fraction above which it stands out; None where a setting says.
-    says, do : as in Finding, of the things that `of` names.
+    says, do : as in Finding, of the things that `of` names: "rows that cannot be used".
     """
 
     name: str
@@ -215,32 +215,32 @@ CAUTIONS: Mapping[str, Caution] = {
     for caution in (
         Caution(
             name="malformed_rows", of="rows", limit=None,
-            says="rows or single negatives that cannot be used",
+            says="cannot be used, or hold a negative that cannot",
             do="fix the file; if many rows fail for one reason, name the schema with --format or the columns",
         ),
         Caution(
             name="rows_without_negatives", of="rows", limit=0.05,
-            says="rows without an explicit negative",
+            says="have no explicit negative",
             do="mine negatives for them, or train on them with in-batch negatives only: they give no triplet",
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
-            says="texts whose words the tokenizer splits or joins wrongly",
+            says="have words that the tokenizer splits or joins wrongly",
             do="score with --tokenizer multilingual, which separates the words of every script",
         ),
         Caution(
             name="inactive_lexical_gate", of="queries' IDF weight", limit=0.95,
-            says="missing from the labelled positives on average, so λ has no effect",
+            says="is missing from the labelled positives on average, so λ has no effect",
             do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
-            says="queries of the evaluation set, exactly or nearly",
+            says="are queries of the evaluation set, exactly or nearly",
             do="leave their records out; otherwise the evaluation measures memorisation",
         ),
         Caution(
             name="eval_passage", of="texts", limit=0.0,
-            says="passages that are relevant to an evaluation query, exactly or nearly",
+            says="are relevant to an evaluation query, exactly or nearly",
             do="leave them out: as positives they leak answers, as negatives they train against them",
         ),
     )
