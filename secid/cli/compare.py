@@ -20,7 +20,7 @@ def compare(
             "--against",
             metavar="FILE",
             help="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
-            "known, in <column>_se).",
+            "known, in COLUMN_se).",
         ),
     ],
     json: Json = False,
@@ -32,7 +32,7 @@ def compare(
 
     Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
     --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. A 95 % interval takes
-    in the standard errors of the metric (<column>_se) and those of the score that the run ranks by.
+    in the standard errors of the metric (COLUMN_se) and those of the score that the run ranks by.
 
     Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
     relevant passages with training queries: secid check --against-eval counts these passages.

@@ -58,8 +58,6 @@ def _score(
 ) -> None:
     """Find the defects, the hardness and the score of each source.
 
-    Prints the answer and writes a run folder, which other commands take as RUN.
-
     Example: secid score negatives/*.parquet --encoder e5-base
     """
     from dataclasses import replace
