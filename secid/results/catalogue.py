@@ -225,7 +225,7 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
-            says="have words that the tokenizer splits or joins wrongly",
+            says="hold words that the tokenizer splits or joins wrongly",
             do="score with --tokenizer multilingual, which separates the words of every script",
         ),
         Caution(
@@ -235,7 +235,7 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
-            says="are queries of the evaluation set, exactly or nearly",
+            says="occur in the evaluation set, exactly or nearly",
             do="leave their records out; otherwise the evaluation measures memorisation",
         ),
         Caution(
