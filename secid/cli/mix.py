@@ -25,6 +25,7 @@ NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it tra
 OPTIMUM_NATS = 1e-10
 """Gap below which nothing is left to gain."""
 COLUMNS = "loss without: nats lost if the source is left out and the others are mixed again."
+COSTS = "Below 0 the share that was fixed for it costs nats."
 
 
 def mix(
@@ -140,7 +141,8 @@ def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None
     write(console, NOT_RETRIEVAL)
     console.print()
     print_table(console, _shares_table(mixture))
-    write(console, COLUMNS)
+    costs = any((part.loss_without_nats or 0.0) < 0.0 for part in mixture.parts)
+    write(console, f"{COLUMNS} {COSTS if costs else ''}".rstrip())
     print_lines(console, mixture.remarks)
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
