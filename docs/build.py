@@ -144,13 +144,13 @@ def how_to_page() -> str:
 
 def findings_table() -> str:
     """All findings, each linked to its section."""
-    from secid.pages.explain import NEEDS, limit_text
+    from secid.pages.explain import NEEDS
     from secid.results.catalogue import FINDINGS
 
     head = ["| finding | rule | needs | defect | limit |", "|---|---|---|---|---|"]
     rows = []
     for entry in FINDINGS.values():
-        limit = limit_text(entry.limit).split(":")[0].removesuffix(" of the negatives")
+        limit = "none" if entry.limit is None else f"{100 * entry.limit:g} %"
         defect = "yes" if entry.counted else "no"
         cells = (f"[`{entry.name}`](#{entry.name})", _cell(entry.rule), NEEDS[entry.needs], defect, limit)
         rows.append(f"| {' | '.join(cells)} |")
@@ -168,8 +168,8 @@ def findings_page() -> str:
         for name, entry in FINDINGS.items()
     ]
     cautions = [
-        f"### {name}\n\n{_capital(caution.says)}, as a share of the {caution.of}. {_capital(caution.do)}. "
-        f"Limit: {caution_facts(caution)['limit'].split(' of ')[0]}."
+        f"### {name}\n\n{_capital(caution.of)} that {caution.says}. {_capital(caution.do)}. "
+        f"{_capital(caution_facts(caution)['limit'])}."
         for name, caution in CAUTIONS.items()
     ]
     return block(block(text, "findings", "\n\n".join(findings)), "cautions", "\n\n".join(cautions))

@@ -297,7 +297,7 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
             raise SettingsError(f"unknown setting {typed!r}", where="--set", remedy=_suggest(name, names))
         if name not in names:
             others = ", ".join(sorted(names))
-            raise SettingsError(f"{name} cannot be set here", where="--set", remedy=f"what can: {others}")
+            raise SettingsError(f"{name} cannot be set here", where="--set", remedy=f"these can: {others}")
         if name in values and name != "block":
             raise SettingsError(f"{name} is set twice", where="--set", remedy="set it once")
         values[name] = f"{values[name]};{value}" if name in values else value

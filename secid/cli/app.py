@@ -25,8 +25,8 @@ DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = (
-    "score", "mix", "select", "flagged", "ablate", "compare", "check", "audit", "explain", "report", "schema", "gate",
-    "baseline", "encoder", "cache", "doctor",
+    "score", "check", "explain", "flagged", "select", "mix", "ablate", "compare", "report", "audit", "gate", "baseline",
+    "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
 """Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
 MODULES = {"ablate": "score"}
@@ -50,7 +50,8 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     """The program with these commands."""
     app = typer.Typer(
         name="secid",
-        help="Rank sources of hard negatives with the frozen target encoder, before spending GPU-days.",
+        help="Inspect sources of hard negatives before you train a dense retriever on them: what is wrong with each "
+        "source, how hard it is, and which differences between sources are real.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -80,8 +81,10 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stderr.close()  # the reader of our output has gone; click ends with 1, which is a verdict here
         return DONE
     except OSError as error:
         return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)

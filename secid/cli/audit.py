@@ -44,10 +44,10 @@ def audit(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Count the negatives that are labelled relevant, and show how well the encoder and a guide find them.
+    """Count the negatives that relevance judgements call relevant.
 
-    Labels are relevance judgements of (query, passage) pairs; a grade above 0 is relevant. They are matched by id, or
-    by text where the sources hold texts.
+    Also measures how well the encoder, and a guide, would have found them. A grade above 0 is relevant. Judgements are matched by id,
+    or by text if the sources hold texts.
 
     Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
     """

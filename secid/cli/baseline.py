@@ -14,7 +14,8 @@ def baseline(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[update] RUN", help="Run folder of `secid score`; with the word update, update the file from it."
+            metavar="[update] RUN",
+            help="Run folder of `secid score`. The word update before it updates an existing baseline.",
         ),
     ],
     out: Annotated[
@@ -23,10 +24,10 @@ def baseline(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:
-    """Write the baseline that `secid gate` compares with, or update it and print what changed.
+    """Write or update the baseline that `secid gate` compares with.
 
-    Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. Write ./update for a run folder named
-    update.
+    An update prints what changed. Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. Write
+    ./update for a run folder named update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """

@@ -22,7 +22,7 @@ UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 @app.command("info")
 @takes_settings("cache_dir", "cache_gb")
 def info(json: Json = False, **settings: Any) -> None:
-    """Show where the cache is, how large, and what it holds of each encoder.
+    """Show where the cache is, how large it is, and what it holds.
 
     Example: secid cache info
     """
@@ -82,9 +82,9 @@ def clear(
 @app.command("verify")
 @takes_settings("cache_dir")
 def verify(json: Json = False, **settings: Any) -> int:
-    """Read every byte of the cache; set damaged segments aside. Their texts are encoded again when needed.
+    """Read every byte of the cache and set damaged segments aside.
 
-    Exits with 1 where a segment was damaged, with 3 where one could not be read.
+    Their texts are encoded again when needed. Exit codes: 1 if a segment was damaged, 3 if one could not be read.
 
     Example: secid cache verify
     """

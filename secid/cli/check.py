@@ -46,11 +46,9 @@ def check(
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Show what is in sources and what is wrong with them, in seconds.
+    """Find the defects of the texts in seconds, without an encoder.
 
-    It needs no encoder.
-
-    Exit codes: 0 unless a finding of --fail-on is above its limit (1); 2 wrong usage, a file that cannot be read or
+    Exit codes: 0 pass; 1 a finding of --fail-on is above its limit; 2 wrong usage, a file that cannot be read or
     understood, too many malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative

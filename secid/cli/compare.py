@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json, Legend
+from secid.cli.options import Json
 
 
 def compare(
@@ -20,16 +20,19 @@ def compare(
             "--against",
             metavar="FILE",
             help="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
-            "known, in <column>_se).",
+            "known, in COLUMN_se).",
         ),
     ],
     json: Json = False,
-    legend: Legend = False,
+    legend: Annotated[
+        bool, typer.Option("--legend", help="Also print every comparison, and what the numbers mean.")
+    ] = False,
 ) -> None:
-    """Compare a ranking with downstream results: Kendall, Spearman, pairs in order, top-1 regret.
+    """Compare a run's scores with your own training results.
 
-    Intervals cover the true value with a probability of at least 95 %. They include the standard errors of the metric
-    (<column>_se) and, for the score that the run ranks by, those of the scores; without errors there is no interval.
+    Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
+    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. A 95 % interval takes
+    in the standard errors of the metric (COLUMN_se) and those of the score that the run ranks by.
 
     Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
     relevant passages with training queries: secid check --against-eval counts these passages.

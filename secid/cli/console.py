@@ -26,7 +26,7 @@ class Results(Console):
     """A console whose reader may leave: rich would end the program with code 1, which is a verdict here."""
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+        raise  # noqa: PLE0704  rich calls this where it has caught the error
 
 
 class Notes(Console):

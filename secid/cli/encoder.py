@@ -31,9 +31,7 @@ def encoder(
 ) -> int:
     """Show an encoder's recipe and run its self-test.
 
-    The recipe says for each part which rule set it.
-
-    Exits with 3 if a check of the self-test fails or cannot be run.
+    The recipe names the rule that set each of its parts. Exit code 3: a check of the self-test failed or could not run.
 
     Example: secid encoder e5-base --max-length 256
     """

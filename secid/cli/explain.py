@@ -16,7 +16,7 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding: its rule, its limit, what it needs, and what to do about it.
+    """Explain a finding: its rule, its limit and what to do.
 
     Example: secid explain false_negative
     """

@@ -14,16 +14,19 @@ from secid.cli.written import print_lines
 def flagged(
     run: RunFolder,
     finding: Annotated[
-        str, typer.Option("--finding", metavar="NAME", help="Such as inversion; `secid explain` lists all.")
+        str,
+        typer.Option("--finding", metavar="NAME", help="The finding, such as inversion; `secid explain` lists all."),
     ],
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="A new .jsonl file, or - for stdout.", show_default=False)
     ],
     source: Annotated[
-        str | None, typer.Option("--source", metavar="SOURCE", help="Which source. [default: all]")
+        str | None, typer.Option("--source", metavar="SOURCE", help="Only this source. [default: all]")
     ] = None,
 ) -> None:
-    """Write the negatives that have a finding, one JSON line each, with their texts and numbers.
+    """Write the negatives that have a finding, with their texts.
+
+    Each is one JSON line, with its place in the file and its numbers.
 
     Example: secid flagged secid-runs/mine --source bm25 --finding inversion -o rows.jsonl
     """

@@ -87,7 +87,7 @@ def gate(
 
     Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
 
-    Settings not given are the baseline's. A step summary is appended to $GITHUB_STEP_SUMMARY if that is set.
+    Settings that you do not give are the baseline's. If $GITHUB_STEP_SUMMARY is set, the verdict is added to that file.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """

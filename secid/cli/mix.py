@@ -15,28 +15,28 @@ from secid.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.best_mixture import MixResult, Part
+    from secid.export.best_mixture import MixResult
     from secid.export.mixture import Blend
     from secid.export.writer import Schema
     from secid.pages.page import Table
+    from secid.results import Run
 
 NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it trains a better encoder is not measured."
 OPTIMUM_NATS = 1e-10
 """Gap below which nothing is left to gain."""
-HYBRIDS = (
-    "A hybrid is half of the draws from each of two sources: M = (M_a + M_b) / 2. Below, its score in nats by budget."
-)
-COLUMNS = (
-    "alone: the source's own score in nats, higher is better. slope: nats that one more unit of its share would add, "
-    "equal over all sources whose share is neither fixed nor at a bound. loss without: nats lost when it is left out "
-    "and the others are mixed again; a share fixed for it becomes free, so below 0 that share costs nats."
-)
+COLUMNS = "loss without: nats lost if the source is left out and the others are mixed again."
+COSTS = "Below 0 the share that was fixed for it costs nats."
 
 
 def mix(
     run: RunFolder,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="B", help="Budget B of log det(I + B M) [default: the run's].")
+        float | None,
+        typer.Option(
+            "--budget",
+            metavar="B",
+            help="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
+        ),
     ] = None,
     max_share: Annotated[float, typer.Option("--max-share", metavar="S", help="Largest share of any source.")] = 1.0,
     fix: Annotated[
@@ -64,7 +64,9 @@ def mix(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find the mixture of a run's sources with the highest score. It maximises the score, not retrieval.
+    """Find the mixture of a run's sources with the highest score.
+
+    It maximises the score, not retrieval.
 
     Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
     """
@@ -74,6 +76,7 @@ def mix(
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import print_json
+    from secid.results.document import read_run
 
     if out is not None and with_controls:
         raise UsageError("controls are in no file, so a mixture with them cannot be written", where="--with-controls")
@@ -97,7 +100,7 @@ def mix(
     if json:
         print_json({**asdict(mixture), "written": None if written is None else asdict(written)})
     else:
-        _print(stdout(), mixture, written)
+        _print(stdout(), read_run(run), mixture, written)
 
 
 def parse_shares(texts: list[str]) -> dict[str, float]:
@@ -117,49 +120,32 @@ def parse_shares(texts: list[str]) -> dict[str, float]:
     return shares
 
 
-def _print(console: Console, mixture: MixResult, written: Blend | None) -> None:
-    from secid.pages.terminal import print_table
+def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None) -> None:
+    """Prints the mixture, what is wrong with the sources in it, and the file that was written."""
+    from secid.pages.findings import statuses_line
+    from secid.pages.sanitize import plain
+    from secid.pages.terminal import command, print_table, write
 
     bounded = mixture.max_share < 1.0 or any(part.fixed for part in mixture.parts)
     equal = "shares as equal as the bounds allow" if bounded else "equal shares"
-    best = f"best mixture: {mixture.nats:.4f} nats at budget {mixture.budget:g}"
-    print_lines(console, [NOT_RETRIEVAL])
+    best = f"The best mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}"
+    single = f"{plain(mixture.best_single)} alone {mixture.best_single_nats:.4f}"
+    write(console, f"{best}, {single}, {equal} {mixture.equal_nats:.4f}.", "bold")
+    if mixture.gap_nats >= OPTIMUM_NATS:
+        write(console, f"No allowed mixture scores more than {mixture.gap_nats:.1e} nats above it.")
+    taken = {part.name for part in mixture.parts if part.share > 0}
+    used = [source for source in run.sources if source.name in taken]
+    write(console, f"Sources in the mixture. {statuses_line(used)}" if used else "")
+    for source in used:
+        command(console, source.repair or "", indent=2)
+    write(console, NOT_RETRIEVAL)
+    console.print()
     print_table(console, _shares_table(mixture))
-    print_lines(
-        console,
-        (
-            COLUMNS,
-            f"{best}; {_how_near(mixture.gap_nats)}",
-            f"{equal}: {mixture.equal_nats:.4f} nats",
-            f"best single source: {mixture.best_single}, {mixture.best_single_nats:.4f} nats",
-        ),
-    )
-    if mixture.hybrids:
-        print_lines(console, [HYBRIDS])
-        print_table(console, _hybrids_table(mixture))
+    costs = any((part.loss_without_nats or 0.0) < 0.0 for part in mixture.parts)
+    write(console, f"{COLUMNS} {COSTS if costs else ''}".rstrip())
     print_lines(console, mixture.remarks)
-    for part in mixture.parts:
-        _print_status(console, part)
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
-
-
-def _how_near(gap_nats: float) -> str:
-    """How far the best allowed mixture may be above this one."""
-    if gap_nats < OPTIMUM_NATS:
-        return f"this is the optimum (gap below {OPTIMUM_NATS:g} nats)"
-    return f"no allowed mixture is more than {gap_nats:.1e} nats above it"
-
-
-def _print_status(console: Console, part: Part) -> None:
-    """Says of a source with a share that it is not usable as it is, with the command that repairs it."""
-    from secid.pages.terminal import command
-
-    if part.share > 0 and part.repair is not None:
-        print_lines(console, [f"{part.name}: repair first, then score and mix again"])
-        command(console, part.repair, indent=2)
-    elif part.share > 0 and part.status == "unusable":
-        print_lines(console, [f"{part.name}: do not use; without its defects too few records keep a negative"])
 
 
 def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
@@ -192,22 +178,6 @@ def _shares_table(mixture: MixResult) -> Table:
     for part in mixture.parts:
         loss = "–" if part.loss_without_nats is None else f"{part.loss_without_nats:.4f}"
         share = percent(part.share) + (" fixed" if part.fixed else "")
-        rows.append((plain(part.name), share, f"{part.single_nats:.4f}", f"{part.slope_nats:.4f}", loss))
-    columns = (foreign("source"), *map(number, ("share", "alone", "slope", "loss without")))
+        rows.append((plain(part.name), share, f"{part.single_nats:.4f}", loss))
+    columns = (foreign("source"), *map(number, ("share", "score alone", "loss without")))
     return Table(caption="Shares of the best mixture", columns=columns, rows=tuple(rows))
-
-
-def _hybrids_table(mixture: MixResult) -> Table:
-    from secid.pages.page import Table, foreign, number
-    from secid.pages.sanitize import plain
-
-    budgets = sorted({hybrid.budget for hybrid in mixture.hybrids})
-    pairs: dict[tuple[str, str], dict[float, float]] = {}
-    for hybrid in mixture.hybrids:
-        pairs.setdefault((hybrid.first, hybrid.second), {})[hybrid.budget] = hybrid.half_nats
-    columns = (foreign("hybrid at budget"), *(number(f"{budget:g}") for budget in budgets))
-    rows = tuple(
-        (plain(f"{first} + {second}"), *(f"{values[budget]:.4f}" for budget in budgets))
-        for (first, second), values in pairs.items()
-    )
-    return Table(caption="Hybrids", columns=columns, rows=rows)

@@ -164,6 +164,6 @@ def refuse_repeated(words: Sequence[str]) -> None:
     for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
         if flags.count(flag) > 1:
             raise UsageError(
-                f"{flag} is given {flags.count(flag)} times, and one is read",
-                remedy="numbered columns x_1, x_2 go by x; score two columns of negatives as two sources, a run each",
+                f"{flag} is given {flags.count(flag)} times, but only one is read",
+                remedy="name numbered columns x_1, x_2 by their prefix x; score two columns as two sources",
             )

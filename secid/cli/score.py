@@ -56,7 +56,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Rank sources of hard negatives and write a run folder.
+    """Find the defects, the hardness and the score of each source.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
@@ -110,7 +110,7 @@ score = takes_settings(*SETTINGS)(_score)
 ablate = takes_settings(*(name for name in SETTINGS if name != "ablate"), ablate=True)(_score)
 ablate.__doc__ = """Score, and see whether the order survives other settings.
 
-These are other temperatures, tokenizers, IDF corpora, weights and samples. The same as `secid score --ablate`.
+The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
 
 Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
 """

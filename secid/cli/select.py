@@ -20,7 +20,7 @@ EASIEST = (
     "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
     "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
 )
-DEFAULT_DROP = "dropped by default with a ranking rule: {}; --drop none keeps them"
+DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
 TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (
@@ -37,15 +37,15 @@ def select(
     run: RunFolder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help=OUT_HELP, show_default=False)],
     source: Annotated[
-        str | None, typer.Option("--source", metavar="SOURCE", help="Which source, if the run has several.")
+        str | None, typer.Option("--source", metavar="SOURCE", help="The source to copy, if the run has several.")
     ] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(
             "--drop",
             metavar="NAME,…",
-            help="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. Needs no "
-            "ranking rule. [default: none; with a ranking rule false_negative,near_copy,repeat]",
+            help="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
+            "[default: none; with --top, --min-weight or --max false_negative,near_copy,repeat]",
         ),
     ] = None,
     top: Annotated[
@@ -70,7 +70,10 @@ def select(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a copy of a source without its flagged negatives, or with its best ranked ones, and score it again.
+    """Write a copy of a source without its flagged negatives.
+
+    With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. It is scored again,
+    and the answer printed before and after.
 
     Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """

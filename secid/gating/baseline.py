@@ -168,7 +168,7 @@ def from_json(text: str | bytes, where: str) -> Baseline:
     ]
     if wrong:
         raise InputError(
-            f"not a valid baseline: {wrong[0]} is missing or not a number that it can be",
+            f"not a valid baseline: {wrong[0]} is missing or not a valid number",
             where=where,
             remedy=f"do not edit it by hand; {rebuild}",
         )

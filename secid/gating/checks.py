@@ -9,22 +9,17 @@ from secid.findings.rows import SAMPLED
 from secid.gating.limits import LEAST, Bound
 from secid.gating.subject import (
     EXAMPLES,
-    SHOWN_NUMBERS,
     Reference,
     Subject,
     decided,
     gap_between,
-    numbers_of,
     with_worst,
 )
 from secid.measure.interval import FEWEST_QUERIES
-from secid.results import SourceFinding, TripletExample
+from secid.results import SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.triplets.estimates import UNBOUNDED, share_interval
-
-CUT = 300
-"""Characters of a text in an example: enough to recognise it."""
 
 
 def all_checks(subject: Subject) -> Iterator[Check]:
@@ -122,22 +117,14 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
         CheckExample(
             path=example.path,
             line=example.line,
-            query=cut(example.query),
-            negative=cut(example.negative),
-            note=_numbers(example) or finding.name,
+            query=example.query,
+            negative=example.negative,
+            note="",
+            s_query_positive=example.s_query_positive,
+            s_query_negative=example.s_query_negative,
         )
         for example in finding.examples[:EXAMPLES]
     )
-
-
-def _numbers(example: TripletExample) -> str:
-    values = [getattr(example, name) for name in SHOWN_NUMBERS]
-    return "" if None in values else numbers_of(*values)
-
-
-def cut(text: str) -> str:
-    """The text, cut to the length of an example."""
-    return text if len(text) <= CUT else text[: CUT - 1] + "…"
 
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> Check:

@@ -19,7 +19,7 @@ from secid.gating.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.gating.checks import all_checks, cut
+from secid.gating.checks import all_checks
 from secid.gating.collect import file_hashes, read_table
 from secid.gating.limits import known_languages, limits_for
 from secid.gating.names import predecessor
@@ -203,8 +203,8 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         return CheckExample(
             path=planned.source.paths[int(planned.negative_file[at])],
             line=int(planned.negative_line[at]),
-            query=cut(plan.queries.take(rows.query[[triplet]])[0]),
-            negative=cut(plan.passages.take(rows.negative[[triplet]])[0]),
+            query=plan.queries.take(rows.query[[triplet]])[0],
+            negative=plan.passages.take(rows.negative[[triplet]])[0],
             note="",
         )
 

@@ -20,6 +20,8 @@ from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 EXAMPLES = 3
+COSINES = ("s_query_positive", "s_query_negative")
+"""Columns of the sample that an example holds."""
 MOST_NEEDED = 100
 """Times the source's own queries: that more would decide says nothing of practice."""
 
@@ -50,7 +52,7 @@ class Subject:
     known_languages : of what it is compared with.
     hardness  : None where it cannot be computed, or not with an interval.
     missing   : why hardness or a finding could not be evaluated, by name.
-    example   : the row and the texts of a triplet, without a note.   left_out: rows that were not used.
+    example   : the row and the texts of a triplet, without cosines.   left_out: rows that were not used.
     """
 
     name: str
@@ -152,17 +154,9 @@ def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
         query = int(sample.cluster[triplet])
         if query not in queries:
             queries.add(query)
-            note = numbers_of(*(float(sample.columns[name][triplet]) for name in SHOWN_NUMBERS))
-            examples.append(replace(subject.example(triplet), note=note))
+            positive, negative = (float(sample.columns[name][triplet]) for name in COSINES)
+            example = subject.example(triplet)
+            examples.append(replace(example, s_query_positive=positive, s_query_negative=negative))
         if len(examples) == EXAMPLES:
             break
     return replace(check, examples=tuple(examples))
-
-
-SHOWN_NUMBERS = ("s_query_negative", "s_query_positive", "s_positive_negative", "coverage")
-
-
-def numbers_of(query_negative: float, query_positive: float, positive_negative: float, coverage: float) -> str:
-    """The numbers of a triplet in an example."""
-    dots = f"s_qn {query_negative:.3f}, s_qp {query_positive:.3f}, s_pn {positive_negative:.3f}"
-    return f"{dots}, c {coverage:.2f}"

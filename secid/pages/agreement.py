@@ -1,9 +1,11 @@
-"""The text of `secid compare`: the conclusion first, then the numbers."""
+"""The text of `secid compare`: the conclusion first, then the comparisons that differ from chance."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import factorial
+from operator import itemgetter
 
 from rich.console import Console
 
@@ -53,22 +55,25 @@ def advice(items: Sequence[Agreement]) -> str:
 def chance(items: Sequence[Agreement]) -> str:
     """Which numbers differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
     n_sources = max((item.n_sources for item in items), default=0)
-    n_numbers = len(items)
-    if 2 * n_numbers / factorial(n_sources) >= ALPHA:
+    compared = plural(len(items), "comparison")
+    if 2 * len(items) / factorial(n_sources) >= ALPHA:
         return (
-            f"With {plural(n_sources, 'source')} and {plural(n_numbers, 'comparison')} no number can differ "
-            "significantly from chance, whatever its agreement: do not choose among these numbers."
+            f"With {plural(n_sources, 'source')} and {compared}, even perfect agreement would not differ significantly "
+            "from chance: these results cannot show which number to trust."
         )
-    known = sorted((permutation_p(item), plain(number_name(item.number))) for item in items)
-    significant: list[str] = []
-    for place, (p, name) in enumerate(known):
-        if p * (n_numbers - place) >= ALPHA:
-            break
-        significant.append(name)
-    if not significant:
-        return f"None of {plural(n_numbers, 'comparison')} differs from chance (permutation test, Holm)."
-    names = ", ".join(dict.fromkeys(significant))
-    return f"{count(len(significant))} of {plural(n_numbers, 'comparison')} differ from chance (Holm): {names}."
+    unlike = unlike_chance(items)
+    if not unlike:
+        return f"None of {compared} differs significantly from chance (permutation test, Holm)."
+    names = ", ".join(dict.fromkeys(plain(number_name(item.number)) for item in unlike))
+    differ = f"differ{'s' if len(unlike) == 1 else ''} significantly from chance (permutation test, Holm)"
+    return f"{count(len(unlike))} of {compared} {differ}: {names}."
+
+
+def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
+    """The comparisons that differ significantly from chance, the smallest p value first."""
+    by_p = sorted(items, key=lambda item: (permutation_p(item), number_name(item.number)))
+    holds = (permutation_p(item) * (len(by_p) - place) < ALPHA for place, item in enumerate(by_p))
+    return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
 
 
 def permutation_p(item: Agreement) -> float:
@@ -87,19 +92,26 @@ def permutation_p(item: Agreement) -> float:
 
 
 def print_agreement(console: Console, items: Sequence[Agreement], legend: bool) -> None:
-    """Prints the conclusion, one table a metric with the numbers in the order of the run, and the legend if wanted."""
+    """Prints the conclusion, and one table a metric with the comparisons that differ from chance in the run's order.
+
+    legend: with every comparison, and what the numbers mean.
+    """
     write(console, chance(items), "bold")
     write(console, advice(items))
-    for metric in dict.fromkeys(item.metric for item in items):
-        rows = [item for item in items if item.metric == metric]
+    unlike = unlike_chance(items)
+    shown = [item for item in items if legend or item in unlike]
+    for metric in dict.fromkeys(item.metric for item in shown):
+        rows = [item for item in shown if item.metric == metric]
         best = "no single best" if rows[0].best is None else f"best is {named(rows[0].best)}"
         console.print()
         write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}, {best}", "bold")
         write(console, _intervals(rows[0]))
         print_table(console, _table(rows), heads=2)
-    if legend:
-        console.print()
-        for term, meaning in LEGEND.items():
+    console.print()
+    if not legend:
+        write(console, f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.")
+    for term, meaning in LEGEND.items():
+        if legend or any(item.number.startswith(f"{term} = ") for item in shown):
             write(console, f"{term}: {meaning}")
 
 

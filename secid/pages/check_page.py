@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_POSITIVE, by_reason, in_plain_words, left_out_lines
+from secid.pages.glossary import ONE_POSITIVE, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -100,7 +100,7 @@ def answer(sources: Sequence[CheckedSource]) -> Table:
             STATUS[source.status],
             percent(source.flagged_share),
             count(source.n_triplets),
-            next((in_plain_words(one.item.name) for one in problems(source)), "none above its limit"),
+            next((one.item.name for one in problems(source)), "none above its limit"),
         )
         for source in sources
     )
@@ -119,7 +119,7 @@ def _findings(source: CheckedSource) -> SourceFindings:
 
 def _finding(source: CheckedSource, item: SourceFinding) -> Item:
     return Item(
-        name=FINDINGS[item.name].title,
+        name=item.name,
         sentence=sentence(item),
         command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
         examples=item.examples,
@@ -134,8 +134,8 @@ def _caution(item: SourceCaution) -> Item:
     places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
     where = f" For example {listed(places)}." if places else ""
     return Item(
-        name=in_plain_words(item.name),
-        sentence=f"{percent(item.fraction)} of the {entry.of}: {entry.says}{detail}. {capital(entry.do)}.{where}",
+        name=item.name,
+        sentence=f"{percent(item.fraction)} of the {entry.of} {entry.says}{detail}. {capital(entry.do)}.{where}",
         command="",
         examples=(),
         n_negatives=0,

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from secid.pages.check_page import TO_REPAIR, Problem, answer, caution_words, left_out, problems, verdict
 from secid.pages.findings import match_words, repeated_rows, says
-from secid.pages.glossary import in_plain_words
 from secid.pages.numbers import capital, count, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
@@ -54,7 +53,7 @@ def print_check(console: Console, check: Check) -> None:
             command(console, line, indent=2)
         if len(repairs) > SHOWN_FINDINGS:
             write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
-    write(console, "All examples, lengths and overlaps: add -o check.html.")
+    write(console, "For all examples, lengths and overlaps, add -o check.html.")
 
 
 def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
@@ -80,7 +79,7 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         words = caution_words(worst.item)
         detail = f" ({named(worst.source.name)}: {words})" if words else ""
         shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
-        what = f"{_listed(shares)}: {caution.says}{detail}. {capital(caution.do)}."
+        what = f"{_listed(shares)} {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
     else:
         finding = FINDINGS[worst.item.name]
@@ -94,7 +93,7 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         also = f", and {repeated_rows(rows)}" if rows else ""
         what = f"{_listed(shares)} {predicate}{also}. {capital(finding.do)}."
         examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
-    write(console, f"{in_plain_words(worst.item.name)}: {what}", mark="- ")
+    write(console, f"{worst.item.name}: {what}", mark="- ")
     for path, line, negative, match in examples:
         quoted = f": “{plain(negative, EXAMPLE_CHARACTERS)}”" if negative else ""
         write(console, f"{plain(path)}:{line}{quoted}{f' ({match})' if match else ''}", indent=2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from secid.pages.comparison import HARMLESS, SAME_ENCODER, Change, RunComparison, SourceAcross
 from secid.pages.findings import STATUS
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, in_plain_words, terms
+from secid.pages.glossary import CAUTION, terms
 from secid.pages.numbers import fraction, listed, nats, percent, plural, points, score
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.sanitize import named, plain, short
@@ -65,7 +65,7 @@ def _status_changes(runs: RunComparison) -> list[str]:
                 clause += f" in {named(runs.runs[place])}"
             if defects:
                 name = max(defects)[1]
-                clause += f" ({in_plain_words(name)} {' → '.join(map(percent, shares[name]))})"
+                clause += f" ({plain(name)} {' → '.join(map(percent, shares[name]))})"
             clauses.append(clause)
     return clauses
 
@@ -92,8 +92,8 @@ def _changed(runs: RunComparison) -> str:
     fields = kinds.get("encoder", [])
     encoder = f"the encoder's {listed(fields)}" if SAME_ENCODER.issuperset(fields) else "the encoder"
     lists = {
-        "settings ({})": [in_plain_words(name) for name in settings if name not in HARMLESS],
-        "settings that change no score ({})": [in_plain_words(name) for name in settings if name in HARMLESS],
+        "settings ({})": [plain(name) for name in settings if name not in HARMLESS],
+        "settings that change no score ({})": [plain(name) for name in settings if name in HARMLESS],
         encoder: fields,
         "the IDF table": kinds.get("idf", []),
         "the version of secid": kinds.get("secid", []),
@@ -166,7 +166,7 @@ def _findings(runs: RunComparison) -> Table | None:
     rows = tuple(
         (
             short(item.name),
-            in_plain_words(name),
+            plain(name),
             *map(percent, shares),
             *([_difference(shares, points)] if two else ()),
         )
@@ -190,7 +190,7 @@ def _is_shown(name: str, shares: Sequence[float]) -> bool:
 
 def _differences(runs: RunComparison) -> Section:
     """Settings, encoder, IDF and numbers; which sources and files differ, the verdict and the answer table say."""
-    rows = tuple((_what(change), in_plain_words(change.name), *map(_shown, change.values)) for change in runs.changes)
+    rows = tuple((_what(change), plain(change.name), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
     table = Table(caption="Settings, encoder and numbers that are not the same in all runs", columns=columns, rows=rows)
     return Section(

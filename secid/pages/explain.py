@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from secid.pages.glossary import EXPLANATIONS
-from secid.pages.numbers import SPACE, listed, percent
+from secid.pages.numbers import listed
 from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 
@@ -29,11 +29,11 @@ WIDTH = 9
 CHECKS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
     "hardness": "the negatives are near enough to their queries: 0 is as near as random passages, 1 as the positives",
-    "languages": "at most so many negatives are in a language that the predecessor, or for a new source the whole "
+    "languages": "few enough negatives are in a language that the predecessor, or for a new source the whole "
     "baseline, does not have",
-    "encoding": "at most so many negatives are decoded with the wrong character encoding, whatever their positives",
+    "encoding": "few enough negatives were decoded with the wrong character encoding, whatever their positives",
     "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
-    "new_source": "the source has a predecessor in the baseline, where the policy holds new sources for review",
+    "new_source": "the source has a predecessor in the baseline; checked if the policy holds new sources for review",
     "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "
     "negatives have not moved by more than the tolerance",
 }
@@ -52,13 +52,12 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
-        title = f"{family.replace('_', ' ')}, a check of secid gate"
+        title = f"{name}, a check of secid gate"
         return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
     entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
-    title = name.replace("_", " ") if entry is None else entry.title
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
-    return {name: {"title": title, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
+    return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 
 
 def groups() -> dict[str, dict[str, str]]:
@@ -68,7 +67,9 @@ def groups() -> dict[str, dict[str, str]]:
         "Other findings, which may be intended: negatives that": {
             name: entry.says for name, entry in FINDINGS.items() if not entry.counted
         },
-        "Cautions about a whole source, from `secid check`": {name: caution.says for name, caution in CAUTIONS.items()},
+        "Cautions about a whole source, from `secid check`": {
+            name: f"{caution.of} that {caution.says}" for name, caution in CAUTIONS.items()
+        },
         "Checks of `secid gate`": dict(CHECKS),
     }
 
@@ -101,7 +102,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
         "defect": "yes" if entry.counted else "no: it may be intended",
-        "limit": limit_text(entry.limit),
+        "limit": "none: it only describes" if entry.limit is None else limit_text(entry.limit, "source's negatives"),
         "do": entry.do,
         "command": command_of(entry),
     }
@@ -109,11 +110,10 @@ def finding_facts(entry: Finding) -> dict[str, str]:
 
 def caution_facts(caution: Caution) -> dict[str, str]:
     """The facts of a caution by their labels."""
-    limit = "max_bad_fraction" if caution.limit is None else percent(caution.limit).replace(SPACE, " ")
     return {
-        "rule": caution.says,
+        "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
-        "limit": f"{limit} of the {caution.of}",
+        "limit": limit_text(caution.limit, caution.of),
         "do": caution.do,
         "command": f"secid check SOURCE --fail-on {caution.name}",
     }
@@ -126,6 +126,6 @@ def command_of(entry: Finding) -> str:
     return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"
 
 
-def limit_text(limit: float | None) -> str:
-    """The share above which a finding is reported."""
-    return "none: it only describes" if limit is None else f"{percent(limit).replace(SPACE, ' ')} of the negatives"
+def limit_text(limit: float | None, of: str) -> str:
+    """The share from which on it is reported, of a source; None for the setting."""
+    return f"reported above {'max_bad_fraction' if limit is None else f'{100 * limit:g} %'} of the {of}"

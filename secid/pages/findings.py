@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Protocol
 
-from secid.pages.glossary import in_plain_words
+from secid.pages.glossary import by_reason
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain, short
@@ -26,17 +26,7 @@ NOTICED_OVERLAP = 0.9
 count as one."""
 EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
-DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
-
-DOUBTS = {
-    "random_like": "as easy as random passages",
-    "suspect": "look relevant to the guide",
-    "inversion": "outscore their positive",
-    "hub": "used for many queries",
-    "shared_opening": "begin alike",
-    "other_language": "in another language",
-    "unknown_script": "in a script that the encoder does not know",
-}
+DOUBTS = ("random_like", "suspect", "inversion", "hub", "shared_opening", "other_language", "unknown_script")
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
@@ -81,12 +71,12 @@ def statuses_line(sources: Sequence[Listed]) -> str:
             "usable": f"{name} is usable: no defect is above its limit{_and_look(sources[0])}.",
         }[status]
     doubts = [
-        f"{named(source.name)} ({', '.join(reasons)})"
+        f"{named(source.name)} ({'; '.join(reasons)})"
         for source in sources
         if source.status == "usable" and (reasons := _doubts(source))
     ]
     if len(of["usable"]) == len(sources) and not doubts:
-        return f"All {count(len(sources))} sources are usable: no defect is above its limit."
+        return f"{capital(_which_usable(of['usable'], len(sources)))} usable: no defect is above its limit."
     clauses = [
         *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
         *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
@@ -103,15 +93,15 @@ def _and_look(source: Listed) -> str:
 
 def _which_usable(names: Sequence[str], n: int) -> str:
     if len(names) == n:
-        return f"all {count(n)} sources are"
+        return "both sources are" if n == 2 else f"all {count(n)} sources are"
     return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _doubts(source: Listed) -> list[str]:
-    """What speaks against a usable source before training, in few words, with its share of the negatives."""
+    """What speaks against a usable source before training: the finding, with its share of the negatives."""
     return [
-        f"{percent(finding.share)} {words}"
-        for name, words in DOUBTS.items()
+        f"{name}: {percent(finding.share)} {FINDINGS[name].says}"
+        for name in DOUBTS
         for finding in source.findings
         if finding.name == name and above_limit(finding)
     ]
@@ -125,7 +115,7 @@ def heat_table(sources: Sequence[Listed]) -> Table | None:
     shares = [{item.name: item.share for item in source.findings} for source in sources]
     return Table(
         caption="Share of each source's negatives by finding",
-        columns=(foreign("source"), *(number(in_plain_words(name)) for name in present)),
+        columns=(foreign("source"), *(number(plain(name)) for name in present)),
         rows=tuple(
             (plain(source.name), *(percent(own.get(name)) for name in present))
             for source, own in zip(sources, shares, strict=True)
@@ -150,7 +140,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
     Traits of a source that is not to be used come last.
     """
     every = [
-        (source.status == "unusable" and item.name not in DEFECT_TITLES, place, source.rank, source, item)
+        (source.status == "unusable" and item.name not in DEFECTS, place, source.rank, source, item)
         for source in run.sources
         for place, item in ranked(run, source)
     ]
@@ -160,7 +150,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
     for name in dict.fromkeys(source.name for _, _, _, source, _ in shown):
         source = next(source for _, _, _, source, _ in shown if source.name == name)
         items = tuple(item for _, _, _, owner, item in shown if owner is source)
-        command = plain(source.repair or "") if any(item.name in DEFECT_TITLES for item in items) else ""
+        command = plain(source.repair or "") if any(item.name in DEFECTS for item in items) else ""
         groups.append(SourceFindings(source=plain(name), status=STATUS[source.status], items=items, command=command))
     return tuple(groups), len(every) - len(shown)
 
@@ -215,7 +205,7 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     repaired = entry.counted and source.repair is not None
     rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
     item = Item(
-        name=entry.title,
+        name=entry.name,
         sentence=sentence(finding, source.n_triplets),
         command="" if repaired else rows,
         rows=rows if repaired else "",
@@ -229,8 +219,8 @@ def _skipped(source: SourceResult) -> list[Ranked]:
     n = sum(source.skipped.values())
     if not source.n_read or n / source.n_read < NOTICED_SKIPPED:
         return []
-    reasons = listed([f"{in_plain_words(reason)} {count(number)}" for reason, number in source.skipped.items()])
-    text = f"{plural(n, 'row')} of {count(source.n_read)} {'was' if n == 1 else 'were'} left out ({reasons})"
+    were = "was" if n == 1 else "were"
+    text = f"{plural(n, 'row')} of {count(source.n_read)} {were} left out ({by_reason(source.skipped)})"
     paths = [file.path for file in source.paths[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",

@@ -103,7 +103,14 @@ def _item(check: Check) -> Item:
 def _example(item: CheckExample) -> TripletExample:
     """The row, with the reason in the place of its text where it was left out."""
     negative = item.negative or f"({item.note})"
-    return TripletExample(path=item.path, line=item.line, query=item.query, positive="", negative=negative)
+    return TripletExample(
+        path=item.path,
+        line=item.line,
+        query=item.query,
+        positive="",
+        negative=negative,
+        s_query_negative=item.s_query_negative,
+    )
 
 
 def _checks(place: int, source: SourceVerdict) -> Section:
@@ -111,16 +118,16 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         (
             check.name,
             mark(check),
-            measured_text(check),
+            measured_text(check).removesuffix(" points"),
             interval_text(check),
-            limit_text(check),
+            limit_text(check).removeprefix("within "),
         )
         for check in by_urgency(source)
     )
     columns = (
         text("check"),
         status("outcome"),
-        number("measured"),
+        number("value"),
         number("95 % CI"),
         text("limit"),
     )

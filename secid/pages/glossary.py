@@ -6,22 +6,26 @@ from collections.abc import Iterable, Mapping
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import code, named, plain
 from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
-from secid.results.catalogue import FINDINGS, TITLES
+from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
 CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
-UNLABELLED = "count as false negatives; other relevant passages among the negatives are not ruled out."
+UNLABELLED = (
+    "count as false negatives; other relevant passages among the negatives are not ruled out: "
+    f"{code('secid score --guide NAME')} lists suspects."
+)
 ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
 """What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
 EXPLANATIONS = {
-    "status": "usable: no defect that was evaluated is above its limit. repair first: one is, but at least half of the "
-    "records keep a negative without the defects. do not use: fewer do.",
+    "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
+    "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
+    "fewer than half would keep one.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
     "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
@@ -250,8 +254,9 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 def missing_lines(run: Run) -> list[str]:
     """A line per part that was not evaluated, with the reason."""
     return [
-        f"Not evaluated: {plain(name) if ' ' in name else in_plain_words(name)} ({why_not(why)})."
+        f"Not evaluated: {plain(name)} ({why_not(why)})."
         for name, why in run.not_evaluated.items()
+        if name != "suspect"  # the verdict says what a run without a guide cannot know
     ]
 
 
@@ -260,13 +265,13 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{in_plain_words(key)} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
     return f"{entry.rule}; here {listed(given)}" if given else entry.rule
 
 
 def in_plain_words(name: str) -> str:
-    """A name such as `duplicate_negative`, as report.json has it, in words."""
-    return plain(TITLES.get(name) or name.replace("_", " "))
+    """A reason such as `exact_repeat`, as report.json has it, in words."""
+    return plain(name.replace("_", " "))
 
 
 def recipe_line(encoder: EncoderInfo) -> str:

@@ -109,11 +109,11 @@ def _without_flagged(run: Run) -> str:
 
 def _settings(run: Run) -> str:
     line = ablations_sentence(run)
-    return f"{line} Report: “How far the order rests on the settings”." if line else ""
+    return f"{line} See “How far the order depends on the settings” in the report." if line else ""
 
 
 def _slices(run: Run) -> str:
-    return f"{slices_sentence(run)} Report: “Slices”." if run.slices else ""
+    return f"{slices_sentence(run)} See “Slices” in the report." if run.slices else ""
 
 
 def print_page(console: Console, page: Page) -> None:

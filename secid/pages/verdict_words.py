@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from secid.pages.glossary import by_reason, why_not
-from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
+from secid.pages.numbers import capital, count, fraction, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
 from secid.results.catalogue import FINDINGS
-from secid.results.gate import GROSS, Check, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict
 
 MARKS: Mapping[Outcome, str] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 """The outcome of a check."""
@@ -202,7 +202,14 @@ def basis(verdict: GateVerdict) -> str:
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
     paired = f", paired with {verdict.paired}" if verdict.paired and shared else ""
     trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
-    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{trial}"
+    unshared = (
+        f" Not paired with {verdict.paired}: no source has a predecessor there with the same queries."
+        if verdict.paired and not shared
+        else ""
+    )
+    return (
+        f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{unshared}{trial}"
+    )
 
 
 def number(value: float | None, unit: str) -> str:
@@ -240,5 +247,12 @@ def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
     for item in check.examples:
         texts = (("query", item.query), ("negative", item.negative))
         quoted = [f"{word} “{plain(text, limit)}”" for word, text in texts if text]
-        lines.append(f"{item.path}:{item.line}: {', '.join(quoted)}{' ' if quoted else ''}({item.note})")
+        lines.append(f"{item.path}:{item.line}: {', '.join(filter(None, (*quoted, row_note(item))))}")
     return lines
+
+
+def row_note(item: CheckExample) -> str:
+    """Why a row was left out, or how near its negative and positive are to the query; "" where neither is known."""
+    if item.s_query_negative is None:
+        return item.note
+    return f"cosine to the query {fraction(item.s_query_negative)}, of its positive {fraction(item.s_query_positive)}"

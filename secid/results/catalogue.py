@@ -1,8 +1,8 @@
 """The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
 
-A finding is a column of the triplet table: True where the negative has it. Its rule runs in `secid/findings/`; policy
-keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of negatives.parquet, pages and
-`secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
+A finding is a column of the triplet table: True where the negative has it. Pages show it by its name, the one that
+commands take. Its rule runs in `secid/findings/`; policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*`
+columns of negatives.parquet, pages and `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ Needs = Literal["texts", "tokens", "rows", "guide"]
 """texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows. guide: the
 scores of a guide."""
 
-TITLES: Mapping[str, str] = {"random_like": "as easy as random", "duplicate_negative": "exact repeat"}
-"""Names that mean little in their own words, as pages write them."""
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
 
@@ -50,11 +48,6 @@ class Finding:
     def column(self) -> str:
         """Its column in negatives.parquet."""
         return f"in_{self.name}"
-
-    @property
-    def title(self) -> str:
-        """Its name as pages write it."""
-        return TITLES.get(self.name) or self.name.replace("_", " ")
 
 
 def _entries(*entries: Finding) -> Mapping[str, Finding]:
@@ -117,8 +110,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="the same text is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
-        says="belong to passages that are negatives of more than 5 % of the queries",
+        rule="the passage is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
+        says="are passages that serve as negatives of more than 5 % of the queries",
         do="limit how often one passage is used; otherwise the model learns to avoid it everywhere",
     ),
     Finding(
@@ -207,7 +200,7 @@ class Caution:
     """What to check a source as a whole for; no column of the triplet table says it.
 
     of : what its fraction is a share of.   limit : the fraction above which it stands out; None where a setting says.
-    says, do : as in Finding, of the things that `of` names.
+    says, do : as in Finding, of the things that `of` names: "rows that cannot be used".
     """
 
     name: str
@@ -222,32 +215,32 @@ CAUTIONS: Mapping[str, Caution] = {
     for caution in (
         Caution(
             name="malformed_rows", of="rows", limit=None,
-            says="rows or single negatives that cannot be used",
+            says="cannot be used, or hold a negative that cannot",
             do="fix the file; if many rows fail for one reason, name the schema with --format or the columns",
         ),
         Caution(
             name="rows_without_negatives", of="rows", limit=0.05,
-            says="rows without an explicit negative",
+            says="have no explicit negative",
             do="mine negatives for them, or train on them with in-batch negatives only: they give no triplet",
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
-            says="texts whose words the tokenizer splits or joins wrongly",
+            says="hold words that the tokenizer splits or joins wrongly",
             do="score with --tokenizer multilingual, which separates the words of every script",
         ),
         Caution(
             name="inactive_lexical_gate", of="queries' IDF weight", limit=0.95,
-            says="missing from the labelled positives on average, so λ has no effect",
+            says="is missing from the labelled positives on average, so λ has no effect",
             do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
-            says="queries of the evaluation set, exactly or nearly",
+            says="occur in the evaluation set, exactly or nearly",
             do="leave their records out; otherwise the evaluation measures memorisation",
         ),
         Caution(
             name="eval_passage", of="texts", limit=0.0,
-            says="passages that are relevant to an evaluation query, exactly or nearly",
+            says="are relevant to an evaluation query, exactly or nearly",
             do="leave them out: as positives they leak answers, as negatives they train against them",
         ),
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 BYTE_ORDER_MARK = "\ufeff"
-AGAIN = "name a run folder of `secid score`, or a report.json; where this was one, score again with --run"
+AGAIN = "name a run folder of `secid score`, or a report.json; if it was a run, score again with --run"
 
 
 @cache

@@ -28,13 +28,19 @@ def finding_of(check: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckExample:
-    """One row that shows what a check found. query, negative: cut; "" where the text is not at hand."""
+    """One row that shows what a check found. query, negative: "" where the text is not at hand.
+
+    s_query_positive, s_query_negative: cosines of a scored negative, and of the positive of its record.
+    note: why the row was left out; "" for one that was used.
+    """
 
     path: str
     line: int
     query: str
     negative: str
     note: str
+    s_query_positive: float | None = None
+    s_query_negative: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ def _settings(directory: Path | None) -> dict[str, dict[str, Any]]:
         "cache": {
             "folder": cache.folder,
             "size": f"{cache.n_bytes / 1e9:.3f} of {cache.limit_bytes / 1e9:g} GB",
-            "content": f"{rows} rows of {len(cache.encoders)} encoders, {cache.n_damaged} damaged segments",
+            "content": f"embeddings: {rows:,}, encoders: {len(cache.encoders)}, damaged segments: {cache.n_damaged}",
         },
         "settings": {
             name: f"{value_text(entry['value'])} from {entry['from']}"

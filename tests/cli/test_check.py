@@ -29,7 +29,7 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "false negative: 37 negatives of poisoned (11.2 %)",
+        "false_negative: 37 negatives of poisoned (11.2 %)",
         "repeat: 16 negatives of poisoned (4.8 %)",
         f"{POISONED}:56: “A limit",
     ):
@@ -232,7 +232,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
     assert code == 0
     assert {*CHECKED, *CAUTIONS, "any"} <= words
-    assert "Exit codes: 0 unless " in " ".join(out.split())
+    assert "Exit codes: 0 " in " ".join(out.split())
 
 
 @pytest.mark.parametrize("flag", ["--negative-column", "--query-column", "--format"])

@@ -52,4 +52,4 @@ def test_the_check_it_names_finds_a_passage_shared_by_a_training_and_a_test_quer
     words = re.search(r"`secid (check) TRAINING_FILES (--against-eval) EVALUATION_FOLDER`", LEAKAGE)
     outcome = invoke(words[1], training, words[2], FIXTURES / "collection")
     assert outcome.code == 0
-    assert ("eval passage: " in outcome.out, "1 as positives" in outcome.out) == (leaks, leaks)
+    assert ("eval_passage: " in outcome.out, "1 as positives" in outcome.out) == (leaks, leaks)

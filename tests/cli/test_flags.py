@@ -126,6 +126,14 @@ def test_a_setting_typed_as_it_is_named_has_its_value(name, invoke, monkeypatch)
     assert found == (("a=x,y",) if name == "block" else example(name))
 
 
+@pytest.mark.parametrize("command", ["", "cache"])
+def test_the_line_of_a_command_is_whole(command, invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = invoke(*command.split(), "--help").out.partition("Commands:")[2]
+    assert listed.strip()
+    assert all(line.endswith(".") and "..." not in line for line in listed.strip().splitlines())
+
+
 def test_every_command_is_listed(invoke):
     lines = invoke("--help").out.splitlines()
     assert {line.split()[0] for line in lines if re.match(r"  [a-z]+ ", line)} >= set(COMMANDS)

@@ -91,6 +91,17 @@ def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
     assert child.returncode in (0, -signal.SIGPIPE)
 
 
+@pytest.mark.parametrize("command", ["explain", "explain --json", "schema report", "--help"])
+def test_no_output_at_all_is_read(command, tmp_path):
+    """By rich, in one piece, and by the parser."""
+    with start(*command.split(), cwd=tmp_path) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == ""
+    assert child.returncode == 0
+
+
 def test_the_version_and_usage_through_the_module():
     done = subprocess.run(
         [sys.executable, "-m", "secid", "--version"], capture_output=True, text=True, env=child_environment()

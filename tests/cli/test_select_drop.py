@@ -156,7 +156,7 @@ def test_a_ranking_rule_drops_by_default_and_says_so(run, invoke):
     flat = " ".join(out.split())
     assert code == 0
     assert read_rows("out.jsonl") == without(planted(), *RANKED_DROP)
-    assert f"{', '.join(RANKED_DROP)}; --drop none" in flat
+    assert f"{', '.join(RANKED_DROP)} by default; --drop none" in flat
     assert "easiest" not in flat  # nothing was left out by its rank
     api.select(run, "named.jsonl", min_weight=0.0, drop=RANKED_DROP)
     assert Path("named.jsonl").read_bytes() == Path("out.jsonl").read_bytes()

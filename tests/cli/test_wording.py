@@ -134,10 +134,10 @@ MIXTURE = MixResult(
     best_single_nats=0.45,
     max_share=0.7,
     parts=(
-        part("bm25", 0.4, status="repair", repair="secid select run --source bm25 --drop repeat -o bm25-clean.jsonl"),
+        part("poisoned", 0.4, status="repair"),
         part("dense", 0.3, fixed=True, loss_without_nats=None, status="usable"),
-        part("llm", 0.3, status="unusable"),
-        part("unused", 0.0, status="repair", repair="secid select run --source unused --drop repeat -o u.jsonl"),
+        part("random", 0.3, status="usable"),
+        part("counterfactual", 0.0, status="usable"),
     ),
     hybrids=(Hybrid(first="bm25", second="dense", budget=10.0, half_nats=0.45, union_nats=0.46),),
     remarks=("a remark on the mixture",),
@@ -162,7 +162,8 @@ BLEND = Blend(
 def test_mix(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("secid.api.mix", lambda *_, **__: MIXTURE)
     monkeypatch.setattr("secid.api.write_mixture", lambda *_, **__: BLEND)
-    snapshot("mix.txt", whole(invoke("mix", "run", "--max-share", "0.7", "-o", "mixed.jsonl")))
+    shutil.copy(GOLDEN / "1.0.json", "report.json")
+    snapshot("mix.txt", whole(invoke("mix", "report.json", "--max-share", "0.7", "-o", "mixed.jsonl")))
 
 
 REFUSED = (

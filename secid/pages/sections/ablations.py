@@ -1,4 +1,4 @@
-"""How far the order rests on the settings: a heat table for each aspect."""
+"""How far the order depends on the settings: a heat table for each aspect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ablations_sentence(run: Run) -> str:
 
 def ablation_section(run: Run) -> Section:
     """One part an aspect; a sentence where none was tried."""
-    title, link = "How far the order rests on the settings", "Settings"
+    title, link = "How far the order depends on the settings", "Settings"
     if not run.ablations:
         varies = "varies temperature, tokenizer, IDF corpus, weights and sample size"
         untried = f"Not tried in this run; {code('secid score … --ablate')} {varies}."

@@ -81,7 +81,7 @@ def _placed(item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
     places = (("above", item.above), ("level with", item.level))
     clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
-    return f"score {listed(clauses) if clauses else f'below {names_of(item.below, item.n)}'}"
+    return f"score {', and '.join(clauses) if clauses else f'below {names_of(item.below, item.n)}'}"
 
 
 def names_of(names: Sequence[str], n: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from secid.pages.findings import present_names, share_interval
-from secid.pages.glossary import in_plain_words, rule_of, terms
+from secid.pages.glossary import rule_of, terms
 from secid.pages.numbers import count, listed, nats, percent
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import code, plain
@@ -19,7 +19,7 @@ def findings_section(run: Run) -> Section | None:
     if not evaluated:
         return None
     present = present_names(run.sources)
-    absent = [in_plain_words(name) for name in evaluated if name not in present]
+    absent = [plain(name) for name in evaluated if name not in present]
     return Section(
         anchor="numbers",
         link="Findings",
@@ -34,7 +34,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
     rows = tuple(
         (
             plain(source.name),
-            in_plain_words(item.name),
+            plain(item.name),
             count(item.n_negatives),
             percent(item.share),
             share_interval(item),
@@ -54,7 +54,7 @@ def _rules(run: Run, names: list[str]) -> Table:
     """What each finding is, and from which share it is listed."""
     rows = tuple(
         (
-            in_plain_words(name),
+            plain(name),
             plain(rule_of(name, run)),
             percent(FINDINGS[name].limit) if name in FINDINGS else "–",
             code(f"secid explain {name}") if name in FINDINGS else "–",
@@ -71,7 +71,7 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
     for first, second in combinations(names, 2):
         shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
         if any(shared):
-            rows.append((f"{in_plain_words(first)} and {in_plain_words(second)}", *map(count, shared)))
+            rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
     columns = (text("findings"), *(number(plain(source.name)) for source in run.sources))
     table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
     return (table,) if rows else ()

@@ -13,8 +13,8 @@ from secid.results import Run
 from secid.results.guide import GuideResult, GuideSource, MarginCurve
 
 CIRCULAR = (
-    "The encoder's own margins say how much a filter would remove, not whether that helps: what an encoder filters, it "
-    "cannot judge by its own score."
+    "The encoder's own margins say how much a filter would remove, not whether that helps: an encoder cannot judge its "
+    "own filter."
 )
 SHOWN = (
     ("relative", 0.0),
@@ -56,7 +56,7 @@ def guide_section(run: Run) -> Section | None:
         heads.append(wrapped("without suspects (nats)"))
     what = "a sample of the negatives" if run.guide.is_sampled else "the same negatives"
     whose = f"{named(run.guide.encoder.name)} scored {what}."
-    limit = "What share of its suspects is relevant is its own quality: only labels or readers can say."
+    limit = "How many of its suspects are relevant depends on the guide: only labels or a reader can tell."
     return Section(
         anchor="guide",
         link="Guide",

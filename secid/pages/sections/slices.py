@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from secid.pages.glossary import in_plain_words, terms
+from secid.pages.glossary import terms
 from secid.pages.numbers import count, fraction, interval, letter, nats, percent, plural
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
@@ -74,7 +74,7 @@ def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
         for part, item in every
     )
     cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
-    columns = (foreign("slice and source"), *(number(in_plain_words(name)) for name in used))
+    columns = (foreign("slice and source"), *(number(plain(name)) for name in used))
     return (Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows),)
 
 

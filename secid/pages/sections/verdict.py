@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, in_plain_words
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import named
 from secid.pages.sections.controls import names_of, outcome
@@ -42,9 +42,7 @@ def _unevaluated(run: Run) -> str:
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
     if not names:
         return ""
-    return (
-        f"Not evaluated everywhere, so not ruled out: {listed([in_plain_words(name) for name in names], len(names))}."
-    )
+    return f"Not evaluated everywhere, so not ruled out: {listed(names, len(names))}."
 
 
 def _labels(run: Run) -> str:

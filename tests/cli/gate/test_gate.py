@@ -100,6 +100,8 @@ def test_a_damaged_source_fails_under_any_name(prepared, tmp_path, invoke, which
         examples = checks[name]["examples"]
         assert len(examples) == 3
         assert all(example["negative"] and example["query"] for example in examples)
+        assert all(-1.0 <= example["s_query_negative"] < example["s_query_positive"] <= 1.0 for example in examples)
+        assert not any(example["note"] for example in examples)
 
 
 def test_what_a_damaged_source_fails_is_what_is_wrong_with_it(prepared, tmp_path, invoke):

@@ -20,7 +20,15 @@ from secid.results.gate import Check, CheckExample, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
 
-ROW = CheckExample(path="new/dense-2025-11.jsonl", line=7, query="how to bake", negative="Knead it.", note="s_qn 0.912")
+ROW = CheckExample(
+    path="new/dense-2025-11.jsonl",
+    line=7,
+    query="how to bake",
+    negative="Knead it.",
+    note="",
+    s_query_positive=0.85,
+    s_query_negative=0.912,
+)
 QUERIES = check(
     "queries", "undecided", unit="count", measured=60.0, interval_95=None, limit=100.0, n=60, n_queries_needed=100
 )

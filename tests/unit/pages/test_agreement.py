@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import pytest
@@ -25,8 +26,8 @@ def agreement(**changes):
     fields = {
         "number": "ECI_sem",
         "metric": "ndcg@10",
-        "n_sources": 4,
-        "kendall_tau_b": 0.5,
+        "n_sources": 9,
+        "kendall_tau_b": 0.95,
         "kendall_interval_95": (0.1, 0.9),
         "spearman_rho": 0.6,
         "spearman_interval_95": (-0.2, 0.8),
@@ -67,7 +68,7 @@ def test_all_three_have_their_intervals():
                                                                  (6, 19, False), (7, 19, True)])  # fmt: skip
 def test_so_few_sources_tell_no_number_from_chance(n_sources, n_numbers, possible):
     items = [agreement(n_sources=n_sources, kendall_tau_b=1.0)] * n_numbers
-    assert ("no number" in chance(items)) is not possible
+    assert ("even perfect" in chance(items)) is not possible
 
 
 def test_the_permutation_test_agrees_with_counting_all_orders():
@@ -84,10 +85,24 @@ def test_the_permutation_test_agrees_with_counting_all_orders():
 
 
 def test_only_numbers_beyond_chance_are_named():
-    items = [agreement(n_sources=7, kendall_tau_b=1.0), agreement(n_sources=7, number="mnrl_loss_pair")]
+    items = [agreement(), agreement(kendall_tau_b=0.1, number="mnrl_loss_pair")]
     assert "ECI_sem" in chance(items)
     assert "MNRL" not in chance(items)
-    assert "None of 2" in chance([agreement(n_sources=7)] * 2)
+    assert "None of 2" in chance([agreement(kendall_tau_b=0.1)] * 2)
+
+
+def test_comparisons_that_chance_explains_are_printed_with_the_legend_alone():
+    items = [agreement(), agreement(kendall_tau_b=0.1, number="mnrl_loss_pair", metric="mrr")]
+    assert [name in printed(*items) for name in ("ECI_sem", "MNRL", "mrr")] == [True, False, False]
+    assert [name in printed(*items, legend=True) for name in ("ECI_sem", "MNRL", "mrr")] == [True] * 3
+    few = [replace(item, n_sources=4, kendall_tau_b=1.0) for item in items]
+    assert "puts first" not in printed(*few)
+    assert printed(*few, legend=True).count("puts first") == 2
+
+
+def test_a_budget_is_explained_where_it_is_printed():
+    assert "\nECI at B: " in printed(agreement(number="ECI at B = 100"))
+    assert "\nECI at B: " not in printed(agreement())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +123,8 @@ def test_numbers_are_named_in_words(key, words):
 def test_an_interval_that_is_unknown_is_left_out_alone(missing):
     assert len(re.findall("[0-9] to ", printed(agreement(**{missing: None})))) == 2
     unknown = dict.fromkeys(("kendall_interval_95", "spearman_interval_95", "regret_interval_95"))
-    assert "95" not in printed(agreement(**unknown))
+    assert "95\u00a0%" not in printed(agreement(**unknown))
+    assert "95 %" not in printed(agreement(**unknown))
 
 
 def test_a_number_is_never_rich_markup():
@@ -116,8 +132,9 @@ def test_a_number_is_never_rich_markup():
 
 
 def test_a_constant_side_is_a_dash_and_lines_fit():
-    text = printed(agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90))
-    assert text.count("–") == 1
+    item = agreement(kendall_tau_b=None, spearman_rho=None, number="weight " + "x" * 60, first="y" * 90)
+    text = printed(item, legend=True)
+    assert "\n    –  0.0123" in text
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -97,7 +97,7 @@ def repaired(run):
 def test_a_source_that_now_needs_repair_is_the_headline_with_its_defect(run, names):
     good = repaired(run)
     text = headline(compare([(name, good if name == "a" else run) for name in names]))
-    assert text.count("poisoned") == text.count("false negative") == len(names) - 1
+    assert text.count("poisoned") == text.count("false_negative") == len(names) - 1
     assert text.index("usable") < text.index("repair first") < text.index("11.2")
     assert "bm25" not in text
     both = compare([("a", samples.compared(good, established=True)), ("b", reordered(samples.compared(run, True)))])
@@ -114,7 +114,7 @@ def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(ru
     row = next(row for row in page.answer.rows if row[0] == dirty.name)
     assert (row[1], *row[4:]) == ("repair first → usable", "+0.2500", f"{dirty.hardness:.2f} → 0.50")
     shares = {row[:2]: row[2:] for row in page.heat.rows}
-    assert shares[dirty.name, "false negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
+    assert shares[dirty.name, "false_negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
     assert all(values[0] == values[1] for (name, _), values in shares.items() if name != dirty.name)
 
 

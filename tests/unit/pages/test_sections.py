@@ -190,4 +190,4 @@ def test_names_keep_their_underscores():
     )
     text = " ".join(missing_lines(run))
     assert text.count("a_b") == 2
-    assert "near copy" in text
+    assert "near_copy" in text

@@ -154,7 +154,7 @@ def test_a_score_of_too_few_queries_has_no_half_width():
 
 
 def test_what_was_left_out_or_not_evaluated_is_said():
-    source = replace(RUN.sources[0], dropped_negatives={"duplicate_negative": 3}, skipped={"empty_query": 2})
+    source = replace(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
     run = replace(RUN, sources=(source, *RUN.sources[1:]), not_evaluated={"control x": "too few"})
     text = printed(run, 200)
     assert "2 rows (empty query 2) and 3 negatives (exact repeat 3)" in text

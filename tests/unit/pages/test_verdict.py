@@ -127,7 +127,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
         f"{poisoned.without_flagged.eci_nats:.3f} ±0.038",
         "–",
     ]
-    assert column(table, "top problem")[3] == "false negative"
+    assert column(table, "top problem")[3] == "false_negative"
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
@@ -140,12 +140,12 @@ def test_a_finding_is_listed_above_its_limit_alone(entry):
         assert listed(1.0) == []
         return
     assert listed(entry.limit) == []
-    assert listed(entry.limit + 0.01) == [entry.title]
+    assert listed(entry.limit + 0.01) == [entry.name]
 
 
 def test_defects_come_first_and_the_repair_acts_on_them():
     (group,) = [group for group in findings_of(RUN) if group.source == "poisoned"]
-    assert [item.name for item in group.items] == ["false negative", "repeat", "hub"]
+    assert [item.name for item in group.items] == ["false_negative", "repeat", "hub"]
     assert [bool(item.command) for item in group.items] == [False, False, True]
     words = shlex.split(group.command)
     assert words[:2] == ["secid", "select"]
@@ -255,7 +255,7 @@ def test_of_how_many_negatives_is_said_only_where_it_is_known(name, n, share, n_
 def test_the_heat_table_has_what_any_source_has_shaded_by_share():
     table = heat_table(RUN.sources)
     titles = [item.title for item in table.columns]
-    assert titles[:4] == ["source", "false negative", "repeat", "hub"]
+    assert titles[:4] == ["source", "false_negative", "repeat", "hub"]
     assert "empty" not in titles
     assert [row[0] for row in table.rows] == list(NAMES)
     assert [row[1] for row in table.shades] == [None, None, None, 6, None]
