@@ -20,6 +20,7 @@ from secid.results import SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
+from secid.settings import flag_of
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
@@ -151,8 +152,10 @@ def caution_words(item: SourceCaution) -> str:
         does = MISREADS.get(values["effect"], "misreads words")
         return f"in a sample of {plural(values['n_texts'], 'text')}, {plain(values['tokenizer'])} {does}"
     if item.name == "inactive_lexical_gate":
-        better = f"; {fraction(values['best_coverage'])} with --tokenizer {values['best']}" if "best" in values else ""
-        return f"mean coverage {fraction(values['coverage'])}{better}"
+        coverage = f"mean coverage {fraction(values['coverage'])}"
+        if "best" not in values:
+            return coverage
+        return f"{coverage}; {fraction(values['best_coverage'])} with {flag_of('tokenizer', values['best'])}"
     if item.name in ("eval_query", "eval_passage"):
         n, of = values["n_exact"], f"{count(values['n_evaluation'])} of {count(values['n_evaluation_all'])}"
         roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in ROLES if f"n_{role}s" in values]
