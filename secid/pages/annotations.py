@@ -10,7 +10,16 @@ from secid.pages.gate_page import gate_page
 from secid.pages.markdown import hard_cut, render
 from secid.pages.numbers import capital
 from secid.pages.sanitize import plain
-from secid.pages.verdict_words import by_urgency, facts, full_sentence, headline, summary, too_few, too_few_sentence
+from secid.pages.verdict_words import (
+    by_urgency,
+    facts,
+    full_sentence,
+    headline,
+    row_note,
+    summary,
+    too_few,
+    too_few_sentence,
+)
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
 PER_LEVEL = 10
@@ -55,7 +64,7 @@ def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
 
 
 def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
-    rows = "".join(f"\n{item.path}:{item.line} {item.note}" for item in check.examples)
+    rows = "".join(f"\n{item.path}:{item.line} {row_note(item)}" for item in check.examples)
     first = check.examples[0] if check.examples else None
     return _command(
         level,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.pages.glossary import by_reason, why_not
+from secid.pages.glossary import by_reason, in_plain_words, why_not
 from secid.pages.numbers import capital, count, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
+from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
-from secid.results.gate import GROSS, Check, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict
 
 MARKS: Mapping[Outcome, str] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 """The outcome of a check."""
@@ -240,5 +241,10 @@ def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
     for item in check.examples:
         texts = (("query", item.query), ("negative", item.negative))
         quoted = [f"{word} “{plain(text, limit)}”" for word, text in texts if text]
-        lines.append(f"{item.path}:{item.line}: {', '.join(quoted)}{' ' if quoted else ''}({item.note})")
+        lines.append(f"{item.path}:{item.line}: {', '.join(quoted)}{' ' if quoted else ''}({row_note(item)})")
     return lines
+
+
+def row_note(item: CheckExample) -> str:
+    """The numbers of an example, or why the row was left out."""
+    return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}" if item.reason else item.note

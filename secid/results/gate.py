@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from secid.records import Fact
 from secid.results.sources import Languages, SourceFinding
 
 VERDICT_SCHEMA_VERSION = "2.0"
@@ -28,13 +29,18 @@ def finding_of(check: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckExample:
-    """One row that shows what a check found. query, negative: cut; "" where the text is not at hand."""
+    """One row that shows what a check found. query, negative: cut; "" where the text is not at hand.
+
+    reason, fact : of a row that was left out, as in Example.
+    """
 
     path: str
     line: int
     query: str
     negative: str
-    note: str
+    note: str = ""
+    reason: str = ""
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
