@@ -28,11 +28,15 @@ TO_REPAIR = "To drop the defects, score the sources first, with an encoder of yo
 ROLES = ("query", "positive", "negative")
 
 
+TOKENS = {"bytes": "estimated (4.5 ASCII characters each, 2 of two-byte letters, 1 of all others)"}
+"""How tokens were counted, by kind."""
+
+
 def check_page(check: Check) -> Page:
     """What the texts of all sources show; nothing was encoded."""
     return Page(
         title="Check of hard negatives",
-        subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
+        subtitle=f"{plural(len(check.sources), 'source')}, tokens {TOKENS.get(check.tokens_by, plain(check.tokens_by))}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),

@@ -127,6 +127,8 @@ class SourceVerdict:
 class GateVerdict:
     """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
 
+    policy_from: the file of the policy; "" where it is derived from the baseline.
+
     exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
     """
 
