@@ -34,9 +34,10 @@ TOKENS = {"bytes": "estimated (4.5 ASCII characters each, 2 of two-byte letters,
 
 def check_page(check: Check) -> Page:
     """What the texts of all sources show; nothing was encoded."""
+    tokens = TOKENS.get(check.tokens_by) or plain(check.tokens_by)
     return Page(
         title="Check of hard negatives",
-        subtitle=f"{plural(len(check.sources), 'source')}, tokens {TOKENS.get(check.tokens_by, plain(check.tokens_by))}, nothing encoded",
+        subtitle=f"{plural(len(check.sources), 'source')}, tokens {tokens}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),

@@ -203,7 +203,8 @@ def basis(verdict: GateVerdict) -> str:
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
     paired = f", paired with {verdict.paired}" if verdict.paired and shared else ""
     trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
-    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from or 'derived from the baseline'}; encoder {verdict.encoder}.{trial}"
+    policy = verdict.policy_from or "derived from the baseline"
+    return f"Against {verdict.baseline}{paired}; policy {policy}; encoder {verdict.encoder}.{trial}"
 
 
 def number(value: float | None, unit: str) -> str:

@@ -37,12 +37,8 @@ def sentences(value: Any, key: str = "") -> Iterator[str]:
 def faulty(tmp_path: Path) -> Path:
     """Sound rows, rows that are left out for one reason each, and rows with findings."""
     table: list[Any] = list(rows(120, 4))
-    table[3]["pos"], table[4]["query"], table[5]["neg"], table[6]["neg"] = (
-        [],
-        " ",
-        "one text alone here",
-        [7, None, "n"],
-    )
+    table[3]["pos"], table[4]["query"] = [], " "
+    table[5]["neg"], table[6]["neg"] = "one text alone here", [7, None, "n"]
     table[7]["neg"][0], table[8]["neg"] = table[7]["pos"][0], []
     path = write_rows(tmp_path / "faulty.jsonl", table)
     lines = ["{'query': 'x'}", '{"query": "a", "query": "b"}', '{"a": 1} {"b": 2}', '{"query": "a"},', "[1, 2]", '"a"']
@@ -57,12 +53,12 @@ def test_documents_hold_no_sentence(faulty: Path, tiny: Path, invoke: Invoke) ->
     assert invoke("score", *encoded, "--run", "run", "--max-length", 20).code == 0
     assert invoke("baseline", "run", "-o", "base.json").code == 0
     documents = [json.loads(Path("run/report.json").read_text(encoding="utf-8"))]
-    for command in (
+    commands = (
         ("check", *given, "--against-eval", collection, "--json"),
         ("gate", *encoded, "--max-length", 20, "--against", "base.json", "--json"),
-        ("audit", *encoded, "--collection", collection, "--json"),
-    ):
-        documents.append(json.loads(invoke(*command).out))
+        ("audit", FIXTURES / "sources" / "random.jsonl", *encoded, "--collection", collection, "--json"),
+    )
+    documents += [json.loads(invoke(*command).out) for command in commands]
     reasons = {example["reason"] for source in documents[0]["sources"] for example in source["examples"]}
     assert len(reasons) >= 6
     assert [text for document in documents for text in sentences(document)] == []
