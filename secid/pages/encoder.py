@@ -58,6 +58,24 @@ FACTS: Mapping[str, str] = {
 """What to know of an encoder, by kind."""
 
 
+CHECKS: Mapping[str, str] = {
+    "finite": "{bad} of {n} rows contain NaN or infinity",
+    "half_precision": "{bad} of {n} rows contain NaN or infinity; use --dtype float32 (now {dtype})",
+    "any_length": "not normalised, as the recipe says; scoring scales the rows (shortest {measured:.2g})",
+    "unit_length": "lengths within {measured:.1e} of 1",
+    "texts": "rows of different texts differ by at least {measured:.2g}",
+    "one_row": "the file has a single row",
+    "stored_texts": "rows differ from the first by at most {measured:.2g}",
+    "reference": "rows differ from encode_query and encode_document by at most {measured:.1e} (limit {limit:.2g})",
+    "other_prefixes": "query and passage rows differ by at least {measured:.2g} (limit {limit:.2g})",
+    "own_prefixes": "the function sets its own prefixes",
+    "same_prefixes": "prefixes are the same; query and passage rows differ by at most {measured:.1g} "
+    "(limit {limit:.2g})",
+    "batch": "a batch of one and a batch of {n} differ by at most {measured:.1e} (limit {limit:.2g})",
+}
+"""What a check of the self-test compared, by kind. measured: the number behind it."""
+
+
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
     """What to know of an encoder, a line each; without those of a kind that only a newer secid knows."""
     return [FACTS[fact.kind].format_map(fact.values) for fact in facts if fact.kind in FACTS]
@@ -87,7 +105,8 @@ def encoder_text(encoder: Description) -> str:
         _columns("self-test", "outcome", ""),
     ]
     for check in encoder.checks:
-        lines += _line(check.name, f"{check.outcome}: {check.detail}")
+        text = CHECKS[check.fact.kind].format_map({**check.fact.values, "measured": check.measured})
+        lines += _line(check.name, f"{check.outcome}: {text}")
     if info.facts:
         lines.append("")
     for note in fact_lines(info.facts):
