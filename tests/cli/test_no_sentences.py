@@ -57,7 +57,7 @@ def test_documents_hold_no_sentence(faulty: Path, tiny: Path, invoke: Invoke) ->
         ("check", *given, "--against-eval", collection, "--json"),
         ("gate", *encoded, "--max-length", 20, "--against", "base.json", "--json"),
         ("audit", FIXTURES / "sources" / "random.jsonl", *encoded, "--collection", collection, "--json"),
-        ("encoder", tiny, "--json", "--quiet"),
+        ("encoder", tiny, "--json"),
     )
     documents += [json.loads(invoke(*command).out) for command in commands]
     reasons = {example["reason"] for source in documents[0]["sources"] for example in source["examples"]}
