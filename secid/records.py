@@ -164,6 +164,7 @@ REASONS: Mapping[str, Reason] = {
 FAULTS: Mapping[str, str] = {
     "type": "{of}: got {got}, expected {expected}",
     "absent": "{of}: absent or null",
+    "empty": "{of}: empty",
     "empty_list": "an empty list",
     "string": "{text!r}",
     "unknown_id": "{of} {id}",

@@ -289,7 +289,9 @@ class Cleaner:
     def _split_of(self, row: Any) -> str:
         value = row.get(self._source_column) if isinstance(row, dict) else None
         if not isinstance(value, str | int) or value == "":
-            raise _Unusable("missing_field", wrong_type(value, str(self._source_column), "text"))
+            of = str(self._source_column)
+            fact = Fact("empty", {"of": of}) if value == "" else wrong_type(value, of, "text")
+            raise _Unusable("missing_field", fact)
         return str(value)
 
     def _by_label(self, passages: Any, labels: Any) -> tuple[list[Any], list[Any]]:
