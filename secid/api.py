@@ -260,6 +260,7 @@ def _refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> Non
 def _load(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
+    from secid.pages.encoder import fact_lines
     from secid.pages.glossary import recipe_line
 
     if encoder is None or isinstance(encoder, str):
@@ -267,8 +268,8 @@ def _load(encoder: str | Encoder | None, settings: Settings, progress: Progress)
         loaded = load(settings, progress)
         info = loaded.info
     else:
-        loaded, info = encoder, replace(encoder.info, notes=(*encoder.info.notes, *ignored(settings)))
-    for line in (recipe_line(info), *info.notes):
+        loaded, info = encoder, replace(encoder.info, facts=(*encoder.info.facts, *ignored(settings)))
+    for line in (recipe_line(info), *fact_lines(info.facts)):
         progress.note(line)
     return loaded, info
 
@@ -462,8 +463,9 @@ def gate(
     loaded = None if encoder is None or isinstance(encoder, str) else encoder
     if loaded is not None:
         from secid.encode import ignored
+        from secid.pages.encoder import fact_lines
 
-        for line in ignored(resolved.values):
+        for line in fact_lines(ignored(resolved.values)):
             progress.note(line)
     return judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
 
@@ -524,4 +526,4 @@ def describe_encoder(
         progress.start("self-test", None, "")
         return describe(loaded)
     description = describe(encoder)
-    return replace(description, info=replace(description.info, notes=(*description.info.notes, *ignored(values))))
+    return replace(description, info=replace(description.info, facts=(*description.info.facts, *ignored(values))))

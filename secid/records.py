@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 Scalar = str | int | float | bool | None
 NO_FIELDS: Mapping[str, Scalar] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A kind, and the numbers and names that its sentence needs: what results hold in the place of words."""
+
+    kind: str
+    values: Mapping[str, str | int | float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ class Block(NamedTuple):
 class Defect(NamedTuple):
     """One row (or n_rows of them) that gives no record, and why. `reason` is a key of REASONS.
 
-    detail: got against expected, in a few words, cut to 200 characters by the maker.
+    fact  : what exactly is wrong, of the kinds of FAULTS, its texts cut by the maker; None where the reason says it.
     split : as in Record; None where the row is too broken to tell, so that it counts
             against every source of the file.
     query, dropped : of a row that is left out since none of its passages is usable: its query, and (reason, count)
@@ -118,7 +126,7 @@ class Defect(NamedTuple):
     reason: str
     path: str
     line: int
-    detail: str
+    fact: Fact | None
     split: str | None = None
     n_rows: int = 1
     query: str = ""
@@ -152,3 +160,41 @@ REASONS: Mapping[str, Reason] = {
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
 """Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""
+
+FAULTS: Mapping[str, str] = {
+    "type": "{of}: got {got}, expected {expected}",
+    "absent": "{of}: absent or null",
+    "empty": "{of}: empty",
+    "empty_list": "an empty list",
+    "string": "{text!r}",
+    "unknown_id": "{of} {id}",
+    "shape": "a row of another shape ({error})",
+    "label": "label {label!r} is no number",
+    "label_threshold": "label {label} is neither 0 nor 1, and there is no --positive-score",
+    "label_count": "{n_labels} labels for {n_passages} passages",
+    "one_label": "all rows of the query ({n}) have one label",
+    "late_columns": "its negatives are in {columns}",
+    "left_out": "{n} of the row's {of} left out",
+    "field_count": "{n} fields, {expected} expected",
+    "repeated_header": "the header again",
+    "repeated_key": "key {key!r} appears twice",
+    "size": "{of} over {mib} MiB",
+    "depth": "nested about a thousand levels deep",
+    "nul_byte": "NUL byte",
+    "not_utf8": "not valid UTF-8",
+    "syntax": "{parser}",
+    "comma_at_end": "{parser}; a comma ends the line, as in an array without its brackets",
+    "python_quotes": "{parser}; single quotes are Python's, not JSON's",
+    "several_values": "{parser}",
+    "half_surrogate": "half of a surrogate pair, which is no character",
+}
+"""What exactly is wrong with a row, by kind. parser: the message of the parser that refused it."""
+
+
+def fault_text(fact: Fact | None) -> str:
+    """What is wrong with a row, in a few words; "" where its reason says it, or a newer secid named the kind."""
+    if fact is None or fact.kind not in FAULTS:
+        return ""
+    n_lines = fact.values.get("n_lines")
+    joined = "" if n_lines is None else f"; a quotation mark joins {n_lines} lines"
+    return FAULTS[fact.kind].format_map(fact.values) + joined

@@ -81,7 +81,7 @@ class Settings:
     batch_tokens: int | None = setting(None, "Padded tokens in one encoder batch; chosen by device if not set.", ge=1)
     trust_remote_code: bool = setting(False, "Run Python code from the encoder's repository.", "Encoder")
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
-    cache: bool = setting(True, "Keep embeddings on disk for the next run.", "Encoder")
+    cache: bool = setting(True, "Read embeddings from the cache on disk, and keep new ones there.")
     cache_dir: str | None = setting(None, "Folder of the embedding cache.")
     cache_gb: float | None = setting(
         None, "Size limit of the embedding cache in GB; half of the free disk, at most 200, if not set.", gt=0, le=1e9
@@ -95,12 +95,11 @@ class Settings:
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
-    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts for the lexical gate.", "Score")
+    tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.")
     idf: IdfCorpus = setting("pooled", "Documents over which the inverse document frequencies are counted.")
     budget: float = setting(
         1.0,
         "Number of negatives drawn from a source, B in log det(I + B M); 1 is the paper's score.",
-        "Score",
         gt=0,
         le=1e12,
     )
@@ -272,16 +271,14 @@ FLAG = "flag"
 
 
 def flag_of(name: str, value: object = None) -> str:
-    """How a setting is typed: `--budget 10`, `--no-cache`, or `--set valid=0.95` where it has no flag of its own.
+    """How a setting is typed: `--max-length 256`, or `--set valid=0.95` where it has no flag of its own.
 
     value : what it is set to, or a placeholder such as "FILE"; without it the flag alone, as where an error is.
     """
     if not FIELDS[name].metadata["group"]:
         return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"
     flag = f"--{name.replace('_', '-')}"
-    if TYPES[name] is bool:
-        return f"--no-{flag[2:]}" if getattr(DEFAULTS, name) else flag
-    return flag if value is None else f"{flag} {value_text(value)}"
+    return flag if value is None or TYPES[name] is bool else f"{flag} {value_text(value)}"
 
 
 def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:

@@ -176,7 +176,8 @@ def _refuse_what_cannot_stop_early(plan: Plan, settings: Settings) -> None:
         raise UsageError(
             "needs one positive known before encoding and the score at budget 1",
             where="--until-ranked",
-            remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and leave out --budget",
+            remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and leave out "
+            f"{flag_of('budget')}",
         )
 
 

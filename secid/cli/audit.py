@@ -46,8 +46,8 @@ def audit(
 ) -> None:
     """Count the negatives that relevance judgements call relevant.
 
-    Also measures how well the encoder, and a guide, would have found them. A grade above 0 is relevant. Judgements are matched by id,
-    or by text if the sources hold texts.
+    Also measures how well the encoder, and a guide, would have found them. A grade above 0 is relevant. Judgements are
+    matched by id, or by text if the sources hold texts.
 
     Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
     """

@@ -68,7 +68,7 @@ class GroupedCommand(TyperCommand):
                 group = INPUT
             if label:
                 group = getattr(parameter, "rich_help_panel", None) or group
-                groups.setdefault(group, []).append((label.removeprefix(" / "), text))
+                groups.setdefault(group, []).append((label, text))
         width = min(MOST_LABEL, max(len(label) for rows in groups.values() for label, _ in rows))
         own = [name for name in groups if name not in (*GROUPS, REST)]
         for name in (*own, *GROUPS, REST):
@@ -112,18 +112,16 @@ def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]
 
 def _option(name: str) -> inspect.Parameter:
     kind, default, metadata = TYPES[name], getattr(DEFAULTS, name), FIELDS[name].metadata
-    text, flag = metadata["help"], flag_of(name)
+    text = metadata["help"]
     choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
     if choices:
         text = f"{text} One of {', '.join(choices)}."
-    if kind is bool and default:
-        text = f"Do not {text[0].lower()}{text[1:]}"
-    elif default is not None and kind is not bool:
+    if default is not None and kind is not bool:
         text = f"{text} [default: {value_text(default)}]"
     numbers = {int: "N", float: "X"}
     letters = [numbers[part] for part in (kind, *get_args(kind)) if part in numbers]
     option = typer.Option(
-        f" /{flag}" if kind is bool and default else flag,
+        flag_of(name),
         help=text,
         show_default=False,
         metavar=metadata["metavar"] or (letters[0] if letters else "NAME" if choices else "TEXT"),

@@ -11,6 +11,7 @@ from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
 from secid.encode.rows import MODEL_FIELDS, unused_flags
 from secid.encode.selftest import batch_noise, self_test, smallest_distance
 from secid.progress import Progress, Silent
+from secid.records import Fact
 from secid.settings import RECIPE_FIELDS, Settings
 
 __all__ = [
@@ -32,9 +33,9 @@ __all__ = [
 ]
 
 
-def ignored(settings: Settings) -> tuple[str, ...]:
-    """A note on settings that an encoder object ignores, because they were fixed when it was built."""
-    return unused_flags(settings, "an encoder object", (*RECIPE_FIELDS, *MODEL_FIELDS))
+def ignored(settings: Settings) -> tuple[Fact, ...]:
+    """The settings that an encoder object ignores, because they were fixed when it was built."""
+    return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
 def load(settings: Settings, progress: Progress | None = None) -> Encoder:

@@ -22,6 +22,7 @@ from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
 from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError
 from secid.progress import Progress
+from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
@@ -130,10 +131,9 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     )
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
-    notes = ["the weights behind an endpoint are unknown: the cache identifies them by address and model name alone"]
-    notes += unused_flags(settings, "an endpoint", UNUSED)
+    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", UNUSED)]
     if key and base.startswith("http://"):
-        notes.append("the key was sent over plain http")
+        facts.append(Fact("plain_http"))
     identity = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
     info = EncoderInfo(
         name=f"{base}?model={model}",
@@ -154,7 +154,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
             "normalize": "default" if settings.normalize is None else "flag",
             "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
-        notes=tuple(notes),
+        facts=tuple(facts),
     )
     return EndpointEncoder(http, url, model, info, settings.truncate_dim)
 

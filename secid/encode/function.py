@@ -8,6 +8,7 @@ from typing import Any
 from secid.encode.protocol import Float32Rows, Role
 from secid.encode.rows import as_rows, finish_rows
 from secid.errors import EncoderError, SecidError
+from secid.records import Fact
 from secid.results import EncoderInfo
 
 EncodeFunction = Callable[[list[str], Role], Any]
@@ -45,7 +46,6 @@ def from_callable(
     if not name:
         raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
     probe = _answer(function, ["dimension"], "passage", None, name)
-    notes = () if fingerprint else ("a Python function without a fingerprint: its rows are not cached",)
     info = EncoderInfo(
         name=name,
         revision=None,
@@ -60,7 +60,7 @@ def from_callable(
         dim=probe.shape[1],
         fingerprint=fingerprint,
         rules={"query_prefix": "function", "passage_prefix": "function", "normalize": "caller"},
-        notes=notes,
+        facts=() if fingerprint else (Fact("no_fingerprint"),),
     )
     return FunctionEncoder(function, info)
 

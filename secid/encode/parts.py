@@ -27,6 +27,7 @@ from secid.encode.rows import cut_dimension
 from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
 from secid.measure.packed_matrix import PackedMatrix, can_pack
+from secid.records import Fact
 from secid.settings import Settings
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
@@ -100,9 +101,9 @@ class Parts:
             model = _load_chain(repository, settings, self.devices[0], self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
             replica = _on(self.devices[0], model)
-            is_causal, notes = _attention(model, replica.device)
+            is_causal, facts = _attention(model, replica.device)
             recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
-            recipe = replace(recipe, notes=(*recipe.notes, *notes))
+            recipe = replace(recipe, facts=(*recipe.facts, *facts))
             _shape(model, recipe)
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
             if self._earlier is None:
@@ -303,12 +304,12 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
                 )
 
 
-def _attention(model: Any, device: torch.device) -> tuple[bool, list[str]]:
-    """Whether every token's vector ignores the later ones, as tried, and notes.
+def _attention(model: Any, device: torch.device) -> tuple[bool, list[Fact]]:
+    """Whether every token's vector ignores the later ones, as tried, and what failed.
 
     FlashAttention that fails is replaced. Raises EncoderError if the model fails without it, too.
     """
-    notes = []
+    facts = []
     for backbone in _backbones(model):
         try:
             _states(backbone, 7, device)
@@ -316,9 +317,9 @@ def _attention(model: Any, device: torch.device) -> tuple[bool, list[str]]:
             if getattr(backbone.config, "_attn_implementation", "") != "flash_attention_2":
                 raise EncoderError(f"the model fails on {device}: {plainly(error)[:200]}") from error
             backbone.set_attn_implementation("sdpa")
-            notes.append(f"FlashAttention failed on a short text; PyTorch's attention is used: {plainly(error)[:100]}")
+            facts.append(Fact("flash_attention", {"error": plainly(error)[:100]}))
     pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
-    return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs), notes
+    return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs), facts
 
 
 @torch.inference_mode()

@@ -25,6 +25,7 @@ from secid.encode.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encode.protocol import Float32Rows, Role
 from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, plainly
+from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings
 
@@ -144,8 +145,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may be in a separate file
     identity = json.dumps([sha256, keys, table.rule, normalize, settings.truncate_dim])
-    notes = [*unused_flags(settings, "a file of vectors", UNUSED)]
-    notes += [] if unit else ["the stored rows are not of unit length; scoring scales them (METHOD 2)"]
+    raw = () if unit else (Fact("stored_raw_rows"),)
     info = EncoderInfo(
         name=str(path),
         revision=None,
@@ -164,7 +164,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
             "normalize": "flag" if settings.normalize is not None else "stored rows",
             "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
-        notes=tuple(notes),
+        facts=(*unused_flags(settings, "unused_by_file", UNUSED), *raw),
     )
     return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
 

@@ -54,7 +54,7 @@ class Family:
 
     names     : pattern of the last part of the hub name, lower case, matched as a whole.
     normalize : False if the model was trained with plain dot products; None leaves it open.
-    note      : what a reader of the report should know.
+    fact      : what a reader of the report should know, of the kinds of pages.encoder.FACTS.
     """
 
     key: str
@@ -62,23 +62,21 @@ class Family:
     query_prefix: str = ""
     passage_prefix: str = ""
     normalize: bool | None = None
-    note: str | None = None
+    fact: str = ""
 
 
 SEARCH_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 WEB_SEARCH_TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-DOT_NOTE = "trained with plain dot products; the score needs unit vectors (METHOD 2), so its rows are scaled"
-BACKBONE_NOTE = "a backbone to be fine-tuned, not a retriever"
 
 FAMILIES: tuple[Family, ...] = (
     Family("e5", re.compile(r"(multilingual-)?e5-(small|base|large)(-v2|-unsupervised)?"), "query: ", "passage: "),
     # The instruct models write a space after "Query:", unlike Qwen3.
     Family("e5-instruct", re.compile(r"(multilingual-e5-large|e5-mistral-7b)-instruct"), WEB_SEARCH_TASK + " "),
-    Family("contriever", re.compile(r"m?contriever(-msmarco)?"), normalize=False, note=DOT_NOTE),
-    Family("distilbert", re.compile(r"distilbert-base-(un)?cased"), note=BACKBONE_NOTE),
+    Family("contriever", re.compile(r"m?contriever(-msmarco)?"), normalize=False, fact="dot_product"),
+    Family("distilbert", re.compile(r"distilbert-base-(un)?cased"), fact="backbone"),
     Family("bge", re.compile(r"bge-(small|base|large)-en(-v1\.5)?"), SEARCH_INSTRUCTION),
     Family("bge-zh", re.compile(r"bge-(small|base|large)-zh(-v1\.5)?"), "为这个句子生成表示以用于检索相关文章："),
-    Family("bge-m3", re.compile(r"bge-m3"), note="dense head only"),
+    Family("bge-m3", re.compile(r"bge-m3"), fact="dense_head"),
     Family("gte", re.compile(r"gte-(small|base|large)|gte-modernbert-base|mini-gte")),  # trained without prefixes
     Family("sbert", re.compile(r"(all|multi-qa|msmarco|paraphrase)-.*(minilm|mpnet|distil|bert).*")),  # likewise
     Family(

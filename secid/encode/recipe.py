@@ -8,7 +8,7 @@ Source: FORMATS 2. Priority: flag > the repository's own files > family (presets
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from secid.encode.modules import PROMPT_FILE, Repository, read_json
 from secid.encode.presets import Family, family_of
 from secid.encode.protocol import Role
 from secid.errors import EncoderError
+from secid.records import Fact
 from secid.settings import Settings, flag_of
 
 POOLING_NAMES: Mapping[str, str] = {
@@ -31,11 +32,6 @@ POOLING_NAMES: Mapping[str, str] = {
 POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
 """Names of learned position vectors in transformers: a longer text fails inside the model."""
 
-NO_PREFIX = (
-    "no prefix: secid knows none for this name, and the repository states none, or the empty one that "
-    "sentence-transformers writes into every model. If the encoder was trained without, confirm that by --query-prefix "
-    "''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix 'passage: '"
-)
 ROLES: tuple[Role, Role] = ("query", "passage")
 PLURALS: Mapping[Role, str] = {"query": "queries", "passage": "passages"}
 PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
@@ -66,7 +62,7 @@ class Recipe:
     truncate_dim: int | None
     lower_case: bool
     rules: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
     task: str = ""
 
     def prefix(self, role: str) -> str:
@@ -79,11 +75,13 @@ class Recipe:
     def document(self) -> dict[str, Any]:
         """All but the folder, as JSON."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("folder", "task")}
-        return {**values, "heads": list(self.heads), "rules": dict(self.rules), "notes": list(self.notes)}
+        facts = [asdict(fact) for fact in self.facts]
+        return {**values, "heads": list(self.heads), "rules": dict(self.rules), "facts": facts}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], folder: Path) -> Recipe:
-        values = {**document, "heads": tuple(document["heads"]), "notes": tuple(document["notes"])}
+        facts = tuple(Fact(**fact) for fact in document["facts"])
+        values = {**document, "heads": tuple(document["heads"]), "facts": facts}
         return cls(folder=folder, **values)
 
 
@@ -187,22 +185,19 @@ def read_recipe(
 
     family, family_rule = family_in(repository)
     rules = {f"{role}_prefix": prefixes[role].rule for role in ROLES}
-    notes = [family.note] if family is not None and family.note else []
+    facts = [Fact(family.fact)] if family is not None and family.fact else []
     chains = routes(model)
     poolings = {route: [part for part in chain if isinstance(part, Pooling)] for route, chain in chains.items()}
     ends = all(isinstance(chain[-1], Normalize) for chain in chains.values())
     transformer = next(iter(chains.values()))[0]
-    max_length = _max_length(transformer, repository, settings, rules, notes)
+    max_length = _max_length(transformer, repository, settings, rules, facts)
     truncate_dim = settings.truncate_dim or model.truncate_dim
     rules["truncate_dim"] = (
         "flag" if settings.truncate_dim else "default" if truncate_dim is None else f"{PROMPT_FILE} truncate_dim"
     )
     rules["pooling"], pooling = _pooling(poolings, repository, settings, is_causal)
     if rules["pooling"].startswith("default") and (saved := _modes(poolings[""])) not in (pooling, "own"):
-        notes.append(
-            f"sentence-transformers would pool this folder by {saved}, from `architectures` of its config.json: "
-            f"{flag_of('pooling', saved)} if training starts from that"
-        )
+        facts.append(Fact("other_pooling", {"pooling": saved}))
     rules["normalize"], normalize = _normalize(ends, repository, family, family_rule, settings)
     after = {
         route: chain[chain.index(poolings[route][-1]) + 1 :] if poolings[route] else []
@@ -212,17 +207,17 @@ def read_recipe(
     include_prompt = all(part.include_prompt for parts in poolings.values() for part in parts)
     lower_case = bool(getattr(transformer, "do_lower_case", False))
     if truncate_dim is not None:
-        notes.append(f"vectors truncated to their first {truncate_dim} dimensions, then scaled to unit length")
+        facts.append(Fact("truncated", {"n": truncate_dim}))
     if not include_prompt:
-        notes.append("the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)")
+        facts.append(Fact("prefix_not_pooled"))
     if lower_case:
-        notes.append("texts are lower-cased first (do_lower_case of sentence_bert_config.json)")
+        facts.append(Fact("lower_case"))
     if not normalize:
-        notes.append("this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)")
-    notes += _repository_notes(repository, settings)
+        facts.append(Fact("raw_rows"))
+    facts += _repository_facts(repository, settings)
     decides = any(prefix.text or prefix.rule.startswith("flag") for prefix in prefixes.values())
     if family is None and not decides and not is_causal:
-        notes.append(NO_PREFIX)
+        facts.append(Fact("no_prefix"))
     return Recipe(
         folder=repository.inner,
         pooling=pooling,
@@ -237,7 +232,7 @@ def read_recipe(
         truncate_dim=truncate_dim,
         lower_case=lower_case,
         rules=rules,
-        notes=tuple(dict.fromkeys(notes)),
+        facts=tuple(facts),
     )
 
 
@@ -262,15 +257,12 @@ def _modes(poolings: Sequence[Any]) -> str:
     return "+".join(names[mode] for own in modes for mode in own) or "own"
 
 
-def _repository_notes(repository: Repository, settings: Settings) -> Iterator[str]:
+def _repository_facts(repository: Repository, settings: Settings) -> Iterator[Fact]:
     models = [item for item in repository.config.get("architectures") or () if str(item).endswith("ForMaskedLM")]
     if models and not repository.modules:
-        yield f"config.json names {models[0]}: a backbone to be fine-tuned, or a sparse encoder, not a dense retriever"
+        yield Fact("architecture", {"architecture": str(models[0])})
     if "AutoModel" in repository.own_code and not settings.trust_remote_code:
-        yield (
-            "the repository has its own code for this architecture, which is not run: transformers' own is used; "
-            f"{flag_of('trust_remote_code')} runs it"
-        )
+        yield Fact("own_code_unused")
 
 
 def _pooling(
@@ -300,7 +292,7 @@ def _normalize(
 
 
 def _max_length(
-    transformer: Any, repository: Repository, settings: Settings, rules: dict[str, str], notes: list[str]
+    transformer: Any, repository: Repository, settings: Settings, rules: dict[str, str], facts: list[Fact]
 ) -> int | None:
     """Longest input in tokens: the flag, or what the loaded tokenizer says; never more than the model's positions."""
     room = position_room(transformer)
@@ -324,7 +316,7 @@ def _max_length(
         rule = "default" if length is None else "config.json max_position_embeddings"
     if room is not None and (length is None or length > room):
         if length is not None:
-            notes.append(f"maximum length {length} ({rule}) reduced to the model's {room} positions")
+            facts.append(Fact("length_reduced", {"length": length, "rule": rule, "positions": room}))
         length, rule = room, "config.json max_position_embeddings"
     rules["max_length"] = rule
     return length

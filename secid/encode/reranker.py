@@ -135,7 +135,7 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
         device=str(device),
         dim=1,
         fingerprint=_fingerprint(folder, weights_sha256, DTYPE_NAMES[dtype], settings),
-        notes=(location.note,) if location.note else (),
+        facts=location.facts,
     )
     return Reranker(model, info, settings)
 

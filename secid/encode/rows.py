@@ -8,6 +8,7 @@ import numpy as np
 
 from secid.encode.protocol import Float32Rows
 from secid.errors import EncoderError
+from secid.records import Fact
 from secid.settings import DEFAULTS, Settings, flag_of
 
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
@@ -40,10 +41,10 @@ def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) ->
         return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
-def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on the settings among `names` that were given but have no effect on that kind of encoder."""
+def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
+    """The settings among `names` that were given but have no effect on an encoder; kind: of the fact."""
     ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
-    return (f"not used with {kind}: {', '.join(map(flag_of, ignored))}",) if ignored else ()
+    return (Fact(kind, {"flags": ", ".join(map(flag_of, ignored))}),) if ignored else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:

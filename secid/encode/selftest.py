@@ -10,6 +10,7 @@ import numpy as np
 from secid.arrays import FLOAT32_DISTANCE
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.encode.protocol import Encoder, Float32Rows
+from secid.records import Fact
 
 NOISE_FACTOR = 10.0
 """Of number formats other than float32: the length of n - p below which a direction is noise, as a multiple of the
@@ -43,11 +44,15 @@ Outcome = Literal["pass", "fail", "not evaluated"]
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-test. measured: the number behind it; None if there is none."""
+    """One check of the self-test.
+
+    fact: what was compared, of the kinds of pages.encoder.CHECKS.   measured: the number behind it; None if there is
+    none.
+    """
 
     name: str
     outcome: Outcome
-    detail: str
+    fact: Fact
     measured: float | None = None
 
 
@@ -107,37 +112,33 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
 
 def _finite(encoder: Encoder, rows: Float32Rows) -> Check:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
-    detail = f"{bad} of {len(rows)} rows contain NaN or infinity"
-    if bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder):
-        detail += f"; use --dtype float32 (now {encoder.info.dtype})"
-    return Check("finite", "pass" if bad == 0 else "fail", detail)
+    half = bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder)
+    fact = Fact("half_precision" if half else "finite", {"bad": bad, "n": len(rows), "dtype": encoder.info.dtype})
+    return Check("finite", "pass" if bad == 0 else "fail", fact)
 
 
 def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not encoder.info.normalize:
         shortest = float(lengths.min())
-        detail = f"not normalised, as the recipe says; scoring scales the rows (shortest {shortest:.2g})"
-        return Check("unit", "pass" if shortest > 0 else "fail", detail, shortest)
+        return Check("unit", "pass" if shortest > 0 else "fail", Fact("any_length"), shortest)
     error = float(np.abs(lengths - 1).max())
-    return Check("unit", "pass" if error <= UNIT_TOLERANCE else "fail", f"lengths within {error:.1e} of 1", error)
+    return Check("unit", "pass" if error <= UNIT_TOLERANCE else "fail", Fact("unit_length"), error)
 
 
 def _texts(passages: Float32Rows) -> Check:
     rows = _scaled(passages)
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
     nearest = float(distances.min())
-    detail = f"rows of different texts differ by at least {nearest:.2g}"
-    return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
+    return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", Fact("texts"), nearest)
 
 
 def _stored_texts(rows: Float32Rows) -> Check:
     """Texts of a file may be similar; only a file in which all rows are equal is wrong."""
     if len(rows) == 1:
-        return Check("texts", "not evaluated", "the file has a single row")
+        return Check("texts", "not evaluated", Fact("one_row"))
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
-    detail = f"rows differ from the first by at most {farthest:.2g}"
-    return Check("texts", "pass" if farthest > FLOAT32_DISTANCE else "fail", detail, farthest)
+    return Check("texts", "pass" if farthest > FLOAT32_DISTANCE else "fail", Fact("stored_texts"), farthest)
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
@@ -146,24 +147,21 @@ def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Che
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
         farthest = max(_farthest(queries, reference(TEXTS, "query")), _farthest(passages, reference(TEXTS, "passage")))
-        detail = f"rows differ from encode_query and encode_document by at most {farthest:.1e} (limit {limit:.2g})"
-        return Check("roles", "pass" if farthest <= limit else "fail", detail, farthest)
+        return Check("roles", "pass" if farthest <= limit else "fail", Fact("reference", {"limit": limit}), farthest)
     distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
     if info.query_prefix != info.passage_prefix:
         nearest = float(distances.min())
-        detail = f"query and passage rows differ by at least {nearest:.2g} (limit {FLOAT32_DISTANCE:.2g})"
-        return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", detail, nearest)
+        fact = Fact("other_prefixes", {"limit": FLOAT32_DISTANCE})
+        return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", fact, nearest)
     if info.rules.get("query_prefix") == "function":
-        return Check("roles", "not evaluated", "the function sets its own prefixes")
+        return Check("roles", "not evaluated", Fact("own_prefixes"))
     farthest = float(distances.max())
-    detail = f"prefixes are the same; query and passage rows differ by at most {farthest:.1g} (limit {limit:.2g})"
-    return Check("roles", "pass" if farthest <= limit else "fail", detail, farthest)
+    return Check("roles", "pass" if farthest <= limit else "fail", Fact("same_prefixes", {"limit": limit}), farthest)
 
 
 def _batch(encoder: Encoder, passages: Float32Rows) -> Check:
     noise, limit = _noise(encoder, passages), _tolerance(encoder)
-    detail = f"a batch of one and a batch of {len(TEXTS)} differ by at most {noise:.1e} (limit {limit:.2g})"
-    return Check("batch", "pass" if noise <= limit else "fail", detail, noise)
+    return Check("batch", "pass" if noise <= limit else "fail", Fact("batch", {"n": len(TEXTS), "limit": limit}), noise)
 
 
 def _tolerance(encoder: Encoder) -> float:

@@ -24,6 +24,7 @@ from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.read.evaluation import EvaluationSet
 from secid.read.rows import shorten
+from secid.records import Fact
 from secid.results import Example
 
 Floats = npt.NDArray[np.float64]
@@ -203,9 +204,11 @@ class Leaks:
         return cases
 
 
-def _example(matches: Matches, texts: Mapping[str, str], store: TextStore, text_id: int) -> str:
+def _example(matches: Matches, texts: Mapping[str, str], store: TextStore, text_id: int) -> Fact:
     """A text of the run, and the evaluation text that it is."""
-    key, exact = list(texts)[int(matches.which[text_id])], matches.exact[text_id]
-    how = "equals" if exact else f"resembles ({matches.similarity[text_id]:.2f})"
-    own = shorten(store.take(np.array([text_id]))[0], SHOWN_CHARACTERS)
-    return f"{own!r} {how} {key}" + ("" if exact else f" {shorten(texts[key], SHOWN_CHARACTERS)!r}")
+    key = list(texts)[int(matches.which[text_id])]
+    values: dict[str, str | float] = {"text": shorten(store.take(np.array([text_id]))[0], SHOWN_CHARACTERS), "id": key}
+    if not matches.exact[text_id]:
+        values["similarity"] = float(matches.similarity[text_id])
+        values["evaluation_text"] = shorten(texts[key], SHOWN_CHARACTERS)
+    return Fact("evaluation_text", values)

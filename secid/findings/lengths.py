@@ -14,7 +14,8 @@ from secid.results.check import Lengths, Spread
 Index = npt.NDArray[np.int64]
 
 CHUNK_TEXTS = 4096
-TOKENS_BY = "estimate: 4.5 ASCII characters a token, 2 of two-byte letters, 1 of all others"
+TOKENS_BY = "bytes"
+"""How tokens are counted, a kind of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
 UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which

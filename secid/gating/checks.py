@@ -119,7 +119,6 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
             line=example.line,
             query=example.query,
             negative=example.negative,
-            note="",
             s_query_positive=example.s_query_positive,
             s_query_negative=example.s_query_negative,
         )

@@ -32,6 +32,7 @@ from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Languages, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
+from secid.settings import flag_of
 from secid.triplets.estimates import Estimate
 from secid.version import VERSION
 
@@ -46,7 +47,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         raise UsageError(
             f"a baseline needs scores at budget 1; this run was ranked at {run.budget:g}",
             where=str(folder),
-            remedy="score again without --budget",
+            remedy=f"score again without {flag_of('budget')}",
         )
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}

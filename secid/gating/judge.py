@@ -205,7 +205,6 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
             line=int(planned.negative_line[at]),
             query=plan.queries.take(rows.query[[triplet]])[0],
             negative=plan.passages.take(rows.negative[[triplet]])[0],
-            note="",
         )
 
     reference = scored.reference
@@ -221,7 +220,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         missing={**scored.run.not_evaluated, **_hardness_missing(scored.run.not_evaluated, item.name)},
         example=example,
         left_out=tuple(
-            CheckExample(path=row.path, line=row.line, query="", negative="", note=f"left out: {row.detail}")
+            CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
             for row in planned.tally.examples[:EXAMPLES]
         ),
     )

@@ -101,7 +101,7 @@ MISSPELT = 0.85
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
-    """The policy and its origin; an empty policy if there is none.
+    """The policy and its file; an empty policy and "" if there is none.
 
     path : a file given by the user, with a [gate] table or nothing but the policy. Without one, the
            files of KEYS_IN in `directory`, by default the working directory.
@@ -130,7 +130,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
         policy = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
         if policy is not None:
             return policy, name
-    return Policy(), "derived from the baseline"
+    return Policy(), ""
 
 
 def table_in(table: Mapping[str, Any], name: str) -> Any:

@@ -20,6 +20,7 @@ from secid.results import SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
+from secid.settings import flag_of
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
@@ -27,11 +28,16 @@ TO_REPAIR = "To drop the defects, score the sources first, with an encoder of yo
 ROLES = ("query", "positive", "negative")
 
 
+TOKENS = {"bytes": "estimated (4.5 ASCII characters each, 2 of two-byte letters, 1 of all others)"}
+"""How tokens were counted, by kind."""
+
+
 def check_page(check: Check) -> Page:
     """What the texts of all sources show; nothing was encoded."""
+    tokens = TOKENS.get(check.tokens_by) or plain(check.tokens_by)
     return Page(
         title="Check of hard negatives",
-        subtitle=f"{plural(len(check.sources), 'source')}, tokens by {plain(check.tokens_by)}, nothing encoded",
+        subtitle=f"{plural(len(check.sources), 'source')}, tokens {tokens}, nothing encoded",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
@@ -151,8 +157,10 @@ def caution_words(item: SourceCaution) -> str:
         does = MISREADS.get(values["effect"], "misreads words")
         return f"in a sample of {plural(values['n_texts'], 'text')}, {plain(values['tokenizer'])} {does}"
     if item.name == "inactive_lexical_gate":
-        better = f"; {fraction(values['best_coverage'])} with --tokenizer {values['best']}" if "best" in values else ""
-        return f"mean coverage {fraction(values['coverage'])}{better}"
+        coverage = f"mean coverage {fraction(values['coverage'])}"
+        if "best" not in values:
+            return coverage
+        return f"{coverage}; {fraction(values['best_coverage'])} with {flag_of('tokenizer', values['best'])}"
     if item.name in ("eval_query", "eval_passage"):
         n, of = values["n_exact"], f"{count(values['n_evaluation'])} of {count(values['n_evaluation_all'])}"
         roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in ROLES if f"n_{role}s" in values]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from secid.pages.numbers import count
 from secid.pages.sanitize import plain
-from secid.records import encodable
+from secid.records import Fact, encodable
+from secid.settings import flag_of
 
 if TYPE_CHECKING:
     from secid.encode import Description
@@ -18,6 +19,66 @@ if TYPE_CHECKING:
 COLUMNS = 80
 LABEL, VALUE = 16, 34
 """Widths of the first two columns; a SHA-256 fits the rest of a line after the first."""
+
+
+FACTS: Mapping[str, str] = {
+    "architecture": "config.json names {architecture}: a backbone to be fine-tuned, or a sparse encoder, not a dense "
+    "retriever",
+    "backbone": "a backbone to be fine-tuned, not a retriever",
+    "code_elsewhere": "some of that code is from another repository, which no hash covers: rows are not cached",
+    "dense_head": "dense head only",
+    "dot_product": "trained with plain dot products; the score needs unit vectors (METHOD 2), so its rows are scaled",
+    "flash_attention": "FlashAttention failed on a short text; PyTorch's attention is used: {error}",
+    "incomplete": "{files} may be missing from the hub cache, and the hub cannot be reached: the recipe may be wrong; "
+    f"run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}",
+    "length_reduced": "maximum length {length} ({rule}) reduced to the model's {positions} positions",
+    "lower_case": "texts are lower-cased first (do_lower_case of sentence_bert_config.json)",
+    "no_fingerprint": "a Python function without a fingerprint: its rows are not cached",
+    "no_prefix": "no prefix: secid knows none for this name, and the repository states none, or the empty one that "
+    "sentence-transformers writes into every model. If the encoder was trained without, confirm that by --query-prefix "
+    "''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix 'passage: '",
+    "other_pooling": "sentence-transformers would pool this folder by {pooling}, from `architectures` of its "
+    f"config.json: {flag_of('pooling', '{pooling}')} if training starts from that",
+    "own_code": "the repository's own Python code was allowed to run",
+    "own_code_unused": "the repository has its own code for this architecture, which is not run: transformers' own is "
+    f"used; {flag_of('trust_remote_code')} runs it",
+    "package": "weights from the package {package}",
+    "pickle": "weights loaded from pickle",
+    "plain_http": "the key was sent over plain http",
+    "prefix_not_pooled": "the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)",
+    "raw_rows": "this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)",
+    "stored_raw_rows": "the stored rows are not of unit length; scoring scales them (METHOD 2)",
+    "truncated": "vectors truncated to their first {n} dimensions, then scaled to unit length",
+    "unknown_weights": "the weights behind an endpoint are unknown: the cache identifies them by address and model "
+    "name alone",
+    "unused_by_endpoint": "not used with an endpoint: {flags}",
+    "unused_by_file": "not used with a file of vectors: {flags}",
+    "unused_by_object": "not used with an encoder object: {flags}",
+}
+"""What to know of an encoder, by kind."""
+
+
+CHECKS: Mapping[str, str] = {
+    "finite": "{bad} of {n} rows contain NaN or infinity",
+    "half_precision": "{bad} of {n} rows contain NaN or infinity; use --dtype float32 (now {dtype})",
+    "any_length": "not normalised, as the recipe says; scoring scales the rows (shortest {measured:.2g})",
+    "unit_length": "lengths within {measured:.1e} of 1",
+    "texts": "rows of different texts differ by at least {measured:.2g}",
+    "one_row": "the file has a single row",
+    "stored_texts": "rows differ from the first by at most {measured:.2g}",
+    "reference": "rows differ from encode_query and encode_document by at most {measured:.1e} (limit {limit:.2g})",
+    "other_prefixes": "query and passage rows differ by at least {measured:.2g} (limit {limit:.2g})",
+    "own_prefixes": "the function sets its own prefixes",
+    "same_prefixes": "prefixes are the same; query and passage rows differ by at most {measured:.1g} "
+    "(limit {limit:.2g})",
+    "batch": "a batch of one and a batch of {n} differ by at most {measured:.1e} (limit {limit:.2g})",
+}
+"""What a check of the self-test compared, by kind. measured: the number behind it."""
+
+
+def fact_lines(facts: Iterable[Fact]) -> list[str]:
+    """What to know of an encoder, a line each; without those of a kind that only a newer secid knows."""
+    return [FACTS[fact.kind].format_map(fact.values) for fact in facts if fact.kind in FACTS]
 
 
 def encoder_json(encoder: Description) -> str:
@@ -44,10 +105,11 @@ def encoder_text(encoder: Description) -> str:
         _columns("self-test", "outcome", ""),
     ]
     for check in encoder.checks:
-        lines += _line(check.name, f"{check.outcome}: {check.detail}")
-    if info.notes:
+        text = CHECKS[check.fact.kind].format_map({**check.fact.values, "measured": check.measured})
+        lines += _line(check.name, f"{check.outcome}: {text}")
+    if info.facts:
         lines.append("")
-    for note in info.notes:
+    for note in fact_lines(info.facts):
         lines += _line("note", note)
     lines += ["", _verdict(encoder)]
     return "\n".join(lines) + "\n"

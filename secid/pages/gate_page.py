@@ -21,6 +21,7 @@ from secid.pages.verdict_words import (
     limit_text,
     mark,
     measured_text,
+    row_note,
     summary,
     too_few,
     too_few_sentence,
@@ -102,7 +103,7 @@ def _item(check: Check) -> Item:
 
 def _example(item: CheckExample) -> TripletExample:
     """The row, with the reason in the place of its text where it was left out."""
-    negative = item.negative or f"({item.note})"
+    negative = item.negative or f"({row_note(item)})"
     return TripletExample(
         path=item.path,
         line=item.line,

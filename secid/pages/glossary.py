@@ -174,7 +174,7 @@ REASONS: Mapping[str, str] = {
 
 
 def why_not(kind: str) -> str:
-    """Why a part was not evaluated; what is no kind, such as the rows left out of a source, as it is."""
+    """Why a part was not evaluated; a kind that only a newer secid knows as it is."""
     return REASONS.get(kind) or plain(kind).rstrip(".")
 
 
@@ -252,11 +252,17 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 
 
 def missing_lines(run: Run) -> list[str]:
-    """A line per part that was not evaluated, with the reason."""
+    """A line per part that was not evaluated, and per source without a triplet, with the reason."""
     return [
-        f"Not evaluated: {plain(name)} ({why_not(why)})."
-        for name, why in run.not_evaluated.items()
-        if name != "suspect"  # the verdict says what a run without a guide cannot know
+        *(
+            f"Not scored: {named(name)} has no triplet{f' ({by_reason(reasons)})' if reasons else ''}."
+            for name, reasons in run.without_triplets.items()
+        ),
+        *(
+            f"Not evaluated: {plain(name)} ({why_not(why)})."
+            for name, why in run.not_evaluated.items()
+            if name != "suspect"  # the verdict says what a run without a guide cannot know
+        ),
     ]
 
 

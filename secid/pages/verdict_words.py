@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.pages.glossary import by_reason, why_not
+from secid.pages.glossary import by_reason, in_plain_words, why_not
 from secid.pages.numbers import capital, count, fraction, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
+from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict
 
@@ -207,9 +208,8 @@ def basis(verdict: GateVerdict) -> str:
         if verdict.paired and not shared
         else ""
     )
-    return (
-        f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{unshared}{trial}"
-    )
+    policy = verdict.policy_from or "derived from the baseline"
+    return f"Against {verdict.baseline}{paired}; policy {policy}; encoder {verdict.encoder}.{unshared}{trial}"
 
 
 def number(value: float | None, unit: str) -> str:
@@ -253,6 +253,8 @@ def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
 
 def row_note(item: CheckExample) -> str:
     """Why a row was left out, or how near its negative and positive are to the query; "" where neither is known."""
+    if item.reason:
+        return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}"
     if item.s_query_negative is None:
-        return item.note
+        return ""
     return f"cosine to the query {fraction(item.s_query_negative)}, of its positive {fraction(item.s_query_positive)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from secid.pool.texts import TextSpool
-from secid.records import Block, Defect, Record, Scalar, Source
+from secid.records import Block, Defect, Fact, Record, Scalar, Source
 from secid.results import Example
 
 EXAMPLES_PER_REASON = 3
@@ -72,7 +72,7 @@ class Rows:
         for reason, count in record.dropped:
             self.dropped[reason] += count
             role = "positives" if reason == "unusable_positive" else "negatives"
-            self.show(Example(reason, record.path, record.line, f"{count} of the row's {role} left out"))
+            self.show(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
 
     def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
         """Keeps the query of a row that lists negatives without text."""
@@ -84,7 +84,7 @@ class Rows:
 
     def skip(self, defect: Defect) -> None:
         self.skipped[defect.reason] += defect.n_rows
-        self.show(Example(defect.reason, defect.path, defect.line, defect.detail))
+        self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
 
     def count(self, part: Rows) -> None:
         """Adds what was left out of other rows."""

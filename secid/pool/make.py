@@ -18,7 +18,7 @@ from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
 from secid.pool.plan import Index, Mask, Plan, PlannedSource, Small
-from secid.pool.refuse import left_out_text, refuse_bad, refuse_empty
+from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
 from secid.pool.restrict import restricted, sample_order, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.records import Block, Defect, Record, Source
@@ -94,11 +94,7 @@ def plan_of(
         sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
     whole = sources
     sources = [restricted(planned, query_store, settings) for planned in sources]
-    empty = {
-        f"source {p.name}": f"no triplet: {left_out_text(p.tally)}"
-        for p in sources
-        if not p.n_triplets and ":" in p.name
-    }
+    empty = {p.name: dict(reasons_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
     refuse_empty(sources)

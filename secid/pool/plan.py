@@ -152,7 +152,8 @@ class Plan:
     n_queries_read  : distinct queries of all used rows, before any sample.
     label_line, label_path : where each of known_positives is labelled first; label_path is a place in label_paths.
     n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
-    empty           : sources of a file that holds several, left out since they have no triplet, and why.
+    empty           : sources of a file that holds several, left out since they have no triplet: what
+                      was left out of each, counted by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
     """
@@ -163,7 +164,7 @@ class Plan:
     known_positives: Index
     echoes: Index
     slices: tuple[str, ...]
-    empty: Mapping[str, str]
+    empty: Mapping[str, Mapping[str, int]]
     n_queries_read: int
     label_line: Index
     label_path: Small

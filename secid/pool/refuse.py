@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.plan import PlannedSource, Tally
 from secid.read.rewrites import in_utf8
-from secid.records import REASONS
+from secid.records import REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
@@ -32,7 +32,7 @@ def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
         n_bad = sum(bad_reasons(tally).values())
         fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
         example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
-        first, encoding = _example_text(example), "UTF-8" in example.detail
+        first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
         if settings.on_bad == "fail":
             raise BadRecordsError(
                 f"{malformed(tally)} ({left_out_text(tally)}); {first}",
@@ -62,7 +62,7 @@ def bad_reasons(tally: Tally) -> dict[str, int]:
     """Malformed rows and single passages by reason, without those of COUNTED_AS_FINDINGS."""
     return {
         reason: count
-        for reason, count in _reasons(tally).items()
+        for reason, count in reasons_left_out(tally).items()
         if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
     }
 
@@ -73,7 +73,7 @@ def refuse_empty(sources: Sequence[PlannedSource]) -> None:
         if planned.n_triplets:
             continue
         tally = planned.tally
-        reasons = _reasons(tally)
+        reasons = reasons_left_out(tally)
         reason = max(reasons, key=lambda name: reasons[name], default="")
         first = next((f"; {_example_text(example)}" for example in tally.examples if example.reason == reason), "")
         raise NothingToScoreError(
@@ -84,8 +84,8 @@ def refuse_empty(sources: Sequence[PlannedSource]) -> None:
 
 
 def _example_text(example: Example) -> str:
-    detail = f": {example.detail}" if example.detail else ""
-    return f"first: {example.path}:{example.line}: {example.reason}{detail}"
+    words = fault_text(example.fact)
+    return f"first: {example.path}:{example.line}: {example.reason}{f': {words}' if words else ''}"
 
 
 def malformed(tally: Tally) -> str:
@@ -99,9 +99,10 @@ def malformed(tally: Tally) -> str:
 
 
 def left_out_text(tally: Tally) -> str:
-    return ", ".join(f"{reason} {count}" for reason, count in _reasons(tally).items()) or f"{tally.n_read} rows read"
+    reasons = reasons_left_out(tally)
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
 
 
-def _reasons(tally: Tally) -> Counter[str]:
+def reasons_left_out(tally: Tally) -> Counter[str]:
     """Rows and single passages that were left out, by reason."""
     return Counter(tally.skipped) + Counter(tally.dropped)

@@ -10,21 +10,21 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from secid.read.passages import join_title, passage_id, passage_text
-from secid.read.rows import Broken, shorten, shown
+from secid.read.rows import Broken, shorten, shown, wrong_type
 from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
 from secid.read.schemas.labels import as_label
 from secid.read.schemas.patterns import unread_role
-from secid.records import NO_FIELDS, Block, Defect, Extras, Record, Scalar
+from secid.records import NO_FIELDS, Block, Defect, Extras, Fact, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
 """Id -> text, None where the collection has none."""
 
 Item = Record | Defect
-Dropped = Counter[tuple[str, str]]
-"""Number of values that were left out, by (reason, detail)."""
+Dropped = Counter[tuple[str, Fact | None]]
+"""Number of values that were left out, by reason and what exactly is wrong."""
 NONE_DROPPED: Dropped = Counter()
-NULL = ("missing_field", "absent or null")
+NULL = ("missing_field", Fact("absent", {"of": "passage"}))
 SEQUENCES = frozenset({list, tuple})
 FEW_ROWS = 4
 """Rows among which a bad one is no longer searched for by halves."""
@@ -51,10 +51,10 @@ class Pair(NamedTuple):
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """A row, or a cell of it, that cannot be used. query, dropped: as in Defect."""
 
-    def __init__(self, reason: str, detail: str = "", query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
+    def __init__(self, reason: str, fact: Fact | None = None, query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.detail = detail
+        self.fact = fact
         self.query = query
         self.dropped = dropped
 
@@ -169,7 +169,7 @@ class Cleaner:
             if late := self._late(row):
                 for key in late.keys() - set(self._binding.later(row)):
                     reason = "late_column" if late[key] == "negative" else "unusable_positive"
-                    left_out[reason, key] += self._n_cells(row[key])
+                    left_out[reason, Fact("column", {"column": key})] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
@@ -180,7 +180,7 @@ class Cleaner:
                 return
             if not isinstance(negatives, dict):
                 reason = "no_negatives" if negatives is None else "wrong_type"
-                raise _Unusable(reason, f"{_kind(negatives)} where the miners' lists are expected")
+                raise _Unusable(reason, wrong_type(negatives, "negatives", "object"))
         except _Unusable as trouble:
             yield self._defect(line, trouble, split, left_out)
             return
@@ -259,7 +259,7 @@ class Cleaner:
             if not good:
                 # A null cell is a missing field; a list of nulls is a list without a positive.
                 raise _Unusable(*_verdict(dropped, "missing_field" if type(positives) is tuple else "no_positive"))
-            left_out["unusable_positive", ""] += dropped.total()
+            left_out["unusable_positive", None] += dropped.total()
             if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
                 negatives = tuple(cell for cell in negatives if cell is not None) or negatives
             bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
@@ -273,30 +273,35 @@ class Cleaner:
     def _cells(self, row: Any) -> tuple[Any, Any, Any]:
         """The row's three cells; absent columns count as null."""
         if isinstance(row, Broken):
-            raise _Unusable(row.reason, row.detail)
+            raise _Unusable(row.reason, row.fact)
         columns = self._binding.columns
         if isinstance(row, dict) != (columns is not None):
-            raise _Unusable("wrong_type", f"{_kind(row)} where the other rows are of another kind")
+            raise _Unusable("wrong_type", wrong_type(row, "row", "list" if columns is None else "object"))
         try:
             query, positives, negatives = self._extract(filled(row, self._binding))
             for key in self._binding.later(row) if self._late(row) else ():
                 negatives = (*negatives, row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
-            raise _Unusable("wrong_type", f"a row of another shape ({type(error).__name__}: {error})") from error
+            fact = Fact("shape", {"error": shorten(f"{type(error).__name__}: {error}")})
+            raise _Unusable("wrong_type", fact) from error
 
     def _split_of(self, row: Any) -> str:
         value = row.get(self._source_column) if isinstance(row, dict) else None
         if not isinstance(value, str | int) or value == "":
-            raise _Unusable("missing_field", f"{self._source_column} is {_kind(value)}")
+            of = str(self._source_column)
+            fact = Fact("empty", {"of": of}) if value == "" else wrong_type(value, of, "text")
+            raise _Unusable("missing_field", fact)
         return str(value)
 
     def _by_label(self, passages: Any, labels: Any) -> tuple[list[Any], list[Any]]:
         if not isinstance(passages, list) or not isinstance(labels, list):
             reason = "string_for_list" if isinstance(passages, str) or isinstance(labels, str) else "wrong_type"
-            raise _Unusable(reason, f"{_kind(passages)} of passages, {_kind(labels)} of labels")
+            of, value = ("labels", labels) if isinstance(passages, list) else ("passages", passages)
+            raise _Unusable(reason, wrong_type(value, of, "list"))
         if len(passages) != len(labels):
-            raise _Unusable("wrong_type", f"{len(labels)} labels for {len(passages)} passages")
+            fact = Fact("label_count", {"n_labels": len(labels), "n_passages": len(passages)})
+            raise _Unusable("wrong_type", fact)
         positives: list[Any] = []
         negatives: list[Any] = []
         for passage, label in zip(passages, labels, strict=True):
@@ -305,25 +310,25 @@ class Cleaner:
 
     def _is_positive(self, label: Any) -> bool:
         if label is None:
-            raise _Unusable("missing_field", "a label is null")
+            raise _Unusable("missing_field", Fact("absent", {"of": "label"}))
         number = as_label(label)
         if number is None or math.isnan(number):
-            raise _Unusable("wrong_type", f"label {shown(label, 60)!r} is no number")
+            raise _Unusable("wrong_type", Fact("label", {"label": shown(label, 60)}))
         if self._threshold is not None:
             return number >= self._threshold
         if number not in (0.0, 1.0):
-            raise _Unusable("wrong_type", f"label {number:g} is neither 0 nor 1, and there is no --positive-score")
+            raise _Unusable("wrong_type", Fact("label_threshold", {"label": f"{number:g}"}))
         return number == 1.0
 
     def _query(self, value: Any) -> str:
         if self._binding.pairs and isinstance(value, list) and len(value) == 2:
             value = value[1]
         if value is None:
-            raise _Unusable("missing_field", "the query is absent or null")
+            raise _Unusable("missing_field", Fact("absent", {"of": "query"}))
         if self._query_of is not None:
             return _looked_up(self._query_of, value, "query")
         if not isinstance(value, str):
-            raise _Unusable("wrong_type", f"the query is {_kind(value)}")
+            raise _Unusable("wrong_type", wrong_type(value, "query", "text"))
         if not value.strip():
             raise _Unusable("empty_query")
         return value
@@ -332,16 +337,17 @@ class Cleaner:
         """The list (or tuple of cells) of a row's positives or negatives."""
         if isinstance(values, list | tuple):
             return values
+        of = "negatives" if absent == "no_negatives" else "positives"
         if values is None:
-            raise _Unusable(absent, "absent or null")
+            raise _Unusable(absent, Fact("absent", {"of": of}))
         if self._binding.either:
             return (values,)
         if isinstance(values, str):
-            raise _Unusable("string_for_list", f"{shorten(values, 60)!r}")
-        raise _Unusable("wrong_type", f"{_kind(values)} where a list is expected")
+            raise _Unusable("string_for_list", Fact("string", {"text": shorten(values, 60)}))
+        raise _Unusable("wrong_type", wrong_type(values, of, "list"))
 
     def _usable(self, values: Any, empty: str) -> tuple[list[str], Dropped]:
-        """Texts of the usable values, and (reason, detail) of the others, counted."""
+        """Texts of the usable values, and what is wrong with the others, counted."""
         texts: list[str] = []
         dropped: Dropped = Counter()
         n_null = 0
@@ -353,7 +359,7 @@ class Cleaner:
                 texts.append(self._passage(value, empty))
             except _Unusable as trouble:
                 # A list where a text is expected leaves out all of its texts.
-                dropped[trouble.reason, trouble.detail] += max(1, self._n_cells(value))
+                dropped[trouble.reason, trouble.fact] += max(1, self._n_cells(value))
         if n_null:
             dropped[NULL] += n_null
         return texts, dropped
@@ -372,26 +378,28 @@ class Cleaner:
         if lookup is not None:
             return _looked_up(lookup, value, "passage")
         if not isinstance(value, str):
-            raise _Unusable("wrong_type", f"{_kind(value)} where a text is expected")
+            raise _Unusable("wrong_type", wrong_type(value, "passage", "text"))
         if not value.strip():
             raise _Unusable(empty)
         return join_title(title, value) if self._titles else value
 
     def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
         dropped = tuple(sorted(_by_reason(trouble.dropped).items()))
-        reason, detail = trouble.reason, trouble.detail
-        late = [column for (why, column), n in left_out.items() if why == "late_column" and n]
+        reason, fact = trouble.reason, trouble.fact
+        late = [
+            str(fact.values["column"]) for (why, fact), n in left_out.items() if why == "late_column" and n and fact
+        ]
         if reason == "no_negatives" and late:
-            reason, detail = "late_column", f"its negatives are in {', '.join(late)}"
-        return Defect(reason, self._path, line, shorten(detail), split, query=trouble.query, dropped=dropped)
+            reason, fact = "late_column", Fact("late_columns", {"columns": shorten(", ".join(late))})
+        return Defect(reason, self._path, line, fact, split, query=trouble.query, dropped=dropped)
 
 
 def _looked_up(lookup: Lookup, value: Any, what: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _Unusable("wrong_type", f"{_kind(value)} where the id of a {what} is expected")
+        raise _Unusable("wrong_type", wrong_type(value, what, "id"))
     text = lookup(str(value))
     if text is None or not text.strip():
-        raise _Unusable("text_not_found", f"{what} {shorten(str(value), 60)}")
+        raise _Unusable("text_not_found", Fact("unknown_id", {"of": what, "id": shorten(str(value), 60)}))
     return text
 
 
@@ -402,18 +410,9 @@ def _by_reason(dropped: Dropped) -> Counter[str]:
     return counts
 
 
-def _verdict(dropped: Dropped, none: str) -> tuple[str, str]:
+def _verdict(dropped: Dropped, none: str) -> tuple[str, Fact | None]:
     """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
     reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
     if not reasons:
-        return none, "null" if dropped else "an empty list"
+        return (none, NULL[1]) if dropped else (none, Fact("empty_list"))
     return max(reasons, key=lambda pair: pair[1])[0]
-
-
-def _kind(value: Any) -> str:
-    """A value's JSON type, for messages."""
-    return KINDS.get(type(value), f"a {type(value).__name__}")
-
-
-KINDS = {dict: "an object", list: "a list", tuple: "a list", str: "a text", bool: "true or false", int: "a number",
-         float: "a number", type(None): "null"}  # fmt: skip

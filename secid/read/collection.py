@@ -12,6 +12,7 @@ from secid.read.containers import rows_of
 from secid.read.grouping import temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
 from secid.read.rows import Broken, Row, shorten
+from secid.records import fault_text
 from secid.settings import Settings, flag_of
 
 Role = Literal["passages", "queries"]
@@ -102,7 +103,7 @@ def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
 def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, str] | str:
     """(id, text) of a row, or what is wrong with it."""
     if isinstance(row, Broken):
-        return row.detail
+        return fault_text(row.fact)
     title: Any = None
     if isinstance(row, list):
         if len(row) != 2:

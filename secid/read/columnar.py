@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secid.errors import InputError, SchemaError, plainly
-from secid.read.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten
+from secid.read.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten, too_large
+from secid.records import Fact
 
 BATCH_ROWS = 256
 """Rows decoded at once: larger batches read no faster, and lists may be padded with a million nulls."""
@@ -108,13 +109,13 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
     checked : whether the batch's offsets are known to be sound, as those are that the Parquet decoder makes.
     """
     if checked and batch.num_rows == 1 and batch.nbytes > ROW_LIMIT:
-        return [Broken("too_large", f"row over {ROW_LIMIT >> 20} MiB")]
+        return [too_large("row")]
     with _errors(path):
         columns = _values(batch) if checked or _is_utf8(batch) else None
     if columns is not None:
         return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     if batch.num_rows == 1:
-        return [Broken("broken_line", "a text that is not valid UTF-8")]
+        return [Broken("broken_line", Fact("not_utf8"))]
     return [row for piece in _pieces(batch, single=True) for row in _rows(piece, path, checked=checked)]
 
 

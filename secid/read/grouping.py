@@ -15,7 +15,7 @@ from typing import Any
 
 from secid.read.clean import Item, Pair
 from secid.read.schemas.patterns import PASSAGE_ID, fits
-from secid.records import Defect, Extras, Record
+from secid.records import Defect, Extras, Fact, Record
 
 CACHE_KIB = 64 << 10
 """Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
@@ -101,8 +101,7 @@ def _item(pairs: list[Pair], split: str | None, positives: list[Pair]) -> Item:
         record = Record(first.query, good, bad, first.path, first.line, split or "", dropped, n_rows=len(pairs))
         return record._replace(extras=_extras(first.query, positives, negatives) if first.columns else None)
     reason = "no_negatives" if positives else "no_positive"
-    detail = f"all rows of the query ({len(pairs)}) have one label"
-    return Defect(reason, first.path, first.line, detail, split, len(pairs))
+    return Defect(reason, first.path, first.line, Fact("one_label", {"n": len(pairs)}), split, len(pairs))
 
 
 def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:

@@ -16,9 +16,10 @@ import orjson
 
 from secid.errors import InputError
 from secid.read.rewrites import as_lines, in_python, in_utf8, rewrite
-from secid.read.rows import PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten
+from secid.read.rows import PART_BYTES, ROW_LIMIT, Broken, Part, Parts, Row, shorten, too_large, wrong_type
 from secid.read.schemas.patterns import NEGATIVE, QUERY, fits
 from secid.read.stream import CHUNK, ByteStream
+from secid.records import Fact, fault_text
 
 BOM = codecs.BOM_UTF8
 DOCUMENT_LIMIT = 256 << 20
@@ -30,10 +31,7 @@ WRAPPERS = ("data", "rows", "records", "examples", "train")
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
 """Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
 
-BETWEEN = "; a comma ends the line, as in an array without its brackets"
-PYTHON = "; single quotes are Python's, not JSON's"
-HALF_A_PAIR = "half of a surrogate pair, which is no character"
-TOO_DEEP = Broken("too_deep", "nested about a thousand levels deep")
+TOO_DEEP = Broken("too_deep", Fact("depth"))
 """orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
 
 
@@ -42,7 +40,7 @@ def json_lines(stream: ByteStream) -> Parts:
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
         if block is None:
-            yield Part((number,), (Broken("too_large", f"line over {ROW_LIMIT >> 20} MiB"),))
+            yield Part((number,), (too_large("line"),))
             number += 1
             continue
         lines = block.removesuffix(b"\n").split(b"\n")
@@ -89,11 +87,11 @@ def parse_row(text: bytes | bytearray) -> Row | Broken:
         repeated = _repeated_key(text) if suspicious else None
     except RecursionError:
         return TOO_DEEP
-    return value if repeated is None else Broken("duplicate_key", f"key {shorten(repeated, 60)!r} appears twice")
+    return value if repeated is None else Broken("duplicate_key", Fact("repeated_key", {"key": shorten(repeated, 60)}))
 
 
 def _wrong_type(value: Any) -> Broken:
-    return Broken("wrong_type", f"a {type(value).__name__} where an object or array is expected")
+    return Broken("wrong_type", wrong_type(value, "row", "object or list"))
 
 
 def _lenient(text: bytes | bytearray, problem: str) -> Any:
@@ -107,18 +105,22 @@ def _lenient(text: bytes | bytearray, problem: str) -> Any:
     except RecursionError:
         return TOO_DEEP
     except UnicodeEncodeError:
-        return Broken("broken_line", HALF_A_PAIR)
+        return Broken("broken_line", Fact("half_surrogate"))
     except ValueError:
-        return Broken("broken_line", shorten(problem + _hint(text)))
+        return Broken("broken_line", Fact(_syntax(text, problem), {"parser": shorten(problem)}))
     return value
 
 
-def _hint(text: bytes | bytearray) -> str:
-    """What is wrong with a line that a program has written like this, and how it would be right."""
+def _syntax(text: bytes | bytearray, problem: str) -> str:
+    """The kind of fault of a line that is not JSON: what a program may have written, or else the parser's problem."""
     text = text.strip()
+    if "UTF-8" in problem:
+        return "not_utf8"
     if text.endswith((b"},", b"],")):
-        return BETWEEN
-    return PYTHON if re.match(rb"[\[{\s]+'", text) else ""
+        return "comma_at_end"
+    if re.match(rb"[\[{\s]+'", text):
+        return "python_quotes"
+    return "several_values" if "content after" in problem else "syntax"
 
 
 def count_keys(value: Any) -> int:
@@ -168,7 +170,7 @@ def json_document(stream: ByteStream) -> Parts:
     del data
     if isinstance(value, Broken):
         raise InputError(
-            f"not valid JSON ({value.detail})",
+            f"not valid JSON ({fault_text(value.fact)})",
             where=stream.path,
             remedy=json_remedy(value, stream.path),
         )
@@ -183,18 +185,19 @@ def json_document(stream: ByteStream) -> Parts:
 
 def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
     """What to do with a document, or with lines none of which can be read."""
-    if "UTF-8" in problem.detail:
+    kind = problem.fact.kind
+    if kind == "not_utf8":
         return in_utf8(path)
-    if problem.reason == "duplicate_key":
+    if kind == "repeated_key":
         return "keep one of the two in each object; in JSON lines only these records are skipped"
-    if BETWEEN in problem.detail:
+    if kind == "comma_at_end":
         return "write one object per line, with no comma between them"
-    if PYTHON in problem.detail:
+    if kind == "python_quotes":
         texts = "filter(str.strip, sys.stdin)" if lines else "[sys.stdin.read()]"
         return f"write it as JSON: {in_python(path, 'ast.literal_eval(text)', texts, 'text')}"
-    if problem.detail == HALF_A_PAIR:
+    if kind == "half_surrogate":
         return "replace it; in JSON lines only these records are skipped"
-    if "content after" in problem.detail:
+    if kind == "several_values":
         return f"write one value per line: {rewrite(path, 'jq -c .')}"
     if lines:
         return "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?"

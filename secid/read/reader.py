@@ -18,7 +18,7 @@ from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
 from secid.read.stream import ByteStream, once_only
-from secid.records import Block, Source
+from secid.records import Block, Source, fault_text
 from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
@@ -260,7 +260,7 @@ def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]
 def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None:
     line, problem = tried[0]
     if isinstance(problem, Broken):
-        what = f"none of the first {len(tried)} rows can be read; the first: {problem.detail}"
+        what = f"none of the first {len(tried)} rows can be read; the first: {fault_text(problem.fact)}"
         remedy = json_remedy(problem, path, lines=True)
         raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+from secid.records import Fact
+
 Row = dict[str, Any] | list[Any]
 """A JSON object or table row with named columns, or a row whose columns have only positions."""
 
@@ -21,8 +23,12 @@ PART_BYTES = 1 << 20
 PART_ROWS = 4096
 """Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
 
-DETAIL_LENGTH = 200
-"""Characters of a defect's detail; `Defect` documents it."""
+SHOWN_LENGTH = 200
+"""Most characters of a text that an error or a defect shows."""
+
+KINDS = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
+         float: "number", type(None): "null"}  # fmt: skip
+"""JSON types by those of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Broken:
     """A row that could not be parsed. `reason` is a key of REASONS. Never subscriptable: extractors rely on it."""
 
     reason: str
-    detail: str
+    fact: Fact
 
 
 class Part(NamedTuple):
@@ -63,13 +69,23 @@ def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
         yield Part(numbers, values)
 
 
-def shorten(text: str, length: int = DETAIL_LENGTH) -> str:
+def wrong_type(value: Any, of: str, expected: str) -> Fact:
+    """A value of another type than its place asks for. of: the place."""
+    return Fact("type", {"of": of, "got": KINDS.get(type(value), type(value).__name__), "expected": expected})
+
+
+def too_large(of: str) -> Broken:
+    """A line or row that is over the limit."""
+    return Broken("too_large", Fact("size", {"of": of, "mib": ROW_LIMIT >> 20}))
+
+
+def shorten(text: str, length: int = SHOWN_LENGTH) -> str:
     """One line of at most `length` characters."""
     line = " ".join(text[: 4 * length].split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def shown(value: Any, length: int = DETAIL_LENGTH) -> str:
+def shown(value: Any, length: int = SHOWN_LENGTH) -> str:
     """A text, or any other value as JSON, in one line of at most `length` characters, however deep it is nested."""
     if isinstance(value, str):
         return shorten(value, length)

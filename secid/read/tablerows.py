@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from secid.errors import InputError
 from secid.read.headers import header_of
 from secid.read.jsonrows import BOM
 from secid.read.rewrites import in_utf8, with_commas
-from secid.read.rows import ROW_LIMIT, Broken, Row, shorten
+from secid.read.rows import ROW_LIMIT, Broken, Row, shorten, too_large
 from secid.read.schemas.refusals import TREC, TREC_REMEDY
 from secid.read.stream import CHUNK, ByteStream
+from secid.records import Fact
 
 csv.field_size_limit(ROW_LIMIT)
 
@@ -135,7 +136,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
         except StopIteration:
             return
         except csv.Error as error:
-            row: Row | Broken = lines.damage or Broken("broken_line", shorten(str(error)))
+            row: Row | Broken = lines.damage or Broken("broken_line", Fact("syntax", {"parser": shorten(str(error))}))
         else:
             if not (cells or lines.damage):
                 continue
@@ -144,10 +145,10 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
                 continue
             row = lines.damage or _row(cells, dialect)
             if cells == names:  # files joined by `cat`
-                row = Broken("broken_line", "the header again")
+                row = Broken("broken_line", Fact("repeated_header"))
         n_lines = lines.number + 1 - first
         if isinstance(row, Broken) and n_lines > 1:
-            row = Broken(row.reason, f"{row.detail}; a quotation mark joins {n_lines} lines")
+            row = Broken(row.reason, replace(row.fact, values={**row.fact.values, "n_lines": n_lines}))
             yield from ((number, row, lines.row_bytes // n_lines) for number in range(first, lines.number + 1))
         else:
             yield first, row, lines.row_bytes
@@ -155,7 +156,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
 
 def _row(cells: list[str], dialect: Dialect) -> Row | Broken:
     if len(cells) != dialect.n_columns:
-        return Broken("extra_columns", f"{len(cells)} fields, {dialect.n_columns} expected")
+        return Broken("extra_columns", Fact("field_count", {"n": len(cells), "expected": dialect.n_columns}))
     values = [cell or None for cell in cells]
     return dict(zip(dialect.header, values, strict=True)) if dialect.header else values
 
@@ -182,18 +183,18 @@ class _Lines:
         line = next(self._lines)
         self.number += 1
         if line is None:
-            self.damage = Broken("too_large", f"line over {ROW_LIMIT >> 20} MiB")
+            self.damage = too_large("line")
             return "\n"
         self.row_bytes += len(line)
         if self.row_bytes > ROW_LIMIT:
-            self.damage = Broken("too_large", f"row over {ROW_LIMIT >> 20} MiB")
+            self.damage = too_large("row")
             raise csv.Error
         if self.number == 1:
             line = line.removeprefix(BOM)
         if b"\0" in line:
-            self.damage = Broken("broken_line", "NUL byte")
+            self.damage = Broken("broken_line", Fact("nul_byte"))
         try:
             return line.decode()
-        except UnicodeDecodeError as error:
-            self.damage = Broken("broken_line", f"not valid UTF-8 ({error.reason})")
+        except UnicodeDecodeError:
+            self.damage = Broken("broken_line", Fact("not_utf8"))
             return line.decode(errors="replace")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secid.errors import UsageError
+from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
 """texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows. guide: the
@@ -124,7 +125,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
         rule="the query has no token, so the coverage is 0 by definition",
         says="belong to a query without tokens",
-        do="choose another --tokenizer: the lexical gate says nothing about these queries",
+        do=f"choose another tokenizer ({flag_of('tokenizer', 'NAME')}): the lexical gate says nothing about these "
+        "queries",
     ),
     Finding(
         name="unknown_script", needs="tokens", counted=False, limit=0.01, urgency=1,
@@ -226,12 +228,13 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
             says="hold words that the tokenizer splits or joins wrongly",
-            do="score with --tokenizer multilingual, which separates the words of every script",
+            do=f"score with {flag_of('tokenizer', 'multilingual')}, which separates the words of every script",
         ),
         Caution(
             name="inactive_lexical_gate", of="queries' IDF weight", limit=0.95,
             says="is missing from the labelled positives on average, so λ has no effect",
-            do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
+            do=f"choose a tokenizer ({flag_of('tokenizer', 'NAME')}) under which positives cover more of their query: "
+            "λ is near 1 for every negative",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,

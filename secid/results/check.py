@@ -133,7 +133,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check. tokens_by: how tokens were counted. failed: "source: finding" above a limit of --fail-on.
+    """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
 
     one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only
     the qrels of a collection name.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from secid.records import Fact
 from secid.results.sources import Languages, SourceFinding
 
 VERDICT_SCHEMA_VERSION = "2.0"
@@ -31,14 +32,15 @@ class CheckExample:
     """One row that shows what a check found. query, negative: "" where the text is not at hand.
 
     s_query_positive, s_query_negative: cosines of a scored negative, and of the positive of its record.
-    note: why the row was left out; "" for one that was used.
+    reason, fact : of a row that was left out, as in Example.
     """
 
     path: str
     line: int
     query: str
     negative: str
-    note: str
+    reason: str = ""
+    fact: Fact | None = None
     s_query_positive: float | None = None
     s_query_negative: float | None = None
 
@@ -126,6 +128,8 @@ class SourceVerdict:
 @dataclass(frozen=True, kw_only=True)
 class GateVerdict:
     """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
+
+    policy_from: the file of the policy; "" where it is derived from the baseline.
 
     exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
     """

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from secid.records import Fact
+
 
 @dataclass(frozen=True)
 class EncoderInfo:
     """The resolved recipe of the target encoder: enough to load exactly it again.
 
     rules: for each recipe field, which rule set it ("flag", "1_Pooling/config.json",
-    "registry: e5", "default", ...).
+    "registry: e5", "default", ...).   facts: what a reader should know of it, of the kinds of pages.encoder.FACTS.
     """
 
     name: str
@@ -28,7 +30,7 @@ class EncoderInfo:
     dim: int
     fingerprint: str
     rules: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,17 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Example:
-    """One skipped row or odd negative, shown so that it can be found again."""
+    """One skipped row or odd negative, shown so that it can be found again.
+
+    fact : what exactly is wrong with a row, of the kinds of records.FAULTS; of a text of the evaluation set
+           "evaluation_text": text, id, and where the two differ similarity and evaluation_text. None where the reason
+           says it.
+    """
 
     reason: str
     path: str
     line: int
-    detail: str
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
@@ -46,6 +46,7 @@ class Run:
     margins: of each source, in any order; guide: what a second scorer says; None without one.
     folder: the run folder as it was named; None where none was written.
     warnings: what changes how the scores are to be read.
+    without_triplets: what was left out by reason of sources without a triplet, where their file holds others.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
     Parts with a default are absent from older reports.
     """
@@ -74,6 +75,7 @@ class Run:
     objectives: ObjectiveLens | None = None
     folder: str | None = None
     warnings: tuple[RunWarning, ...] = ()
+    without_triplets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]

@@ -219,6 +219,7 @@ def finished(
             *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),
             *measurements.warnings,
         ),
+        without_triplets=measurements.without_triplets,
         not_evaluated=measurements.not_evaluated,
         timing=clock.stages,
         environment=environment(),

@@ -101,6 +101,7 @@ class Measurements:
     cost: Cost | None
     objectives: ObjectiveLens | None
     warnings: tuple[RunWarning, ...]
+    without_triplets: Mapping[str, Mapping[str, int]]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
 
@@ -207,7 +208,6 @@ def measure(
         controls=measured_controls,
         not_evaluated={
             **missing,
-            **plan.empty,
             **({"crossings": NOT_LEVEL} if level is None else {}),
             **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
@@ -234,6 +234,7 @@ def measure(
         cost=cost_of(plan, clock.stages) if early is None else None,
         objectives=lens,
         warnings=warnings,
+        without_triplets=plan.empty,
         early_stop=early,
         suite=suite,
     )

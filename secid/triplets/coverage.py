@@ -17,6 +17,7 @@ from secid.pool.texts import text_key
 from secid.pool.tokens import Index
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
+from secid.settings import flag_of
 
 Floats = npt.NDArray[np.float64]
 Pieces = Callable[[list[str]], list[list[int]]]
@@ -30,7 +31,9 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     """
     if pieces is None:
         raise UsageError(
-            "this encoder has no tokenizer of its own", where="--tokenizer wordpieces", remedy="use alphanumeric"
+            "this encoder has no tokenizer of its own",
+            where=flag_of("tokenizer", "wordpieces"),
+            remedy="use alphanumeric",
         )
     found = pieces
 

@@ -24,6 +24,7 @@ from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import flagged
 from secid.measure.sweep import sweep
+from secid.pages.encoder import fact_lines
 from secid.pages.glossary import recipe_line
 from secid.pool import Plan, sample_order
 from secid.progress import Progress
@@ -100,7 +101,7 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
             where=flag_of("guide"),
             remedy="name another encoder, or a reranker",
         )
-    for line in (recipe_line(guide.info), *guide.info.notes):
+    for line in (recipe_line(guide.info), *fact_lines(guide.info.facts)):
         progress.note(f"guide: {line}")
     return guide
 

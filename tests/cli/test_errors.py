@@ -33,7 +33,7 @@ BROKEN = FIXTURES / "broken"
         ),
         (["score", "small.jsonl", "--set", "tie=1", "--set", "tie=2"], ["--set", "tie is set twice"]),
         (["check", "small.jsonl", "--set", "threads=1"], ["--set", "threads", "max_bad_fraction"]),
-        (["score", "small.jsonl", "--tokenizer", "words"], ["--tokenizer", "alphanumeric"]),
+        (["score", "small.jsonl", "--set", "tokenizer=words"], ["--set tokenizer", "alphanumeric"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--set", "controls=rnadom"], ["unknown control", "random"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--device", "tpu"], ["--device", "cuda:N"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--max-length", "4096"], ["--max-length 4096", "128 or less"]),

@@ -34,7 +34,17 @@ def start_encoding(slow, cwd: Path) -> subprocess.Popen[str]:
     """A child that is in the middle of encoding."""
     encoder, source = slow
     child = start(
-        "score", source, "--encoder", encoder, "--no-cache", "--set", "controls=none", "--run", "runs/one", cwd=cwd
+        "score",
+        source,
+        "--encoder",
+        encoder,
+        "--set",
+        "cache=no",
+        "--set",
+        "controls=none",
+        "--run",
+        "runs/one",
+        cwd=cwd,
     )
     end = time.monotonic() + PATIENCE_SECONDS
     while not list(cwd.glob("runs/.partial-*/*/rows.f32")):

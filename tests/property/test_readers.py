@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from secid.errors import SecidError
 from secid.read import open_source, resolve_sources
-from secid.records import REASONS, Defect, Record
+from secid.records import REASONS, Defect, Record, fault_text
 from secid.settings import Settings
 
 Triple = tuple[str, list[str], list[str]]
@@ -258,7 +258,7 @@ def sound_items(path: Path) -> Iterator[Record | Defect]:
             assert {reason for reason, _ in item.dropped} <= set(REASONS)
         else:
             assert item.reason in REASONS
-            assert len(item.detail) <= 200
+            assert len(fault_text(item.fact)) <= 300
         yield item
 
 

@@ -13,6 +13,7 @@ import secid
 from secid.errors import BadRecordsError, InputError, UsageError
 from secid.pool import make_plan
 from secid.read import open_source, resolve_sources
+from secid.records import Fact
 from secid.settings import Settings
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import refusal
@@ -53,7 +54,8 @@ def test_missing_texts_are_counted_with_examples():
     ids = write("ids.jsonl", [*rows, {"query": 0, "positive": 1, "negative": 99}])
     source = score(ids, collection="collection").sources[0]
     assert (source.n_read, source.n_used, source.skipped) == (21, 20, {"text_not_found": 1})
-    assert [(e.line, e.detail) for e in source.examples if e.reason == "text_not_found"] == [(21, "passage 99")]
+    facts = [(e.line, e.fact) for e in source.examples if e.reason == "text_not_found"]
+    assert facts == [(21, Fact("unknown_id", {"of": "passage", "id": "99"}))]
 
 
 def test_labelled_pairs_score_as_the_same_lists_do():
@@ -82,7 +84,7 @@ def test_one_file_of_two_sources_is_ranked_as_two_and_an_empty_one_is_named():
     ]
     run = score(write("dpr.jsonl", rows))
     assert [source.name for source in run.sources] == ["dpr:hard"]
-    assert run.not_evaluated["source dpr:random"] == "no triplet: no_negatives 5"
+    assert run.without_triplets == {"dpr:random": {"no_negatives": 5}}
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,16 @@ def test_each_setting_has_a_help_text_and_a_known_group():
         assert field.metadata["help"].endswith((".", ";")), name
         assert "METHOD" not in field.metadata["help"], name
         assert field.metadata["group"] in ("", *GROUPS), name
+        assert not (field.metadata["group"] and field.default is True), f"{name}: a flag cannot switch it off"
 
 
 @pytest.mark.parametrize(
     ("given", "typed"),
     [
-        (("budget", 10.0), "--budget 10"),
-        (("budget",), "--budget"),
+        (("temperature", 0.1), "--temperature 0.1"),
         (("max_length", 256), "--max-length 256"),
-        (("cache", False), "--no-cache"),
-        (("cache",), "--no-cache"),
+        (("max_length",), "--max-length"),
+        (("cache", False), "--set cache=no"),
         (("ablate",), "--ablate"),
         (("valid", 0.95), "--set valid=0.95"),
         (("header", False), "--set header=no"),

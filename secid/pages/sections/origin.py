@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from secid.pages.encoder import fact_lines
 from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
 from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
-from secid.records import REASONS
+from secid.records import REASONS, fault_text
 from secid.results import Cost, Overlap, Run
 from secid.settings import value_text
 
@@ -83,7 +84,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
             plain(source.name),
             in_plain_words(item.reason),
             plain(f"{short(item.path, PATH_LIMIT)}:{item.line}"),
-            plain(item.detail, DETAIL_LIMIT),
+            plain(fault_text(item.fact), DETAIL_LIMIT),
         )
         for source in run.sources
         for item in source.examples
@@ -119,7 +120,7 @@ def origin_section(run: Run) -> Section:
         ("revision", plain(str(encoder.revision or "none"))),
         ("weights SHA-256", plain(str(encoder.weights_sha256 or "unknown"))),
         ("rules", "; ".join(f"{plain(name)} from {plain(rule)}" for name, rule in encoder.rules.items()) or "none"),
-        *(("note", plain(note, VALUE_LIMIT)) for note in encoder.notes),
+        *(("note", plain(note, VALUE_LIMIT)) for note in fact_lines(encoder.facts)),
         (
             "IDF",
             (

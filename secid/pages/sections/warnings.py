@@ -43,8 +43,8 @@ def _inactive(source: str, values: Mapping[str, Any]) -> str:
         return f"{low}, and no tokenizer that leaves words whole helps (most: {best}, about {fraction(positives)})."
     apart = "" if values["for_all"] else " in a run of its own"
     return (
-        f"{low}. Use --tokenizer {best}{apart}: the positives then cover about {fraction(positives, 2)}, the negatives "
-        f"{fraction(values['best_negatives'], 2)}."
+        f"{low}. Use {flag_of('tokenizer', best)}{apart}: the positives then cover about "
+        f"{fraction(positives, 2)}, the negatives {fraction(values['best_negatives'], 2)}."
     )
 
 
@@ -52,7 +52,7 @@ def _misread(_: str, values: Mapping[str, Any]) -> str:
     shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
     where = listed(shares, SHOWN_NAMES)
     does = MISREADS.get(values["effect"], "misreads words")
-    return f"Use --tokenizer {values['best']}: {plain(values['tokenizer'])} {does} ({where})."
+    return f"Use {flag_of('tokenizer', values['best'])}: {plain(values['tokenizer'])} {does} ({where})."
 
 
 def _few_queries(source: str, values: Mapping[str, Any]) -> str:

@@ -250,7 +250,7 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
     ("flags", "line"),
     [
         (("--temperature", "0.1"), "temperature: baseline 0.05, now 0.1"),
-        (("--set", "seed=4", "--tokenizer", "whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
+        (("--set", "seed=4", "--set", "tokenizer=whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
         (("--set", "idf=uniform"), "idf: baseline 'pooled', now 'uniform'"),
     ],
 )

@@ -18,7 +18,9 @@ from secid.encode import http as http_module
 from secid.encode import load
 from secid.encode.endpoint import parse_address
 from secid.errors import EncoderError
+from secid.pages.encoder import fact_lines
 from secid.progress import Silent
+from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
@@ -130,9 +132,8 @@ def test_rows_come_back_in_order(server: Server, monkeypatch: pytest.MonkeyPatch
 
 
 def test_flags_that_an_endpoint_cannot_follow_are_named(server: Server) -> None:
-    notes = load(Settings(encoder=server.url, pooling="cls", query_prefix="q: ")).info.notes
-    assert [note for note in notes if note.endswith(": --set pooling")]
-    assert not any("--query-prefix" in note for note in notes)
+    facts = load(Settings(encoder=server.url, pooling="cls", query_prefix="q: ")).info.facts
+    assert facts[1:] == (Fact("unused_by_endpoint", {"flags": "--set pooling"}),)
 
 
 def test_prefixes_truncation_and_raw_rows(server: Server) -> None:
@@ -278,7 +279,7 @@ ADDRESSES = ("ftp://h", "http://me:pw@h/v1", "http://h/v1?key=x", "http://h/v1#m
 def test_wording(server: Server, waits: list[float], snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
     encoder = load(Settings(encoder=server.url, pooling="cls"), notes)
-    texts = {"notes": "\n".join(encoder.info.notes)}
+    texts = {"notes": "\n".join(fact_lines(encoder.info.facts))}
     for code in REFUSED:
         server.script = [lambda texts, code=code: (code, {"error": "no"})]
         texts[f"HTTP {code}"] = refusal(
@@ -293,7 +294,7 @@ def test_wording(server: Server, waits: list[float], snapshot: Snapshot, monkeyp
         texts[address] = refusal(lambda address=address: parse_address(address), EncoderError, "--encoder")
     monkeypatch.setenv("SECID_API_KEY", SECRET)
     server.models = ["tiny-model"]
-    texts["notes with a key"] = "\n".join(load(Settings(encoder=server.url)).info.notes)
+    texts["notes with a key"] = "\n".join(fact_lines(load(Settings(encoder=server.url)).info.facts))
     monkeypatch.setenv("SECID_API_KEY", "sk\r1")
     texts["a key of two lines"] = refusal(lambda: load(Settings(encoder=server.url)), EncoderError, None)
     snapshot("endpoint.txt", situations({name: text.replace(server.url, "URL") for name, text in texts.items()}))
@@ -316,7 +317,7 @@ def test_the_key_is_sent_and_never_shown(
     assert not any(SECRET[: length + 8] in shown for length in range(len(SECRET) - 7))
     assert "***" in str(again.value)
     monkeypatch.delenv(variable)
-    assert len(encoder.info.notes) == len(load(Settings(encoder=server.url)).info.notes) + 1  # sent over plain http
+    assert (*load(Settings(encoder=server.url)).info.facts, Fact("plain_http")) == encoder.info.facts
 
 
 def test_a_proxy_is_asked_for_other_hosts_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

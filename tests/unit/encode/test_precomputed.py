@@ -16,7 +16,8 @@ import pytest
 
 from secid.encode import describe, embed, load, self_test, smallest_distance
 from secid.errors import EncoderError
-from secid.pages.encoder import encoder_json, encoder_text
+from secid.pages.encoder import encoder_json, encoder_text, fact_lines
+from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
@@ -105,7 +106,7 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     raw = encoder(path)
     assert not raw.info.normalize
     assert np.array_equal(raw.encode(TEXTS, "query"), ROWS)
-    assert len(raw.info.notes) == 1
+    assert raw.info.facts == (Fact("stored_raw_rows"),)
     scaled = encoder(path, normalize=True)
     assert np.abs(scaled.encode(TEXTS, "query") - UNIT).max() < 1e-6
     assert scaled.info.fingerprint != raw.info.fingerprint
@@ -118,9 +119,9 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
 
 def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
-    assert encoder(path).info.notes == ()
-    found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.notes
-    assert [note.partition(": ")[2] for note in found] == ["--set pooling, --query-prefix, --max-length, --dtype"]
+    assert encoder(path).info.facts == ()
+    found = encoder(path, query_prefix="query: ", max_length=8, pooling="cls", dtype="bf16").info.facts
+    assert found == (Fact("unused_by_file", {"flags": "--set pooling, --query-prefix, --max-length, --dtype"}),)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
@@ -217,7 +218,7 @@ def test_files_with_wrong_contents_are_refused(tmp_path: Path, snapshot: Snapsho
     texts["too many dimensions"] = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
     texts["no such file"] = refusal(lambda: encoder(tmp_path / "w.npz"), EncoderError, tmp_path / "w.npz")
     np.savez(path, vectors=ROWS, text=np.array(TEXTS))
-    texts["notes"] = "\n".join(encoder(path, pooling="cls").info.notes)
+    texts["notes"] = "\n".join(fact_lines(encoder(path, pooling="cls").info.facts))
     named = {name: re.sub("SHA-256: .*", "SHA-256: …", text) for name, text in texts.items()}
     snapshot("vectors.txt", situations({name: text.replace(str(tmp_path), "WORK") for name, text in named.items()}))
 

@@ -15,9 +15,11 @@ import pytest
 from secid.encode import load, self_test
 from secid.encode.modules import read_repository
 from secid.encode.presets import ALIASES, REVISIONS, family_of
-from secid.encode.recipe import NO_PREFIX, Recipe, resolve_prefixes
+from secid.encode.recipe import Recipe, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
+from secid.pages.encoder import fact_lines
+from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
@@ -84,6 +86,11 @@ def recipe(folder: Path, **settings: Any) -> Recipe:
     return encoder_in(folder, **settings).recipe
 
 
+def kinds(found: Recipe) -> set[str]:
+    """The kinds of what a recipe says of the encoder."""
+    return {fact.kind for fact in found.facts}
+
+
 def test_repository_files_are_followed(tiny: Tiny, tmp_path: Path) -> None:
     stated = {"word_embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": False}
     folder = changed(
@@ -97,7 +104,7 @@ def test_repository_files_are_followed(tiny: Tiny, tmp_path: Path) -> None:
     assert (found.pooling, found.include_prompt, found.normalize) == ("cls", False, True)
     assert (found.query_prefix, found.passage_prefix, found.max_length) == ("q: ", "p: ", 40)
     assert found.lower_case
-    assert all(any(word in note for note in found.notes) for word in ("include_prompt", "do_lower_case"))
+    assert {"prefix_not_pooled", "lower_case"} <= kinds(found)
     assert found.rules == {
         "pooling": "1_Pooling/config.json",
         "normalize": "modules.json",
@@ -197,11 +204,11 @@ def test_adapters_must_be_chosen(tmp_path: Path) -> None:
 def test_no_prefix_and_no_statement_is_a_note(tiny: Tiny, tmp_path: Path) -> None:
     empty = {"prompts": {"query": "", "document": ""}}
     folder = changed(tiny("bert"), tmp_path / "a", prompts=empty)
-    assert NO_PREFIX in recipe(folder).notes
-    assert NO_PREFIX not in recipe(folder, query_prefix="").notes
-    assert NO_PREFIX not in recipe(tiny("bert")).notes
-    assert NO_PREFIX not in recipe(changed(tiny("bert"), tmp_path / "gte-base", prompts=empty)).notes
-    assert NO_PREFIX not in recipe(changed(tiny("qwen3"), tmp_path / "b", prompts=empty)).notes
+    assert "no_prefix" in kinds(recipe(folder))
+    assert "no_prefix" not in kinds(recipe(folder, query_prefix=""))
+    assert "no_prefix" not in kinds(recipe(tiny("bert")))
+    assert "no_prefix" not in kinds(recipe(changed(tiny("bert"), tmp_path / "gte-base", prompts=empty)))
+    assert "no_prefix" not in kinds(recipe(changed(tiny("qwen3"), tmp_path / "b", prompts=empty)))
 
 
 def test_without_modules(tiny: Tiny, tmp_path: Path) -> None:
@@ -211,7 +218,7 @@ def test_without_modules(tiny: Tiny, tmp_path: Path) -> None:
     assert (causal.pooling, causal.rules["pooling"]) == ("last", "default: causal model")
     plain = recipe(changed(tiny("qwen3"), tmp_path / "d", modules=None, config={"architectures": ["Qwen3Model"]}))
     assert (plain.pooling, plain.rules["pooling"]) == ("last", "default: causal model")
-    assert [note for note in plain.notes if "--set pooling=mean" in note] == list(set(plain.notes) - set(causal.notes))
+    assert set(plain.facts) - set(causal.facts) == {Fact("other_pooling", {"pooling": "mean"})}
     rows = [encoder_in(tmp_path / name).encode(TEXTS, "query") for name in ("b", "d")]
     assert np.abs(rows[0] - rows[1]).max() < 1e-6
     config = {"is_causal": False}
@@ -223,7 +230,7 @@ def test_contriever_is_not_normalised_and_has_a_note(tiny: Tiny, tmp_path: Path)
     found = recipe(changed(tiny("bert"), tmp_path / "contriever", modules=None))
     assert not found.normalize
     assert found.rules["normalize"] == "registry: contriever"
-    assert "dot products" in found.notes[0]
+    assert found.facts[0].kind == "dot_product"
 
 
 @pytest.mark.parametrize(
@@ -309,11 +316,9 @@ def test_what_follows_a_16_bit_model_is_float32(tiny: Tiny) -> None:
 
 def test_the_backbone_of_masked_language_modelling_is_noted(tiny: Tiny, tmp_path: Path) -> None:
     masked = {"architectures": ["BertForMaskedLM"]}
-    plain = recipe(changed(tiny("bert"), tmp_path / "a", modules=None, config=masked)).notes
-    assert any("BertForMaskedLM" in note for note in plain)
-    assert not any(
-        "BertForMaskedLM" in note for note in recipe(changed(tiny("bert"), tmp_path / "b", config=masked)).notes
-    )
+    plain = recipe(changed(tiny("bert"), tmp_path / "a", modules=None, config=masked))
+    assert Fact("architecture", {"architecture": "BertForMaskedLM"}) in plain.facts
+    assert "architecture" not in kinds(recipe(changed(tiny("bert"), tmp_path / "b", config=masked)))
 
 
 def test_weights_that_nothing_uses_are_refused_but_for_known_heads(tiny: Tiny, tmp_path: Path) -> None:
@@ -331,7 +336,7 @@ def test_weights_that_nothing_uses_are_refused_but_for_known_heads(tiny: Tiny, t
 
 def test_own_code_for_a_known_architecture_is_noted(tiny: Tiny, tmp_path: Path) -> None:
     folder = changed(tiny("bert"), tmp_path / "a", config={"auto_map": {"AutoModel": "modeling_own.Own"}})
-    assert any("--trust-remote-code" in note for note in recipe(folder).notes)
+    assert "own_code_unused" in kinds(recipe(folder))
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -392,7 +397,7 @@ def test_what_is_not_understood_is_refused(tiny: Tiny, tmp_path: Path, snapshot:
         prompts={"prompts": {}},
         config={"auto_map": {"AutoModel": "modeling_own.Own"}},
     )
-    texts["notes"] = "\n".join(recipe(noted, truncate_dim=4).notes)
+    texts["notes"] = "\n".join(fact_lines(recipe(noted, truncate_dim=4).facts))
     places = re.compile(f"{re.escape(str(tmp_path))}/[a-z]+( \\d+)?")
     snapshot("recipes.txt", situations({name: places.sub("FOLDER", text) for name, text in texts.items()}))
 

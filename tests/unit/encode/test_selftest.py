@@ -17,6 +17,7 @@ from secid.encode import batch_noise, describe, from_callable, load, self_test, 
 from secid.encode.protocol import EncodedBatch, gather
 from secid.errors import EncoderError
 from secid.pages.formats import FORMATS
+from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import refusal
 
@@ -84,13 +85,13 @@ def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
 
 
 def test_settings_that_an_encoder_object_does_not_follow_are_named() -> None:
-    ignored = ["--set pooling, --max-length, --dtype"]
+    ignored = (Fact("unused_by_object", {"flags": "--set pooling, --max-length, --dtype"}),)
     given = {"pooling": "cls", "max_length": 8, "dtype": "bf16", "temperature": 0.1}
     encoder = from_callable(rows, "x", fingerprint="x")
     run = secid.score([SOURCE], encoder, controls="none", cache=False, **given)
-    for notes in (run.encoder.notes, secid.describe_encoder(encoder, **given).info.notes):
-        assert [note.partition(": ")[2] for note in notes] == ignored
-    assert secid.score([SOURCE], encoder, controls="none", cache=False).encoder.notes == ()
+    for facts in (run.encoder.facts, secid.describe_encoder(encoder, **given).info.facts):
+        assert facts == ignored
+    assert secid.score([SOURCE], encoder, controls="none", cache=False).encoder.facts == ()
 
 
 def test_threads_are_set_for_any_encoder() -> None:

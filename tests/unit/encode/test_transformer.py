@@ -26,6 +26,7 @@ from secid.encode.modules import AGAIN
 from secid.encode.replica import Limits, Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
+from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
@@ -123,9 +124,9 @@ def test_a_partial_snapshot_is_completed(partial_hub: Hub) -> None:
 
 def test_without_a_network_a_partial_snapshot_warns(partial_hub: Hub) -> None:
     partial_hub.reachable = False
-    expected = "modules.json, config_sentence_transformers.json, sentence_bert_config.json "
+    files = "modules.json, config_sentence_transformers.json, sentence_bert_config.json"
     for name in (Path("some/encoder"), partial_hub.snapshot):
-        assert any(note.startswith(expected) for note in tiny_encoder(name).info.notes)
+        assert Fact("incomplete", {"files": files}) in tiny_encoder(name).info.facts
     assert partial_hub.asked == 1
     shutil.rmtree(partial_hub.snapshot)
     partial_hub.snapshot.mkdir()
@@ -254,7 +255,7 @@ def test_code_of_another_repository_leaves_no_fingerprint(tiny: Tiny, tmp_path: 
     assert tiny_encoder(folder).info.fingerprint
     plain, info = tiny_encoder(folder).info, tiny_encoder(folder, trust_remote_code=True).info
     assert info.fingerprint == ""
-    assert len(info.notes) == len(plain.notes) + 2
+    assert {fact.kind for fact in info.facts} - {fact.kind for fact in plain.facts} == {"own_code", "code_elsewhere"}
 
 
 OWN_CODE = """
@@ -632,7 +633,7 @@ def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.Mo
     monkeypatch.setattr(parts, "_states", states)
     encoder = tiny_encoder(tiny("bert"))
     assert encoder.parts.replica.model.config._attn_implementation == NAME
-    assert any("Ampere" in note for note in encoder.info.notes)
+    assert any("Ampere" in str(fact.values.get("error")) for fact in encoder.info.facts)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -732,7 +733,7 @@ def test_pickle_is_loaded_only_when_asked(tiny: Tiny, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     assert "--set allow_pickle=yes" in refusal(lambda: tiny_encoder(folder), EncoderError, folder)
     encoder = tiny_encoder(folder, allow_pickle=True)
-    assert any("pickle" in note for note in encoder.info.notes)
+    assert Fact("pickle") in encoder.info.facts
     assert np.abs(encoder.encode(TEXTS, "query") - tiny_encoder(tiny("bert")).encode(TEXTS, "query")).max() < 1e-6
 
 

@@ -176,7 +176,7 @@ def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):
     assert passages.n == 2
     assert (passages.values["n_positives"], passages.values["n_negatives"]) == (1, 1)
     assert {example.line for example in passages.examples} == {1, 10}
-    assert "resembles" in passages.examples[1].detail
+    assert "similarity" in passages.examples[1].fact.values
 
 
 def test_a_source_without_leaks_has_none(tmp_path):

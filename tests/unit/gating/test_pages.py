@@ -256,7 +256,7 @@ def test_no_number_of_the_table_is_cut(width):
 
 
 def test_a_row_that_was_left_out_has_its_reason():
-    row = CheckExample(path="a.jsonl", line=3, query="", negative="", note="left out: no positive")
+    row = CheckExample(path="a.jsonl", line=3, query="", negative="", reason="no_positive")
     (line,) = [
         line for line in printed(verdict(replace(QUERIES, examples=(row,))), 200).splitlines() if "a.jsonl:3: " in line
     ]

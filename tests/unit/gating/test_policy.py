@@ -47,7 +47,7 @@ def test_refusals(table, part, remedy):
 
 
 def test_where_it_is_read(tmp_path):
-    assert read_policy(None, tmp_path) == (Policy(), "derived from the baseline")
+    assert read_policy(None, tmp_path) == (Policy(), "")
     (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_queries = 7\n", encoding="utf-8")
     assert read_policy(None, tmp_path)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("seed = 1\n", encoding="utf-8")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from secid.records import Fact
 from secid.results import (
     Against,
     BatchSize,
@@ -78,6 +79,7 @@ def hostile(run: Run) -> Run:
     for control, kept in zip(document["controls"], run.controls, strict=True):
         control["kind"] = kept.kind
     everything = " ".join(HOSTILE)
+    fact = {"kind": "unknown_id", "values": {"of": everything, "id": everything}}
     for place, source in enumerate(document["sources"]):
         source |= {
             "schema": everything,
@@ -86,7 +88,7 @@ def hostile(run: Run) -> Run:
             "skipped": {everything: 12},
             "n_used": source["n_read"] - 12,
             "dropped_negatives": {everything: 3},
-            "examples": [{"reason": everything, "path": everything, "line": 1, "detail": everything}],
+            "examples": [{"fact": fact, "reason": everything, "path": everything, "line": 1}],
         }
         for file in source["paths"]:
             file |= {"path": everything, "mapping": everything}
@@ -103,7 +105,7 @@ def hostile(run: Run) -> Run:
     document["encoder"] |= {
         "name": everything,
         "query_prefix": everything,
-        "notes": [everything],
+        "facts": [{"kind": "package", "values": {"package": everything}}],
         "rules": {everything: everything},
     }
     document["settings"]["encoder"] = document["settings"][everything] = {"value": everything, "from": everything}
@@ -332,7 +334,7 @@ def compared(run: Run, established: bool) -> Run:
     return replace(run, comparisons=comparisons, sources=sources)
 
 
-EXAMPLE = Example(reason="broken_line", path="a.jsonl", line=3, detail="cut")
+EXAMPLE = Example(reason="broken_line", path="a.jsonl", line=3, fact=Fact("syntax", {"parser": "cut"}))
 
 
 COMMON = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secid.records import REASONS, Defect, Record
+from secid.records import REASONS, Defect, Record, fault_text
 
 Items = Callable[..., list[Record | Defect]]
 
@@ -186,7 +186,7 @@ def test_ids_whose_text_is_absent_are_counted(items: Items, collection: str) -> 
     found = items(rows[:1] * 10 + rows[1:], **flags)[9:]
     assert found[0][:3] == ("q", ("p",), ("n", "m"))
     assert found[0].dropped == (("text_not_found", 1),)
-    assert [(item.reason, item.detail) for item in found[1:4]] == [
+    assert [(item.reason, fault_text(item.fact)) for item in found[1:4]] == [
         ("text_not_found", "passage 99"),
         ("text_not_found", "passage 99"),
         ("text_not_found", "query 12"),

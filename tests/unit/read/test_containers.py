@@ -22,7 +22,7 @@ from secid.read import columnar, jsonrows, rows, stream, tablerows
 from secid.read.clean import Cleaner
 from secid.read.containers import sniff
 from secid.read.stream import ByteStream
-from secid.records import Defect, Record
+from secid.records import Defect, Record, fault_text
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write, zstd
@@ -380,7 +380,7 @@ def test_rows_behind_a_quotation_mark_without_end_are_counted(
     assert reasons(found) == [""] * 100 + [reason] * 31
     assert [item.line for item in found] == list(range(2, 133))
     assert isinstance(found[-1], Defect)
-    assert found[-1].detail.startswith(detail)
+    assert fault_text(found[-1].fact).startswith(detail)
 
 
 def test_a_row_of_many_lines_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -616,7 +616,7 @@ def test_arrow_ipc_files_as_well_as_streams(tmp_path: Path) -> None:
 def test_details_are_short(items: Items) -> None:
     found = items(GOOD + b'{"query": "q", "pos": ["p"], "neg": "' + b"x" * 5000 + b'"}\n')
     assert found[1].reason == "string_for_list"
-    assert len(found[1].detail) <= rows.DETAIL_LENGTH
+    assert len(fault_text(found[1].fact)) <= rows.SHOWN_LENGTH
 
 
 def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from secid.pool.texts import TextSpool, pieces
 from secid.read import columnar, reader, rows
 from secid.read.containers import open_parts, sniff
+from secid.read.jsonrows import TOO_DEEP
 from secid.read.rows import Broken, Part, gathered
 from secid.read.stream import ByteStream
 
@@ -131,7 +132,7 @@ def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: 
 
 
 def test_parts_of_short_rows_are_short() -> None:
-    short: Iterator[tuple[int, Broken, int]] = ((n, Broken("extra_columns", ""), 2) for n in range(10_000))
+    short: Iterator[tuple[int, Broken, int]] = ((n, TOO_DEEP, 2) for n in range(10_000))
     assert [len(part.rows) for part in gathered(short)] == [4096, 4096, 1808]
     assert len(next(gathered((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
 

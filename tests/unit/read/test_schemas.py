@@ -15,7 +15,7 @@ import pytest
 from secid.errors import InputError, SchemaError, SecidError
 from secid.read.schemas.detect import detect
 from secid.read.schemas.table import SHAPES, Shape
-from secid.records import Defect, Record
+from secid.records import Defect, Fact, Record, fault_text
 from secid.settings import Settings
 
 from .conftest import read, refused, write, write_jsonl
@@ -627,7 +627,7 @@ def test_negatives_in_a_column_that_is_empty_at_first_are_counted(row: Any, suff
     found = read(write(tmp_path / f"a{suffix}", [*[row] * 70, later, row, only]))[1]
     assert [item.dropped for item in found[69:72]] == [(), (("late_column", len(later[column])),), ()]
     assert isinstance(found[72], Defect)
-    assert (found[72].reason, found[72].detail) == ("late_column", f"its negatives are in {column}")
+    assert (found[72].reason, found[72].fact) == ("late_column", Fact("late_columns", {"columns": column}))
 
 
 def test_one_odd_row_of_negatives_is_counted_where_it_is_among_the_first(tmp_path: Path) -> None:
@@ -809,7 +809,7 @@ def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) ->
 
         try:
             _, found = read(path)
-            told = [item.detail for item in found if isinstance(item, Defect)]
+            told = [fault_text(item.fact) for item in found if isinstance(item, Defect)]
         except SecidError as error:
             told = [str(error)]
         assert told

@@ -1,0 +1,48 @@
+"""Facts in words: every kind that readers and encoders name has a sentence."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from secid.encode.presets import FAMILIES
+from secid.pages.encoder import CHECKS, FACTS, fact_lines
+from secid.records import FAULTS, Fact, fault_text
+
+PACKAGE = Path(__file__).resolve().parents[3] / "secid"
+INTERNAL = {"column"}
+"""Kinds that no result holds."""
+
+
+def kinds_in(source: str) -> set[str]:
+    """The kinds of the facts that a module names."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    names = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Fact" and call.args)
+    return {str(name.value) for name in names if isinstance(name, ast.Constant)}
+
+
+@pytest.mark.parametrize(("folder", "words"), [("read", {*FAULTS}), ("pool", {*FAULTS}), ("encode", {*FACTS, *CHECKS})])
+def test_every_kind_has_its_words(folder: str, words: set[str]) -> None:
+    kinds = set().union(*(kinds_in(path.read_text(encoding="utf-8")) for path in (PACKAGE / folder).glob("*.py")))
+    assert kinds
+    assert kinds - words <= INTERNAL
+    assert {family.fact for family in FAMILIES if family.fact} <= {*FACTS}
+
+
+def test_a_kind_is_found_where_a_module_names_it() -> None:
+    assert kinds_in('x = [Fact("one"), Fact("two", {"n": 2}), Fact(kind), other("three")]') == {"one", "two"}
+
+
+def test_a_kind_of_a_newer_version_is_left_out() -> None:
+    newer = Fact("of_tomorrow", {"n": 1})
+    assert fact_lines([newer, Fact("pickle")]) == [FACTS["pickle"]]
+    assert (fault_text(newer), fault_text(None)) == ("", "")
+
+
+def test_a_row_of_several_lines_says_how_many_a_quotation_mark_joins() -> None:
+    values = {"n": 4, "expected": 3}
+    alone, joined = (fault_text(Fact("field_count", {**values, **more})) for more in ({}, {"n_lines": 31}))
+    assert joined.startswith(alone)
+    assert "31" in joined.removeprefix(alone)
