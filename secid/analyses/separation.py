@@ -15,8 +15,9 @@ from secid.analyses.controls import nearest
 from secid.arrays import among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.in_batch import unit
+from secid.measure.pair_means import BOUND
 from secid.measure.proxies import contrastive_loss
-from secid.measure.separation import MW_BOUND, Scores, histogram, mw_loss, separation
+from secid.measure.separation import Scores, histogram, mw_loss, separation
 from secid.pool import Plan, sample_order
 from secid.read.collection import Collection
 from secid.results import CorpusSeparation, SourceSeparation
@@ -37,7 +38,7 @@ CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 SciFact's 5,183 passages and ten sources the whole analysis took 0.6 s, on two cores that also did other work."""
 ROUNDING = 1e-9
 """Relative, of sums over pairs, in the check of AoC against the MW loss."""
-NOT_ENCODED, TOO_COLD = "corpus_not_encoded", "low_temperature"
+NOT_ENCODED = "corpus_not_encoded"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Pool:
 
 def separations(
     tables: Sequence[tuple[str, TripletTable]], plan: Plan, device: torch.device
-) -> tuple[tuple[SourceSeparation, ...], dict[str, str]]:
-    """Each source's positives against its negatives; and what could not be computed, with the kind of reason.
+) -> tuple[SourceSeparation, ...]:
+    """Each source's positives against its negatives.
 
     A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
     """
@@ -60,7 +61,7 @@ def separations(
     ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]
     low, high = float(torch.stack(ends).min()), float(torch.stack(ends).max())
     high = max(high, low + 1e-6)
-    result = tuple(
+    return tuple(
         SourceSeparation(
             source=name,
             contrastive_loss=contrastive_loss(table.triplets, table.dots(), table.temperature),
@@ -72,7 +73,6 @@ def separations(
         )
         for name, table in tables
     )
-    return result, {f"MW loss of {item.source}": TOO_COLD for item in result if item.mw_loss is None}
 
 
 def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
@@ -96,7 +96,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
-    if loss is not None and not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
+    if not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,
@@ -116,7 +116,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         **{f"{name}_interval_95": _finite(estimate.interval) for name, estimate in fields.items()},
         "aoc": parts.aoc,
         "mw_loss": loss,
-        "mw_bound": MW_BOUND,
+        "mw_bound": BOUND,
     }
 
 

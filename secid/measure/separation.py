@@ -11,15 +11,11 @@ The gap of 0.25 is an offset between queries, which a loss within queries cannot
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, sqrt
 
 import torch
 from torch import Tensor
 
-MW_BOUND = 1e-7
-"""The most that binning adds to the MW loss."""
-MOST_BINS = 1 << 22
-"""Of the MW loss: 100 MB. At MW_BOUND they reach down to a temperature of 4e-4."""
+from secid.measure.pair_means import PairMeans
 
 
 @dataclass(frozen=True)
@@ -92,35 +88,11 @@ def _within(
     return right_pairs, all_pairs
 
 
-def mw_loss(positive: Scores, negative: Scores, temperature: float) -> float | None:
-    """Mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs: at most MW_BOUND too large, never too small.
-
-    Each score is shared between the two nearest points of a grid of width h, which keeps its mean; a function of second
-    derivative at most 1 / (4 tau^2) in the difference then grows by at most h^2 / (16 tau^2). The pairs at each
-    distance on the grid are a correlation, computed by FFT. None where MOST_BINS are too few. Source: METHOD 9, 10.
-    """
-    width = temperature * sqrt(16 * MW_BOUND)
-    ends = torch.stack([extreme for values in (positive.values, negative.values) for extreme in values.aminmax()])
-    low, high = float(ends.min()), float(ends.max())
-    n_bins = ceil((high - low) / width) + 2
-    if n_bins > MOST_BINS:
-        return None
-    size = 1 << (2 * n_bins - 1).bit_length()
-    spectra = (torch.fft.rfft(_on_grid(scores, low, width, n_bins), size) for scores in (positive, negative))
-    pairs = torch.fft.irfft(next(spectra) * next(spectra).conj(), size).clamp_min(0.0)
-    steps = torch.arange(size, device=pairs.device)
-    difference = torch.where(steps < n_bins, steps, steps - size).double() * sqrt(16 * MW_BOUND)
-    loss = torch.logaddexp(torch.zeros_like(difference), -difference)
-    return float((pairs * loss).sum() / (positive.weight.sum() * negative.weight.sum()))
-
-
-def _on_grid(scores: Scores, low: float, width: float, n_bins: int) -> Tensor:
-    """(n_bins,) the weight at each point of the grid."""
-    place = (scores.values - low) / width
-    left = place.floor().clamp(0, n_bins - 2)
-    part = place - left
-    points = torch.cat([left, left + 1]).long()
-    return torch.bincount(points, torch.cat([scores.weight * (1 - part), scores.weight * part]), n_bins)
+def mw_loss(positive: Scores, negative: Scores, temperature: float) -> float:
+    """Mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs, to pair_means.BOUND. Source: METHOD 9, 10."""
+    x, y = negative.values / temperature, positive.values / temperature
+    mean, _ = PairMeans.of(x, y, positive.weight).at(x)
+    return float((negative.weight * mean).sum() / negative.weight.sum())
 
 
 def histogram(scores: Scores, low: float, high: float, n_bins: int) -> Tensor:

@@ -187,9 +187,7 @@ def measure(
         by_slice = slices(plan, items, bench, whole, settings, progress)
     corpus: CorpusSeparation | str | None = None
     with clock.stage("separation"):
-        separation, unseparated = separations(
-            [(item.name, item.table) for item in items], plan, bench.vectors.computes_on
-        )
+        separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
         if collection is not None:
             queries = np.concatenate([item.triplets.query for item in items])
             corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
@@ -215,7 +213,6 @@ def measure(
             **({"score without suspects": SAMPLE} if second is not None and second.is_sampled else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
-            **unseparated,
             **{f"batches of {item.source}": ONE_ROW for item in batches if item.n_rows == 1},
             **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
         },

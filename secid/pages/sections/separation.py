@@ -44,13 +44,12 @@ def _estimate(value: float, ends: tuple[float, float] | None) -> str:
 
 def _corpus(item: CorpusSeparation) -> str:
     """What the sources' negatives may be compared with: the best of all passages."""
-    loss = "" if item.mw_loss is None else f", MW loss {nats(item.mw_loss)}"
     auc, within = (
         _estimate(item.auc, item.auc_interval_95).replace("\n(", " (95 % CI "),
         _estimate(item.within_auc, item.within_auc_interval_95).replace("\n(", " (95 % CI "),
     )
     return (
         f"Against the {count(item.n_per_query)} best passages of the whole corpus that are not labelled relevant: AUC "
-        f"{auc}, within queries {within}{loss} ({plural(item.n_queries, 'query', 'queries')} sampled, "
-        f"{plural(item.n_passages, 'passage')} searched)."
+        f"{auc}, within queries {within}, MW loss {nats(item.mw_loss)} "
+        f"({plural(item.n_queries, 'query', 'queries')} sampled, {plural(item.n_passages, 'passage')} searched)."
     )
