@@ -1,6 +1,7 @@
 """How well scores tell positives from negatives: AUC over all pairs and within queries, and the MW loss.
 
-    separation   AUC, its part within queries, AoC, each query's influence on both
+    pooled_auc   AUC over all pairs, AoC, each query's influence: also of two kinds of negatives, in an audit
+    separation   the same with the AUC within queries
     mw_loss      mean of log(1 + exp(-(s+ - s-) / tau)) over all pairs of all queries, without visiting them
 
 Worked example: query 1 has a positive of 0.5 and a negative of 0.4, query 2 a positive of 0.9 and a negative of 0.8.
@@ -44,15 +45,13 @@ class Separation:
     within_influence: Tensor
 
 
-def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation:
-    """P(s+ > s-) + P(s+ = s-) / 2 over all pairs of a positive and a negative, and over the pairs of one query.
+def pooled_auc(positive: Scores, negative: Scores, n_queries: int) -> tuple[float, float, Tensor]:
+    """P(s+ > s-) + P(s+ = s-) / 2 over all pairs; P(s+ <= s-); and (Q,) the influence of each query on the first.
 
-    Exact, by ranks, ties included. At least one positive and one negative, and one query that has both.
-    The influences are first-order (for pooled pairs: DeLong's placements), summed by query. Source: METHOD 8, 10.
+    Exact, by ranks, ties included. At least one score on either side. The influences are first-order (DeLong's
+    placements), summed by query (Obuchowski 1997, Biometrics 53). Source: METHOD 8, 10.
     """
-    levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
-    n_levels, n_positive = len(levels), len(positive.values)
-    high, low = rank[:n_positive], rank[n_positive:]
+    high, low, n_levels = _ranks(positive, negative)
     of_positives, of_negatives = (
         torch.bincount(*pair, n_levels) for pair in ((high, positive.weight), (low, negative.weight))
     )
@@ -65,16 +64,27 @@ def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation
     other_place = (above + of_positives[low] / 2) / all_positives
     influence = torch.bincount(positive.query, positive.weight * (place - auc), n_queries) / all_positives
     influence += torch.bincount(negative.query, negative.weight * (other_place - auc), n_queries) / all_negatives
-    right, all_pairs = _within(positive, negative, high, low, n_levels, n_queries)
+    return float(auc), float(aoc), influence
+
+
+def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation:
+    """The AUC over all pairs and over the pairs of one query. One query at least has both. Source: METHOD 8, 10."""
+    auc, aoc, influence = pooled_auc(positive, negative, n_queries)
+    right, all_pairs = _within(positive, negative, n_queries)
     within = right.sum() / all_pairs.sum()
     within_influence = (right - within * all_pairs) / all_pairs.sum()
-    return Separation(float(auc), float(within), float(aoc), influence, within_influence)
+    return Separation(auc, float(within), aoc, influence, within_influence)
 
 
-def _within(
-    positive: Scores, negative: Scores, high: Tensor, low: Tensor, n_levels: int, n_queries: int
-) -> tuple[Tensor, Tensor]:
-    """(Q,) pairs of each query that are ordered rightly, ties by half, and (Q,) all its pairs. high, low : ranks."""
+def _ranks(positive: Scores, negative: Scores) -> tuple[Tensor, Tensor, int]:
+    """Ranks of both sides among all scores, equal ones alike, and how many there are."""
+    levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
+    return rank[: len(positive.values)], rank[len(positive.values) :], len(levels)
+
+
+def _within(positive: Scores, negative: Scores, n_queries: int) -> tuple[Tensor, Tensor]:
+    """(Q,) pairs of each query that are ordered rightly, ties by half, and (Q,) all its pairs."""
+    high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
     sums = torch.nn.functional.pad(negative.weight[order].cumsum(0), (1, 0))
     own = positive.query * n_levels
