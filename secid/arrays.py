@@ -22,9 +22,9 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def among(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
-    """(n,) which of the values are known. known: sorted."""
+    """Which of the values are known, in their shape. known: sorted."""
     if not len(known):
-        return np.zeros(len(values), np.bool_)
+        return np.zeros(values.shape, np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
     found: npt.NDArray[np.bool_] = known[place] == values
     return found

@@ -21,7 +21,7 @@ from secid.measure.margins import flagged
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
-from secid.pool import Plan, sample_order
+from secid.pool import Plan, first_sampled
 from secid.results import Narrowing, RecordSize
 from secid.triplets.estimates import interval
 from secid.triplets.measure_set import Bench
@@ -47,19 +47,13 @@ def record_sizes(
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
-        queries = _first_queries(plan, item.triplets.query, bench.settings.seed)
+        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, bench.settings.seed, QUERIES)
+        queries = np.sort(sample)
         counted = _Counted(item, own, bench, queries)
         (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
     return tuple(sizes), tuple(narrowing)
-
-
-def _first_queries(plan: Plan, query: Index, seed: int) -> Index:
-    """(Q,) rising ids of the queries that every sample of the run takes first."""
-    queries = distinct(query)
-    order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-    return np.sort(queries[order[:QUERIES]])
 
 
 def doubled(most: int) -> list[int]:

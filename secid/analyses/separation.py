@@ -18,10 +18,10 @@ from secid.measure.in_batch import unit
 from secid.measure.pair_means import BOUND
 from secid.measure.proxies import contrastive_loss
 from secid.measure.separation import Scores, histogram, mw_loss, separation
-from secid.pool import Plan, sample_order
+from secid.pool import Plan, first_sampled, labels_of
 from secid.read.collection import Collection
 from secid.results import CorpusSeparation, SourceSeparation
-from secid.triplets.corpus import Corpus, query_positives
+from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, Names, combined, names_of
 from secid.triplets.table import TripletTable
@@ -139,9 +139,9 @@ def corpus_separation(
     """
     corpus, vectors = Corpus(collection, plan, embedder), embedder.vectors
     n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
-    queries = distinct(queries)
-    queries = queries[np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:n_queries]]
-    place, passage = query_positives(plan, queries)
+    queries = first_sampled(distinct(queries), plan.queries.keys, seed, n_queries)
+    place, label = labels_of(plan, queries)
+    passage = plan.known_positives[label] % len(plan.passages)
     embedder.need(queries, passage)
     most = BEST + int(np.bincount(place).max())
     anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
@@ -150,7 +150,7 @@ def corpus_separation(
         return NOT_ENCODED
     ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
     known = distinct(pairs(queries[place], passage, len(plan.passages)))
-    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)).ravel(), known).reshape(ids.shape)
+    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)), known)
     keep &= np.cumsum(keep, axis=1) <= BEST
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import pairs
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Source
 from secid.results import Example
@@ -181,3 +182,12 @@ class Plan:
         """Lets go of the spool files."""
         self.queries.close()
         self.passages.close()
+
+
+def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
+    """(K,) place among `queries`, and place in `known_positives`, of each labelled positive of these queries."""
+    ends = (pairs(queries + more, np.zeros_like(queries), len(plan.passages)) for more in (0, 1))
+    start, stop = (np.searchsorted(plan.known_positives, end) for end in ends)
+    counts = stop - start
+    places = np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return np.repeat(np.arange(len(queries)), counts), places

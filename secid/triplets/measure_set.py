@@ -16,7 +16,7 @@ from secid.measure.information import Eigen, InformationState, eigenvalues, spec
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import influence, influence_of_few
-from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.measured import Measured, VariantScore, curve_budgets
@@ -166,7 +166,7 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     among : what is sampled, all queries of the plan where None; other queries are 1.0, in no sample.
     """
     chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
-    order = chosen[np.argsort(sample_order(plan.queries.keys[chosen], seed), kind="stable")]
+    order = first_sampled(chosen, plan.queries.keys, seed)
     position = np.ones(len(plan.queries))
     position[order] = np.arange(len(order)) / len(order)
     return position

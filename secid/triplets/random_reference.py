@@ -21,7 +21,7 @@ import numpy.typing as npt
 from secid.arrays import among, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import DOT_ROUNDING, sweep
-from secid.pool import Plan, key_ranks, sample_order
+from secid.pool import Plan, first_sampled, key_ranks, labels_of
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
 
 Floats = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
     sample = _sampled_queries(plan, triplets, seed)
-    passages = [_random_passages(plan, query, pool, seed) for query in sample.tolist()]
+    passages = _random_passages(plan, sample, pool, seed)
     enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
     if not enough.any():
         return None
@@ -112,23 +112,25 @@ def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Ind
 
     They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
     """
-    of_sources = []
-    for rows in triplets:
-        queries = distinct(rows.query)
-        order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-        of_sources.append(queries[order[:QUERIES]])
-    return distinct(np.concatenate(of_sources))
+    keys = plan.queries.keys
+    return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
 
 
-def _random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
-    """Up to PASSAGES of the pool, in the order drawn: as many more are taken as may be positives of the query."""
-    n_passages = len(plan.passages)
-    start, stop = np.searchsorted(plan.known_positives, [query * n_passages, (query + 1) * n_passages])
-    positives = plan.known_positives[start:stop] - query * n_passages
-    key = np.ascontiguousarray(plan.queries.keys[query]).view("<u4")
-    generator = np.random.default_rng([seed, STREAM, *key.tolist()])
-    passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
-    return passages[~among(passages, positives)][:PASSAGES]
+def _random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
+    """Up to PASSAGES of the pool for each query, in the order drawn: as many more are taken as are positives of it.
+
+    Positives outside the pool change no draw, so that neither controls nor objectives, which plan more of them, do.
+    """
+    place, label = labels_of(plan, queries)
+    passage = plan.known_positives[label] % len(plan.passages)
+    inside = among(passage, np.sort(pool))
+    ends = np.searchsorted(place[inside], np.arange(1, len(queries)))
+    drawn = []
+    for key, positives in zip(plan.queries.keys[queries], np.split(passage[inside], ends), strict=True):
+        generator = np.random.default_rng([seed, STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
+        passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
+        drawn.append(passages[~among(passages, positives)][:PASSAGES])
+    return drawn
 
 
 def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[Floats]:

@@ -220,6 +220,18 @@ def test_no_labelled_positive_is_drawn_however_many_there_are(n_positives):
     np.testing.assert_allclose(reference.percentile_90, ordered[26] + 0.1 * (ordered[27] - ordered[26]), atol=1e-7)
 
 
+def test_positives_that_no_triplet_holds_change_no_draw():
+    """Controls and objectives plan them, so that hardness would depend on both."""
+    run = world()
+    pool, queries = np.arange(len(run.plan.passages) - 1), np.arange(run.n_queries)
+    beyond = queries * len(run.plan.passages) + len(pool)
+    more = SimpleNamespace(**{**vars(run.plan), "known_positives": np.sort([*run.plan.known_positives, *beyond])})
+    plain, planned = (module._random_passages(plan, queries, pool, 0) for plan in (run.plan, more))
+    np.testing.assert_array_equal(planned, plain)
+    whole = np.arange(len(run.plan.passages))
+    assert not np.array_equal(*(module._random_passages(plan, queries, whole, 0) for plan in (run.plan, more)))
+
+
 def test_a_small_run_uses_what_there_is_and_a_smaller_one_has_no_reference():
     for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
         run, rows = planted_positives(2)
@@ -240,7 +252,7 @@ def test_a_draw_is_uniform_and_without_repeats():
     run = world(n_queries=1, n_passages=41)
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
-        passages = module._random_passages(run.plan, 0, pool, seed)
+        passages = module._random_passages(run.plan, np.array([0]), pool, seed)[0]
         assert len(set(passages.tolist())) == PASSAGES
         counts[passages] += 1
     assert counts[0] == 0  # the positive
