@@ -66,6 +66,21 @@ class Subject:
     left_out: tuple[CheckExample, ...] = ()
 
 
+def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> Check:
+    """A check against a limit without a number. reason: why it could not be evaluated."""
+    return Check(
+        name=name,
+        outcome="undecided",
+        unit=unit,
+        side=bound.side,
+        limit=bound.value,
+        basis=bound.basis,
+        reference=bound.reference,
+        before=bound.before,
+        reason=reason,
+    )
+
+
 def decided(
     name: str,
     measured: float,
@@ -89,17 +104,10 @@ def decided(
     beyond = low > top or high < bottom
     inside = low >= bottom and high <= top
     finite = bool(np.isfinite([measured, *bounds]).all())
-    check = Check(
-        name=name,
-        outcome="undecided",
-        unit=unit,
+    check = replace(
+        undecided(name, unit, bound),
         measured=float(measured) if np.isfinite(measured) else None,
         interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
-        side=bound.side,
-        limit=bound.value,
-        basis=bound.basis,
-        reference=bound.reference,
-        before=bound.before,
         detects=bound.detects,
         n=n,
         n_shared=n_shared,
