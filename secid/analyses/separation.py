@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from math import log
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from secid.read.collection import Collection
 from secid.results import CorpusSeparation, SourceSeparation
 from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
-from secid.triplets.estimates import Estimate, Names, combined, names_of
+from secid.triplets.estimates import Estimate, Names, combined, finite, names_of
 from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]
@@ -113,15 +113,11 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         "n_positives": len(pool.positive.values),
         "n_negatives": round(float(pool.negative.weight.sum())),
         **{name: estimate.value for name, estimate in fields.items()},
-        **{f"{name}_interval_95": _finite(estimate.interval) for name, estimate in fields.items()},
+        **{f"{name}_interval_95": finite(estimate.interval) for name, estimate in fields.items()},
         "aoc": parts.aoc,
         "mw_loss": loss,
         "mw_bound": BOUND,
     }
-
-
-def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
-    return interval if all(map(isfinite, interval)) else None
 
 
 def _whole(counts: torch.Tensor) -> tuple[int, ...]:

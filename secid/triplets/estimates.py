@@ -7,7 +7,7 @@ estimates over the same queries then compare query by query.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,11 @@ def interval(
         return low, high
     half = reach_95(n_queries) * standard_error
     return max(value - half, low), min(value + half, high)  # in this order NaN stays NaN
+
+
+def finite(ends: tuple[float, float]) -> tuple[float, float] | None:
+    """An interval as JSON can hold it; None where there are too few queries for one."""
+    return ends if all(map(isfinite, ends)) else None
 
 
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:
