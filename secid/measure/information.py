@@ -81,6 +81,25 @@ def spectral_nats(values: Floats, budget: float = 1.0) -> float:
     return float(np.log1p(budget * values).sum())
 
 
+def factor_of(matrix: Tensor, budget: float = 1.0) -> Tensor:
+    """Lower triangular L with L L^T = I + budget * matrix: for a search, in a tenth of the eigenvalues' time.
+
+    Raises NumericalError where there is none.
+    """
+    shifted = budget * matrix
+    shifted.diagonal().add_(1.0)
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
+        raise NumericalError(NOT_PSD, remedy="please report this run")
+    lower: Tensor = factor
+    return lower
+
+
+def factor_nats(factor: Tensor) -> float:
+    """log det(I + budget * M) by `factor_of`, >= 0."""
+    return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
+
+
 def trace(matrix: Tensor) -> float:
     """tr M, in [0, 1] for weights in [0, 1]; the upper bound of the score."""
     return float(torch.trace(matrix))
