@@ -15,6 +15,7 @@ from secid.measure.in_batch import Batch, Conflicts, flagged_share
 from secid.pool import Plan, sample_order
 from secid.results import BatchSize, InBatch
 from secid.triplets.embedding import rows_of_ids
+from secid.triplets.guide import MARGIN
 
 Index = npt.NDArray[np.int64]
 
@@ -23,8 +24,6 @@ SIZES = tuple(2**power for power in range(5, 16))
 ONE_ROW = "one_row"
 FEW = 0.01
 """Of the rows: what the largest batch stays below. Source: METHOD 10."""
-RELATIVE_MARGIN = 0.05
-"""NV-Retriever's best. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
 """Of the sample: 355,000 pairs with 10 negatives a row. Ten sources of SciFact took 0.5 s, labels included; a cold
 score of them took 230 s of processor time."""
@@ -46,8 +45,8 @@ def in_batch(plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int)
             if size <= n_rows
         ),
         largest_batch=found.largest_batch(FEW),
-        relative_margin=RELATIVE_MARGIN,
-        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), RELATIVE_MARGIN),
+        relative_margin=MARGIN,
+        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), MARGIN),
         n_batches=n_batches,
         batch_rows=batch_rows,
     )

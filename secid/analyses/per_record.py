@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.objectives import MARGIN, RecordScores
+from secid.analyses.objectives import RecordScores
 from secid.arrays import among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
@@ -24,6 +24,7 @@ from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
 from secid.results import Narrowing, RecordSize
 from secid.triplets.estimates import interval
+from secid.triplets.guide import MARGIN
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
