@@ -10,6 +10,9 @@ import numpy.typing as npt
 FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import among, distinct, narrow, pairs
+from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order, splitter
@@ -23,8 +23,6 @@ from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import rows_of_ids
-
-Index = npt.NDArray[np.int64]
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"

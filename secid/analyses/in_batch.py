@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy import sparse
 
-from secid.arrays import among, distinct, pairs
+from secid.arrays import Index, among, distinct, pairs
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Batch, Conflicts, flagged_share
 from secid.pool import Plan, sample_order
 from secid.results import BatchSize, InBatch
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.guide import MARGIN
-
-Index = npt.NDArray[np.int64]
 
 SIZES = tuple(2**power for power in range(5, 16))
 """32 to 32,768. Source: METHOD 10."""

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Index
 from secid.measure.blocks import Vectors
 from secid.measure.margins import flagged
 from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, ObjectiveValues, Records, objective_values
@@ -21,10 +21,6 @@ from secid.triplets.guide import MARGIN
 from secid.triplets.measured import Measured
 from secid.triplets.positives import positive_cosines
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 COPIES = ("false_negative", "near_copy")
 ONE_POSITIVE, NO_GUIDE, SAMPLE = "one_positive", "no_guide", "guide_sample"

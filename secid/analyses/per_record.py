@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.analyses.objectives import RecordScores
-from secid.arrays import among, distinct
+from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.margins import flagged
@@ -29,10 +28,6 @@ from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 QUERIES = 250
 """Most queries of a source, the first of every sample: the cost is bounded, and trends need no more."""

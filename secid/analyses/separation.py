@@ -8,11 +8,10 @@ from math import log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from secid.analyses.controls import nearest
-from secid.arrays import among, distinct, pairs
+from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.in_batch import unit
 from secid.measure.pair_means import BOUND
@@ -25,9 +24,6 @@ from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, Names, combined, finite, names_of
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 BINS = 60
 """Of the histograms: the ROC curve has a point at each edge."""

@@ -19,8 +19,7 @@ from ftfy.badness import badness
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from scipy.sparse import csr_array
 
-from secid.arrays import among, distinct
-from secid.findings.normal_form import Flags, Index
+from secid.arrays import Flags, Index, among, distinct
 from secid.findings.openings import chunks, used_passages
 from secid.pool import PlannedSource, first_sampled
 from secid.pool.texts import TextStore

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Floats, distinct
 from secid.findings.summary import Case
 from secid.pool import Lexicon, Plan, PlannedSource, first_sampled, select, token_stream
 from secid.pool.scripts import Fault
@@ -36,9 +36,6 @@ TRIED_QUERIES = 200
 """Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
 CHUNK = 4096
 """Queries split at once."""
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 
 class CoverageSample:

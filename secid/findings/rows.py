@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Floats
 from secid.measure.summary import INVERSION, LOW_LOCALITY
 from secid.triplets.random_reference import RandomReference, random_like, weak_positive
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""

@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 
+from secid.arrays import Floats
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
 from secid.gating.baseline import BaselineSource, Measurement
@@ -16,7 +17,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample
 from secid.measure.interval import reach_95
 from secid.results.gate import Check, CheckExample
-from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired_gap
+from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 EXAMPLES = 3

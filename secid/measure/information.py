@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Floats
 from secid.errors import NumericalError
-
-Floats = npt.NDArray[np.float64]
 
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5

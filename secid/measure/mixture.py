@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Flags, Floats
 from secid.errors import UsageError
 from secid.measure.information import InformationState, eigenvalues, factor_nats, factor_of, spectral_nats
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 RELATIVE_GAP = 1e-9
 """Duality gap, of the value, at which the search stops: below what anyone reads off a score."""

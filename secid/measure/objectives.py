@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.pair_means import PairMeans
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 20
 """Passages whose gradients are in memory at once: 8 MB a column."""

@@ -11,19 +11,15 @@ from dataclasses import dataclass
 from math import isclose
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import stdtr
 from torch import Tensor
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import gram, quadratic_forms, scaled_rows
 from secid.measure.information import Eigen, factor_nats, factor_of
 from secid.measure.interval import FEWEST_QUERIES
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 PART_ROWS = 8192
 """Rows in float64 at once."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import among, distinct, narrow, pairs
+from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.plan import Index, Mask, Plan, PlannedSource, Small
+from secid.pool.plan import Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import left_out_text, refuse_bad, refuse_empty
 from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
 from secid.pool.texts import TextStore

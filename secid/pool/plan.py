@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import pairs
+from secid.arrays import Index, pairs
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Source
 from secid.results import Example
 from secid.results.catalogue import BITS
 
-Index = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Index, distinct
 from secid.pool.group import places
-from secid.pool.plan import Index, PlannedSource
+from secid.pool.plan import PlannedSource
 from secid.pool.texts import TextStore
 from secid.settings import Settings
 
@@ -86,7 +86,7 @@ def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | N
     return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]
 
 
-def key_ranks(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
     """(n,) rank of each text by its key: an order that no file or row order changes."""
     high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
     order = np.argsort(high)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
+from secid.arrays import Floats
 from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
@@ -24,8 +25,6 @@ from secid.triplets.estimates import Estimate, finite
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
-
-Floats = npt.NDArray[np.float64]
 
 HISTOGRAM_BINS = 20
 SHOWN_GATES = ("consistency", "locality", "coverage", "weight")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Index
 from secid.encode.keys import find, key_words
 from secid.measure.blocks import Vectors
 from secid.measure.in_batch import unit
@@ -18,7 +19,6 @@ from secid.pool.texts import KEY_BYTES, text_key
 from secid.read.collection import Collection
 from secid.triplets.embedding import Embedder, rows_of_ids
 
-Index = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01

@@ -12,11 +12,9 @@ from math import inf, isfinite, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 UNBOUNDED = (-inf, inf)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
@@ -22,9 +22,6 @@ from secid.triplets.coverage import CoverageBench
 from secid.triplets.measured import Measured, VariantScore, curve_budgets
 from secid.triplets.table import TripletTable
 from secid.triplets.variants import base_variant
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 

@@ -18,15 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct
+from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 QUERIES = 1_000
 """Distinct queries sampled of each source: the share of a finding then has a standard error of 0.016 at most."""
