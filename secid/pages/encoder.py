@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from secid.pages.numbers import count
 from secid.pages.sanitize import plain
-from secid.records import encodable
 
 if TYPE_CHECKING:
     from secid.encode import Description
@@ -18,11 +16,6 @@ if TYPE_CHECKING:
 COLUMNS = 80
 LABEL, VALUE = 16, 34
 """Widths of the first two columns; a SHA-256 fits the rest of a line after the first."""
-
-
-def encoder_json(encoder: Description) -> str:
-    """The description as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return encodable(json.dumps(asdict(encoder), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def encoder_text(encoder: Description) -> str:

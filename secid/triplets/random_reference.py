@@ -2,8 +2,7 @@
 
     random_reference   30 random passages for each sampled query, once per run
     hardness           0: as far from the query as random passages; 1: as near to it as its positive
-    random_like        which negatives are no nearer to their query than its random passages
-    weak_positive      whose scored positive is no nearer to the query than its random passages
+    random_like        which negatives, or positives, are no nearer to their query than its random passages
 
 Worked example: cosines of one query are 0.1 for random passages on average, 0.5 for its negative and 0.9 for its
 positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
@@ -175,22 +174,14 @@ def hardness(
     return ratio(above, span)
 
 
-def random_like(query: Index, s_query_negative: Floats, reference: RandomReference) -> Flags:
-    """(T,) where s_qn is at most the 90th percentile of s_qr; False where the query is not sampled.
+def random_like(query: Index, score: Floats, reference: RandomReference) -> Flags:
+    """(T,) where s_qn, or s_qp, is at most the 90th percentile of s_qr; False where the query is not sampled.
 
-    Equality to rounding counts: a negative may be one of the passages itself. Source: METHOD 10.
+    Equality to rounding counts: a negative may be one of the passages itself. Of a positive this is the finding
+    weak_positive: one that half of the passages outscore lies below their percentile too. Source: METHOD 10, 14.
     """
     keep = sampled(query, reference)
     flags = np.zeros(len(query), np.bool_)
     limit = reference.percentile_90[np.searchsorted(reference.queries, query[keep])]
-    flags[keep] = s_query_negative[keep] <= limit + DOT_ROUNDING
+    flags[keep] = score[keep] <= limit + DOT_ROUNDING
     return flags
-
-
-def weak_positive(query: Index, s_query_positive: Floats, reference: RandomReference) -> Flags:
-    """(T,) whose scored positive is itself random_like; False where the query is not sampled.
-
-    So is every positive that half of the random passages outscore: it lies below their 90th percentile too.
-    Source: METHOD 14.
-    """
-    return random_like(query, s_query_positive, reference)
