@@ -10,6 +10,9 @@ import numpy.typing as npt
 FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -22,9 +25,9 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def among(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
-    """(n,) which of the values are known. known: sorted."""
+    """Which of the values are known, in their shape. known: sorted."""
     if not len(known):
-        return np.zeros(len(values), np.bool_)
+        return np.zeros(values.shape, np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
     found: npt.NDArray[np.bool_] = known[place] == values
     return found

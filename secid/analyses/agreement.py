@@ -8,13 +8,11 @@ from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.analyses.downstream import Outcomes, shown_names
+from secid.arrays import Floats
 from secid.errors import InputError
 from secid.results import Agreement, Run
-
-Floats = npt.NDArray[np.float64]
 
 ERROR_RATE = 0.05
 FEWEST_SOURCES = 3

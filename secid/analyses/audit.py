@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.measure.margins import flagged
+from secid.measure.separation import Scores, pooled_auc
 from secid.results.audit import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, share_interval
 
@@ -97,24 +99,15 @@ class Negatives:
 def auroc(score: Floats, negatives: Negatives) -> Estimate | None:
     """P(score of a relevant > score of another) + ½ P(=), over all such pairs; None where one side is empty.
 
-    A pair counts the product of its shares. The error is that of a ratio of sums over queries (the delta method): each
-    negative contributes its share of the other side below it, or above it (a placement) minus the AUROC, and queries
-    add up what theirs contribute. Rank based, O(T log T). Source: METHOD 10; Obuchowski 1997, Biometrics 53.
+    A pair counts the product of its shares. Source: METHOD 10.
     """
     relevant = negatives.relevant
-    weight, rest = negatives.share * relevant, negatives.share * ~relevant
-    if not (weight.any() and rest.any()):
+    if relevant.all() or not relevant.any():
         return None
-    n_relevant, n_rest = float(weight.sum()), float(rest.sum())
-    values, place = np.unique(score, return_inverse=True)
-    of_relevant = np.bincount(place, weight, len(values))
-    of_rest = np.bincount(place, rest, len(values))
-    below = (np.cumsum(of_rest) - of_rest / 2)[place] / n_rest
-    above = (n_relevant - np.cumsum(of_relevant) + of_relevant / 2)[place] / n_relevant
-    value = float((weight * below).sum() / n_relevant)
-    parts: Floats = weight * (below - value) / n_relevant + rest * (above - value) / n_rest
-    per_query: Floats = np.bincount(negatives.cluster, parts, len(negatives.names)).astype(np.float64)
-    return Estimate(value, negatives.names, per_query)
+    columns = score, negatives.cluster, negatives.share
+    one, other = (Scores(*(torch.from_numpy(column[flags]) for column in columns)) for flags in (relevant, ~relevant))
+    value, _, influence = pooled_auc(one, other, len(negatives.names))
+    return Estimate(value, negatives.names, influence.numpy())
 
 
 def auroc_interval(estimate: Estimate, negatives: Negatives) -> tuple[float, float]:

@@ -7,13 +7,12 @@ from itertools import combinations, pairwise
 from math import ceil, log10
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Floats
 from secid.measure.information import spectral_nats
 from secid.results import Crossing
 from secid.triplets.measured import Measured
 
-Floats = npt.NDArray[np.float64]
 STEPS_PER_DECADE = 50
 """Of the budgets between which curves are searched for crossings: two within a factor of 1.05 may cancel out."""
 LEVEL_FRACTION = 1e-6

@@ -15,16 +15,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import distinct, narrow, pairs
+from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
-from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
+from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order, splitter
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import rows_of_ids
-
-Index = npt.NDArray[np.int64]
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
@@ -101,8 +99,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
     query, positive = query[by_key], positive[by_key]
     _, first = np.unique(query, return_index=True)
     query, positive = query[first], positive[first]
-    order = np.argsort(sample_order(plan.queries.keys[query], settings.seed), kind="stable")
-    order = order[: settings.control_queries]
+    order = first_sampled(np.arange(len(query)), plan.queries.keys[query], settings.seed, settings.control_queries)
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     pool = pool[np.argsort(rank[pool])]
     negative_pairs = [pairs(rows.query, rows.negative, n_passages) for rows in triplets]
@@ -127,8 +124,8 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
     """
     if len(pool) <= CANDIDATES:
         return pool
-    order = np.argsort(sample_order(plan.passages.keys[pool], seed), kind="stable")
-    return pool[np.sort(order[:CANDIDATES])]
+    sample = first_sampled(pool, plan.passages.keys, seed, CANDIDATES)
+    return pool[among(pool, np.sort(sample))]
 
 
 def make_controls(
@@ -192,12 +189,6 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
     return rows_of(pair, base.query[pair], base.positive[pair], table[keep])
 
 
-def _is_pair(known: Index, base: Base, query: Index, passage: Index) -> npt.NDArray[np.bool_]:
-    keys = pairs(query, passage, base.n_passages)
-    place = np.minimum(np.searchsorted(known, keys), max(0, len(known) - 1))
-    return known[place] == keys if len(known) else np.zeros(keys.shape, np.bool_)
-
-
 def _random(base: Base, seed: int) -> Triplets | str:
     """Documents of other records, drawn uniformly; none of them a positive of the query."""
     if len(base.query) < 2:
@@ -205,7 +196,7 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Twice as many as needed and a few more: own documents and repeats are struck out
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    keep = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
+    keep = ~among(pairs(base.query[:, None], table, base.n_passages), base.own) & _first_in_row(table)
     return _from_table(base, table, keep)
 
 
@@ -263,7 +254,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
     query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
     sampled = np.isin(query, base.query)
-    keep = sampled & ~_is_pair(base.own, base, query, negative)
+    keep = sampled & ~among(pairs(query, negative, base.n_passages), base.own)
     if not keep.any():
         return "same_negatives"
     group = pairs(record[keep], positive[keep], base.n_passages)
@@ -300,7 +291,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     table = np.zeros((len(base.query), k), np.int64)
     keep = np.zeros((len(base.query), k), np.bool_)
     table[pair] = base.candidates[ranking]
-    keep[pair] = (scores > 0) & ~_is_pair(base.known, base, base.query[pair][:, None], table[pair])
+    keep[pair] = (scores > 0) & ~among(pairs(base.query[pair][:, None], table[pair], base.n_passages), base.known)
     if not keep.any():
         return "no_shared_token"
     return _from_table(base, table, keep)
@@ -312,7 +303,7 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     queries = rows_of_ids(vectors, "query", base.query, QUERY_BLOCK)
     _, best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
     table = base.candidates[best.cpu().numpy()]
-    return _from_table(base, table, ~_is_pair(base.known, base, base.query[:, None], table))
+    return _from_table(base, table, ~among(pairs(base.query[:, None], table, base.n_passages), base.known))
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
@@ -44,8 +44,6 @@ LAST_STEP = 1.1
 SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
 """Of information from one look to the next. Below the first looks are as good as one, and a larger gain only asks for
 more; from the second on they are as good as independent."""
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 Levels = Callable[[int], Floats]
 """The nominal two-sided p of each look, (L,), by the number of pairs that share the error."""
 

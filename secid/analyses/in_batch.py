@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from scipy import sparse
 
-from secid.arrays import among, distinct, pairs
+from secid.arrays import Index, among, distinct, pairs
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Batch, Conflicts, flagged_share
 from secid.pool import Plan, sample_order
 from secid.results import BatchSize, InBatch
 from secid.triplets.embedding import rows_of_ids
-
-Index = npt.NDArray[np.int64]
+from secid.triplets.guide import MARGIN
 
 SIZES = tuple(2**power for power in range(5, 16))
 """32 to 32,768. Source: METHOD 10."""
 ONE_ROW = "one_row"
 FEW = 0.01
 """Of the rows: what the largest batch stays below. Source: METHOD 10."""
-RELATIVE_MARGIN = 0.05
-"""NV-Retriever's best. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
 """Of the sample: 355,000 pairs with 10 negatives a row. Ten sources of SciFact took 0.5 s, labels included; a cold
 score of them took 230 s of processor time."""
@@ -45,8 +42,8 @@ def in_batch(plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int)
             if size <= n_rows
         ),
         largest_batch=found.largest_batch(FEW),
-        relative_margin=RELATIVE_MARGIN,
-        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), RELATIVE_MARGIN),
+        relative_margin=MARGIN,
+        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), MARGIN),
         n_batches=n_batches,
         batch_rows=batch_rows,
     )
@@ -72,41 +69,24 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
 
 def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
-    """(n_queries,) rows that hold at least one positive of each query.
-
-    Queries of the same positives are counted once, and the rows of its most frequent positive are not gone through, so
-    that labels which serve as passages of thousands of queries take no time.
+    """(n_queries,) rows that hold at least one positive of each query; queries of the same positives are counted once.
 
     asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
     """
-    _, number = np.unique(passage, return_inverse=True)
-    codes = np.random.default_rng(0).integers(2**63, size=number.max(initial=0) + 1, dtype=np.uint64)
+    passages, number = np.unique(passage, return_inverse=True)
+    codes = np.random.default_rng(0).integers(2**63, size=len(passages), dtype=np.uint64)
     of_query = np.zeros(n_queries, np.uint64)
     np.add.at(of_query, asking, codes[number])  # a set of positives has one sum of 64 bits
     _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
-    kept = np.isin(asking, chosen)
-    asking, passage = np.searchsorted(np.sort(chosen), asking[kept]), passage[kept]
-    start, stop = (np.searchsorted(held, (passage + more) * n_rows) for more in (0, 1))
-    order = np.lexsort((stop - start, asking))
-    largest = order[np.flatnonzero(np.diff(asking[order], append=-1))]  # of each query, held by the most rows
-    base, result = np.zeros((2, len(chosen)), np.int64)
-    base[asking[largest]], result[asking[largest]] = passage[largest], (stop - start)[largest]
-    asking, start, stop = (np.delete(values, largest) for values in (asking, start, stop))
-    ends = np.searchsorted(asking, np.arange(len(chosen)), side="right")  # whole queries go together
-    totals = np.concatenate([[0], np.cumsum(stop - start)])[ends]
-    first = 0
-    while first < len(chosen):
-        before = totals[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(totals, before + PAIRS_AT_ONCE, side="right")))
-        part = slice(ends[first - 1] if first else 0, ends[last - 1])
-        n = stop[part] - start[part]
-        places = np.repeat(start[part] - (np.cumsum(n) - n), n) + np.arange(n.sum())
-        found = distinct(pairs(np.repeat(asking[part], n), held[places] % n_rows, n_rows))
-        query, row = np.divmod(found, n_rows)
-        further = query[~among(pairs(base[query], row, n_rows), held)]
-        result[first:last] += np.bincount(further - first, minlength=last - first)
-        first = last
-    return result[np.argsort(np.argsort(chosen))][same]
+    held = held[among(held // n_rows, passages)]
+    ends = np.searchsorted(held, passages * n_rows), np.searchsorted(held, (passages + 1) * n_rows)
+    offsets = np.append(ends[0], len(held))
+    rows = sparse.csr_array((np.ones(len(held), np.bool_), held % n_rows, offsets), (len(passages), n_rows))
+    shape = n_queries, len(passages)
+    known = sparse.csr_array((np.ones(len(asking), np.bool_), (asking, number)), shape)[chosen]
+    n_pairs = np.cumsum(known.astype(np.int64) @ (ends[1] - ends[0]))
+    parts = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
+    return np.concatenate([np.diff((known[part] @ rows).indptr) for part in parts])[same]
 
 
 def _batches(

@@ -10,23 +10,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Index
 from secid.measure.blocks import Vectors
 from secid.measure.margins import flagged
 from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, ObjectiveValues, Records, objective_values
 from secid.results import ObjectiveResult
 from secid.results.catalogue import FINDINGS
+from secid.triplets.guide import MARGIN
 from secid.triplets.measured import Measured
 from secid.triplets.positives import positive_cosines
 from secid.triplets.table import TripletTable
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
-
-MARGIN = 0.05
-"""Relative margin that flags a negative: NV-Retriever's best. Source: METHOD 10."""
 COPIES = ("false_negative", "near_copy")
 ONE_POSITIVE, NO_GUIDE, SAMPLE = "one_positive", "no_guide", "guide_sample"
 ONE_SCORED = frozenset({"single_lh", "gist"})

@@ -7,12 +7,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import among, distinct, pairs
+from secid.arrays import Index, among, distinct, pairs
 from secid.results import Overlap
-
-Index = npt.NDArray[np.int64]
 
 
 class Listed(NamedTuple):

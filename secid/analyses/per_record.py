@@ -11,27 +11,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.analyses.objectives import MARGIN, RecordScores
-from secid.arrays import among, distinct
+from secid.analyses.objectives import RecordScores
+from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.margins import flagged
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
-from secid.pool import Plan, sample_order
+from secid.pool import Plan, first_sampled
 from secid.results import Narrowing, RecordSize
 from secid.triplets.estimates import interval
+from secid.triplets.guide import MARGIN
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 QUERIES = 250
 """Most queries of a source, the first of every sample: the cost is bounded, and trends need no more."""
@@ -47,19 +43,13 @@ def record_sizes(
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
-        queries = _first_queries(plan, item.triplets.query, bench.settings.seed)
+        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, bench.settings.seed, QUERIES)
+        queries = np.sort(sample)
         counted = _Counted(item, own, bench, queries)
         (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
     return tuple(sizes), tuple(narrowing)
-
-
-def _first_queries(plan: Plan, query: Index, seed: int) -> Index:
-    """(Q,) rising ids of the queries that every sample of the run takes first."""
-    queries = distinct(query)
-    order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-    return np.sort(queries[order[:QUERIES]])
 
 
 def doubled(most: int) -> list[int]:

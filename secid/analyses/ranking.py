@@ -7,9 +7,9 @@ from itertools import combinations
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
+from secid.arrays import Floats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import levels_of_looks
 from secid.measure.uncertainty import (
@@ -23,8 +23,6 @@ from secid.results import Comparison, EarlyStop
 from secid.settings import Settings
 from secid.triplets import estimates
 from secid.triplets.measured import Measured
-
-Floats = npt.NDArray[np.float64]
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from math import log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from secid.analyses.controls import nearest
-from secid.arrays import among, distinct, pairs
+from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.in_batch import unit
+from secid.measure.pair_means import BOUND
 from secid.measure.proxies import contrastive_loss
-from secid.measure.separation import MW_BOUND, Scores, histogram, mw_loss, separation
-from secid.pool import Plan, sample_order
+from secid.measure.separation import Scores, histogram, mw_loss, separation
+from secid.pool import Plan, first_sampled, labels_of
 from secid.read.collection import Collection
 from secid.results import CorpusSeparation, SourceSeparation
-from secid.triplets.corpus import Corpus, query_positives
+from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
-from secid.triplets.estimates import Estimate, Names, combined, names_of
+from secid.triplets.estimates import Estimate, Names, combined, finite, names_of
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 BINS = 60
 """Of the histograms: the ROC curve has a point at each edge."""
@@ -37,7 +34,7 @@ CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 SciFact's 5,183 passages and ten sources the whole analysis took 0.6 s, on two cores that also did other work."""
 ROUNDING = 1e-9
 """Relative, of sums over pairs, in the check of AoC against the MW loss."""
-NOT_ENCODED, TOO_COLD = "corpus_not_encoded", "low_temperature"
+NOT_ENCODED = "corpus_not_encoded"
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,8 @@ class Pool:
 
 def separations(
     tables: Sequence[tuple[str, TripletTable]], plan: Plan, device: torch.device
-) -> tuple[tuple[SourceSeparation, ...], dict[str, str]]:
-    """Each source's positives against its negatives; and what could not be computed, with the kind of reason.
+) -> tuple[SourceSeparation, ...]:
+    """Each source's positives against its negatives.
 
     A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
     """
@@ -60,7 +57,7 @@ def separations(
     ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]
     low, high = float(torch.stack(ends).min()), float(torch.stack(ends).max())
     high = max(high, low + 1e-6)
-    result = tuple(
+    return tuple(
         SourceSeparation(
             source=name,
             contrastive_loss=contrastive_loss(table.triplets, table.dots(), table.temperature),
@@ -72,7 +69,6 @@ def separations(
         )
         for name, table in tables
     )
-    return result, {f"MW loss of {item.source}": TOO_COLD for item in result if item.mw_loss is None}
 
 
 def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
@@ -96,7 +92,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
-    if loss is not None and not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
+    if not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,
@@ -113,15 +109,11 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         "n_positives": len(pool.positive.values),
         "n_negatives": round(float(pool.negative.weight.sum())),
         **{name: estimate.value for name, estimate in fields.items()},
-        **{f"{name}_interval_95": _finite(estimate.interval) for name, estimate in fields.items()},
+        **{f"{name}_interval_95": finite(estimate.interval) for name, estimate in fields.items()},
         "aoc": parts.aoc,
         "mw_loss": loss,
-        "mw_bound": MW_BOUND,
+        "mw_bound": BOUND,
     }
-
-
-def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
-    return interval if all(map(isfinite, interval)) else None
 
 
 def _whole(counts: torch.Tensor) -> tuple[int, ...]:
@@ -139,9 +131,9 @@ def corpus_separation(
     """
     corpus, vectors = Corpus(collection, plan, embedder), embedder.vectors
     n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
-    queries = distinct(queries)
-    queries = queries[np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:n_queries]]
-    place, passage = query_positives(plan, queries)
+    queries = first_sampled(distinct(queries), plan.queries.keys, seed, n_queries)
+    place, label = labels_of(plan, queries)
+    passage = plan.known_positives[label] % len(plan.passages)
     embedder.need(queries, passage)
     most = BEST + int(np.bincount(place).max())
     anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
@@ -150,7 +142,7 @@ def corpus_separation(
         return NOT_ENCODED
     ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
     known = distinct(pairs(queries[place], passage, len(plan.passages)))
-    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)).ravel(), known).reshape(ids.shape)
+    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)), known)
     keep &= np.cumsum(keep, axis=1) <= BEST
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()

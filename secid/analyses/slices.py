@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
-import numpy as np
-import numpy.typing as npt
-
 from secid.analyses.ablations import rank_stability
 from secid.analyses.ranking import compare, interval, rank_groups
+from secid.arrays import Index
 from secid.pool import Plan
 from secid.progress import Progress
 from secid.results import Slice, SliceSource
@@ -20,7 +18,6 @@ from secid.triplets.measured import Measured
 
 MOST_SLICES = 1_000
 """A column of more values identifies rows, not parts of the data."""
-Index = npt.NDArray[np.int64]
 
 
 def slices(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, Json, Quiet, Sources, takes_settings
+from secid.cli.options import ENCODING, READING, Json, Out, Quiet, Sources, takes_settings
 
 
 @takes_settings(
@@ -37,10 +37,7 @@ def audit(
         ),
     ] = None,
     json: Json = False,
-    out: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write the audit here: .html, .md or .json."),
-    ] = None,
+    out: Out = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import READING, Json, Quiet, Sources, takes_settings
+from secid.cli.options import READING, Json, Out, Quiet, Sources, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
@@ -39,10 +39,7 @@ def check(
         ),
     ] = None,
     json: Json = False,
-    out: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write the check here: .html, .md or .json."),
-    ] = None,
+    out: Out = None,
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:

@@ -37,11 +37,12 @@ def encoder(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.pages.encoder import encoder_json, encoder_text
+    from secid.pages.encoder import encoder_text
+    from secid.results.document import json_of
 
     with ConsoleProgress(quiet=False) as progress:
         description = api.describe_encoder(name, progress=progress, **settings)
-    sys.stdout.write(encoder_json(description) if json else encoder_text(description))
+    sys.stdout.write(json_of(description) if json else encoder_text(description))
     if description.unsettled:
         sys.stderr.write(f"secid: self-test: {', '.join(description.unsettled)} did not pass\n")
         return NOT_EVALUATED

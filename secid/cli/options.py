@@ -50,6 +50,10 @@ Sources = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Out = Annotated[
+    list[Path] | None,
+    typer.Option("-o", "--out", metavar="FILE", help="Also write the result here: .html, .md or .json."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
 Legend = Annotated[bool, typer.Option("--legend", help="Also print what the columns and numbers mean.")]
 

@@ -18,6 +18,7 @@ from secid.cli.options import (
     STATISTICS,
     Json,
     Legend,
+    Out,
     Quiet,
     Sources,
     takes_settings,
@@ -28,10 +29,6 @@ RunOption = Annotated[
     typer.Option("--run", metavar="DIR", help="Run folder to write [default: secid-runs/<time>-<names>-<id>]."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
-Out = Annotated[
-    list[Path] | None,
-    typer.Option("-o", "--out", metavar="FILE", help="Also write the report here: .json, .md or .html."),
-]
 Encoders = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,11 +7,17 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 SETTLED_SECONDS = 10.0
 """Age from which the hash of a file is stored: one changed twice within a clock tick would look unchanged."""
+
+
+def document_sha256(document: Mapping[str, Any]) -> str:
+    """Hex SHA-256 of a JSON document, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def file_sha256(path: Path, memory: Path | None = None) -> str:

@@ -6,7 +6,6 @@ Source: FORMATS 2, METHOD 11.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -16,7 +15,7 @@ import torch
 
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import choose_devices, choose_dtype, default_budget
-from secid.encode.hashes import files_sha256
+from secid.encode.hashes import document_sha256, files_sha256
 from secid.encode.locate import Location, locate, weight_files
 from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts
@@ -132,10 +131,6 @@ def _hash(paths: Iterable[Path]) -> str | None:
     return files_sha256(files) if files else None
 
 
-def _digest(document: Json) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
 def _fingerprint(recipe: Recipe, contents: Json) -> str:
     """SHA-256 of all that determines a vector: files, versions, recipe and number format; "" without contents.
 
@@ -144,7 +139,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
     if not contents:
         return ""
     fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "facts")}
-    return _digest({**contents, "recipe": fields})
+    return document_sha256({**contents, "recipe": fields})
 
 
 def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
@@ -158,7 +153,7 @@ def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: J
     files = [repository.sentence, repository.prompt_config, tokenizer, repository.own_code]
     rules = {"flags": flags, "prefixes": prefixes, "family": [family and family.key, rule]}
     identity = {**contents, **rules, "files": files, "st": version("sentence-transformers")}
-    return weights.parent / "recipes" / f"{_digest(identity)[:32]}.json"
+    return weights.parent / "recipes" / f"{document_sha256(identity)[:32]}.json"
 
 
 def _recall(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:

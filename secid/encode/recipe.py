@@ -323,15 +323,16 @@ def _max_length(
 
 
 def position_room(transformer: Any) -> int | None:
-    """Positions that texts may take in the model's learned table; None without one."""
+    """Positions that texts may take in the model's learned tables; None without one."""
     from torch import nn
 
-    for name, module in transformer.named_modules():
-        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in POSITION_TABLES:
-            # RoBERTa and its kin start behind the padding's position, OPT at an offset.
-            start = getattr(module, "offset", 0 if module.padding_idx is None else module.padding_idx + 1)
-            return int(module.num_embeddings - start)
-    return None
+    # RoBERTa and its kin start behind the padding's position, OPT at an offset.
+    rooms = [
+        int(module.num_embeddings - getattr(module, "offset", 0 if (pad := module.padding_idx) is None else pad + 1))
+        for name, module in transformer.named_modules()
+        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in POSITION_TABLES
+    ]
+    return min(rooms, default=None)
 
 
 def _words(module: Any) -> str:

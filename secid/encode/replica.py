@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
 from secid.encode.device import is_gpu
+from secid.encode.modules import AGAIN
 from secid.encode.protocol import EncodedBatch
-from secid.encode.recipe import Recipe
+from secid.encode.recipe import Recipe, position_room
 from secid.encode.transfer import to_device
 from secid.errors import EncoderError, plainly
 
@@ -39,12 +40,7 @@ class Limits(NamedTuple):
         models: list[Any] = [part for part in model.modules() if hasattr(part, "get_input_embeddings")]
         inputs = [part.get_input_embeddings() for part in models]
         words = next((table.num_embeddings for table in inputs if isinstance(table, nn.Embedding)), None)
-        positions = [
-            table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa starts there
-            for name, table in model.named_modules()
-            if name.endswith("position_embeddings") and isinstance(table, nn.Embedding)
-        ]
-        return Limits(words, min(positions, default=None))
+        return Limits(words, position_room(model))
 
     def check(self, batch: TokenBatch) -> None:
         """Raises EncoderError if a batch does not fit the tables."""
@@ -52,7 +48,7 @@ class Limits(NamedTuple):
         if self.n_words is not None and highest >= self.n_words:
             raise EncoderError(
                 f"the tokenizer returns token {highest}, but the model has {self.n_words} token vectors",
-                remedy="tokenizer and model do not belong together: download the encoder again",
+                remedy=f"tokenizer and model do not belong together: {AGAIN}",
             )
         if self.n_positions is not None and longest > self.n_positions:
             raise _too_long(batch, f"it has {self.n_positions} positions")

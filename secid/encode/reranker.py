@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secid.arrays import Floats
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
 from secid.encode.hashes import files_sha256
@@ -34,7 +35,6 @@ OWN = "sentence_transformers."
 """Where the modules of a repository may come from without its own code."""
 Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
 """Gives the texts of pairs, (query, passage), by their places."""
-Floats = NDArray[np.float64]
 
 
 class Reranker:

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secid.encode.hashes import document_sha256
 from secid.encode.keys import Keys
 from secid.encode.protocol import Float32Rows
 
@@ -56,7 +57,7 @@ class Segment:
         """n, dimension, dtype, encoder, block_rows, keys (a checksum), blocks (one each)."""
         try:
             meta: dict[str, Any] = json.loads((self.folder / META).read_text(encoding="utf-8"))
-            if meta.pop("checksum") != _checksum(meta) or meta["format"] != FORMAT:
+            if meta.pop("checksum") != document_sha256(meta) or meta["format"] != FORMAT:
                 raise DamagedSegmentError(f"{META}: checksum or format differs")
             return meta
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -167,7 +168,7 @@ class SegmentWriter:
         meta = {**self._meta, **sums, "blocks": self._blocks + rest}
         temporary = self.folder / f".{META}"
         with temporary.open("w", encoding="utf-8") as text:
-            json.dump({**meta, "checksum": _checksum(meta)}, text)
+            json.dump({**meta, "checksum": document_sha256(meta)}, text)
             text.flush()
             os.fsync(text.fileno())
         temporary.replace(self.folder / META)
@@ -183,10 +184,6 @@ class SegmentWriter:
                 os.truncate(self.folder / name, self._n_sealed * size)
         if not self._n_sealed:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _checksum(meta: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from secid.arrays import Floats
 from secid.errors import UsageError
-from secid.measure.information import Floats, InformationState, eigenvalues, spectral_nats
+from secid.measure.information import InformationState, eigenvalues, spectral_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
 from secid.results import Run
 from secid.results.sources import Status

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags
 from secid.errors import UsageError
 from secid.export.read_again import Original, check_unchanged, find_source, plan_again, read_labels, settings_of
 from secid.export.select import Facts, read_facts
@@ -32,7 +32,6 @@ from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""
 SUFFIX = ".jsonl"
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Index
 from secid.errors import UsageError
 from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
 from secid.export.rows import Passage, Row
@@ -38,7 +38,6 @@ from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import Run
 
-Index = npt.NDArray[np.int64]
 UNFIT = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
 FIRST_BITS = 2.0**-64

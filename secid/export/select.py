@@ -18,6 +18,7 @@ from typing import Any, Literal, TextIO, get_args
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Flags, Floats
 from secid.encode import Encoder, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
@@ -39,8 +40,6 @@ from secid.scoring.stages import measure
 from secid.settings import FIELDS, Resolved, Settings
 
 By = Literal["weight", "influence", "information"]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Strings = npt.NDArray[np.object_]
 
 PLACE = ("source", "record", "negative")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among
-from secid.findings.normal_form import EMPTY_FORM, Flags, FormKeys, Index, Keys, TextForms, text_forms
+from secid.arrays import Flags, Index, among
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore, pieces
 

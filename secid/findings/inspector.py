@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Floats
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
 from secid.findings.summary import (
     RowPlace,
@@ -29,9 +29,6 @@ from secid.triplets.guide import GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference, sampled
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 MATCHED_TERMS = 12
 SUSPECT = "suspect"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct
+from secid.arrays import Floats, among, distinct
 from secid.errors import InputError
 from secid.findings.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys
 from secid.pool.texts import Packed
@@ -22,7 +22,6 @@ from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
 from secid.settings import flag_of
 
-Floats = npt.NDArray[np.float64]
 OTHER_COLLECTION = (
     f"name the collection that the qrels are of: --collection DIR, or --qrels FILE with "
     f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"

@@ -19,10 +19,9 @@ from ftfy.badness import badness
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from scipy.sparse import csr_array
 
-from secid.arrays import among, distinct
-from secid.findings.normal_form import Flags, Index
+from secid.arrays import Flags, Index, among, distinct
 from secid.findings.openings import chunks, used_passages
-from secid.pool import PlannedSource, sample_order
+from secid.pool import PlannedSource, first_sampled
 from secid.pool.texts import TextStore
 from secid.results import Languages
 
@@ -97,9 +96,7 @@ def language_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> lis
 
 def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
     """Languages and damage of a sample of the distinct texts among a source's negatives. negatives: (T,) ids."""
-    ids = distinct(negatives)
-    ids = ids[np.argsort(sample_order(passages.keys[ids], seed), kind="stable")][:SAMPLED_TEXTS]
-    texts = passages.take(ids)
+    texts = passages.take(first_sampled(distinct(negatives), passages.keys, seed, SAMPLED_TEXTS))
     counts = Counter("" if number == UNDECIDED else LANGUAGES[number] for number in language_numbers(texts).tolist())
     n = max(1, len(texts))
     return Languages(

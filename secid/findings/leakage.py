@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.arrays import among, distinct
+from secid.arrays import Floats, Index, among, distinct
 from secid.findings.copies import windows
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, Index, Keys, text_forms
+from secid.findings.normal_form import EMPTY_FORM, FormKeys, Keys, text_forms
 from secid.findings.summary import Case
 from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.texts import Packed, TextStore, pieces
@@ -27,7 +27,6 @@ from secid.read.rows import shorten
 from secid.records import Fact
 from secid.results import Example
 
-Floats = npt.NDArray[np.float64]
 Measure = Literal["jaccard", "overlap"]
 
 CHUNK_TEXTS = 4096

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Index
 from secid.pool.texts import TextStore, pieces
 from secid.results.check import Lengths, Spread
-
-Index = npt.NDArray[np.int64]
 
 CHUNK_TEXTS = 4096
 TOKENS_BY = "bytes"

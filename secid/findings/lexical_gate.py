@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Floats, distinct
 from secid.findings.summary import Case
-from secid.pool import Lexicon, Plan, PlannedSource, sample_order, select, token_stream
+from secid.pool import Lexicon, Plan, PlannedSource, first_sampled, select, token_stream
 from secid.pool.scripts import Fault
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
@@ -37,14 +37,6 @@ TRIED_QUERIES = 200
 CHUNK = 4096
 """Queries split at once."""
 
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-
-
-def first_queries(plan: Plan, ids: Index, n: int, seed: int) -> Index:
-    """The n of these queries that come first in the seeded order. ids: distinct."""
-    return ids[np.argsort(sample_order(plan.queries.keys[ids], seed), kind="stable")[:n]]
-
 
 class CoverageSample:
     """The sampled queries of each source and the passages of their records, lexed when first asked for.
@@ -56,7 +48,7 @@ class CoverageSample:
         self._folder = folder
         self._sources: dict[str, PlannedSource] = {}
         for planned in plan.sources:
-            queries = first_queries(plan, distinct(planned.query), CHECKED_QUERIES, seed)
+            queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, CHECKED_QUERIES)
             everything = np.ones(planned.n_triplets, np.bool_)
             self._sources[planned.name] = select(planned, np.isin(planned.query, queries), everything)
         parts = self._sources.values()
@@ -187,7 +179,7 @@ def _under_others(
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
     sets = []
     for rows in (item.triplets for item in items):
-        sample = first_queries(plan, distinct(rows.query), TRIED_QUERIES, settings.seed)
+        sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, TRIED_QUERIES)
         sets.append(rows.take(np.flatnonzero(np.isin(rows.query, sample))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))

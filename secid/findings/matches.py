@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from secid.findings.normal_form import FormKeys, Index, Keys, text_forms
-from secid.pool import Plan, PlannedSource
+from secid.arrays import Index
+from secid.findings.normal_form import FormKeys, Keys, text_forms
+from secid.pool import Plan, PlannedSource, labels_of
 from secid.results import Match
 
 
@@ -33,8 +34,7 @@ class Matcher:
         plan = self._plan
         own = self._forms(planned.negatives[[place]])[0]
         queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
-        low, high = np.searchsorted(plan.known_positives, np.stack([queries, queries + 1]) * len(plan.passages))
-        known = np.concatenate([np.arange(*span) for span in zip(low.tolist(), high.tolist(), strict=True)])
+        known = labels_of(plan, queries)[1]
         same = known[self._forms(plan.known_positives[known] % len(plan.passages)) == own]
         if not len(same):
             return Match(kind="positive")

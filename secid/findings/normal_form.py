@@ -16,13 +16,12 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Flags, Index
 from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled
 from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
 from secid.pool.tokens import BLOB_BYTES, span_keys
 
-Index = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 Tick = Callable[[int], None]
 
 SPACE = ord(" ")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct, pairs
-from secid.findings.normal_form import Flags, Index, is_unspaced, normal_form
+from secid.arrays import Flags, Index, among, distinct, pairs
+from secid.findings.normal_form import is_unspaced, normal_form
 from secid.findings.preambles import phrase
 from secid.pool import PlannedSource
 from secid.pool.texts import TextStore, pieces

@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Floats
 from secid.measure.summary import INVERSION, LOW_LOCALITY
-from secid.triplets.random_reference import RandomReference, random_like, weak_positive
+from secid.triplets.random_reference import RandomReference, random_like
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
@@ -84,5 +81,5 @@ def _against_random(table: TripletTable, columns: Mapping[str, Floats], referenc
     query, near, best = table.triplets.query, columns["s_query_negative"], columns["s_query_positive"]
     return {
         "random_like": Rule(random_like(query, near, reference), -near),
-        "weak_positive": Rule(weak_positive(query, best, reference), -best),
+        "weak_positive": Rule(random_like(query, best, reference), -best),
     }

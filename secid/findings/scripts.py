@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from secid.findings.normal_form import Flags, Index
+from secid.arrays import Flags, Index
 from secid.findings.openings import chunks
 from secid.pool.texts import TextStore
 

@@ -8,14 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Floats, Index
 from secid.findings.status import sound_negatives
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.triplets.estimates import Names, Share, names_of
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 
 class ListedNegatives:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secid.arrays import among, distinct
-from secid.findings.normal_form import Flags
+from secid.arrays import Flags, among, distinct
 from secid.pool import PlannedSource
 from secid.results import Status
 from secid.results.catalogue import BITS, DEFECTS, FINDINGS

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from secid.arrays import Flags, Floats, Index
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
@@ -17,9 +17,6 @@ from secid.results import Example, Languages, SourceFinding, TripletExample
 from secid.settings import Settings
 from secid.triplets.estimates import Share, names_of, share_interval
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 RowPlace = tuple[int, int, int]
 
 EXAMPLE_CHARACTERS = 600

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from secid.arrays import distinct
+from secid.arrays import Flags, distinct
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.languages import language_flags
-from secid.findings.normal_form import EMPTY_FORM, Flags, TextForms, Tick, text_forms
+from secid.findings.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
 from secid.findings.openings import opening_flags
 from secid.pool import PlannedSource
 from secid.pool.plan import Mask

@@ -13,6 +13,7 @@ from secid.gating.subject import (
     Subject,
     decided,
     gap_between,
+    undecided,
     with_worst,
 )
 from secid.measure.interval import FEWEST_QUERIES
@@ -66,24 +67,10 @@ def _limits(subject: Subject) -> Iterator[Check]:
             yield _finding(subject, name, bound)
 
 
-def _missing(name: str, bound: Bound, reason: str) -> Check:
-    return Check(
-        name=name,
-        outcome="undecided",
-        unit="share" if finding_of(name) else "hardness",
-        side=bound.side,
-        limit=bound.value,
-        basis=bound.basis,
-        reference=bound.reference,
-        before=bound.before,
-        reason=reason,
-    )
-
-
 def _hardness(subject: Subject, bound: Bound) -> Check:
     hard = subject.hardness
     if hard is None:
-        return _missing("hardness", bound, subject.missing.get("hardness", ""))
+        return undecided("hardness", "hardness", bound, subject.missing.get("hardness", ""))
     n = len(hard.queries)
     check = decided("hardness", hard.value, hard.interval, "hardness", bound, n, n=n)
     return with_worst(check, subject, subject.sample.columns["s_query_negative"])
@@ -101,7 +88,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     finding = finding_of(name)
     result = next((item for item in subject.findings.findings if item.name == finding), None)
     if result is None:
-        return _missing(name, bound, subject.missing.get("hardness" if finding in SAMPLED else finding, ""))
+        return undecided(name, "share", bound, subject.missing.get("hardness" if finding in SAMPLED else finding, ""))
     share = subject.findings.shares[finding]
     n_queries = len(share.estimate.queries)
     bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from secid.arrays import Floats, Index
 from secid.errors import InputError
 from secid.results import Run, SourceResult
 from secid.run_folder.read import QUERY_INFLUENCE, QUERY_KEYS, read_table, read_tensors, source_entries
-from secid.triplets.estimates import Estimate, Floats, Index, Names, names_of
+from secid.triplets.estimates import Estimate, Names, names_of
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 

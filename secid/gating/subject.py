@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 
+from secid.arrays import Floats
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
 from secid.gating.baseline import BaselineSource, Measurement
@@ -16,7 +17,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample
 from secid.measure.interval import reach_95
 from secid.results.gate import Check, CheckExample
-from secid.triplets.estimates import Estimate, Floats, Gap, paired_gap, unpaired_gap
+from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 EXAMPLES = 3
@@ -68,6 +69,21 @@ class Subject:
     left_out: tuple[CheckExample, ...] = ()
 
 
+def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> Check:
+    """A check against a limit without a number. reason: why it could not be evaluated."""
+    return Check(
+        name=name,
+        outcome="undecided",
+        unit=unit,
+        side=bound.side,
+        limit=bound.value,
+        basis=bound.basis,
+        reference=bound.reference,
+        before=bound.before,
+        reason=reason,
+    )
+
+
 def decided(
     name: str,
     measured: float,
@@ -91,17 +107,10 @@ def decided(
     beyond = low > top or high < bottom
     inside = low >= bottom and high <= top
     finite = bool(np.isfinite([measured, *bounds]).all())
-    check = Check(
-        name=name,
-        outcome="undecided",
-        unit=unit,
+    check = replace(
+        undecided(name, unit, bound),
         measured=float(measured) if np.isfinite(measured) else None,
         interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
-        side=bound.side,
-        limit=bound.value,
-        basis=bound.basis,
-        reference=bound.reference,
-        before=bound.before,
         detects=bound.detects,
         n=n,
         n_shared=n_shared,

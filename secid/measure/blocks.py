@@ -15,11 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.measure.side_by_side import Scratch
 
-Index = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Role = Literal["query", "passage"]
 CPU = torch.device("cpu")
 

@@ -8,16 +8,14 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Floats, Index
 from secid.measure.blocks import Block, Triplets, Vectors, Window, block_plan, windows
 from secid.measure.packed_matrix import PackedMatrix, can_pack
 from secid.measure.side_by_side import Scratch, side_by_side
 
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Floats
 from secid.errors import NumericalError
-
-Floats = npt.NDArray[np.float64]
 
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5
@@ -79,6 +77,25 @@ def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
 def spectral_nats(values: Floats, budget: float = 1.0) -> float:
     """log det(I + budget * M) by the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
     return float(np.log1p(budget * values).sum())
+
+
+def factor_of(matrix: Tensor, budget: float = 1.0) -> Tensor:
+    """Lower triangular L with L L^T = I + budget * matrix: for a search, in a tenth of the eigenvalues' time.
+
+    Raises NumericalError where there is none.
+    """
+    shifted = budget * matrix
+    shifted.diagonal().add_(1.0)
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
+        raise NumericalError(NOT_PSD, remedy="please report this run")
+    lower: Tensor = factor
+    return lower
+
+
+def factor_nats(factor: Tensor) -> float:
+    """log det(I + budget * M) by `factor_of`, >= 0."""
+    return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
 def trace(matrix: Tensor) -> float:

@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.errors import NumericalError, UsageError
-from secid.measure.information import NOT_PSD, InformationState, eigenvalues, spectral_nats
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from secid.arrays import Flags, Floats
+from secid.errors import UsageError
+from secid.measure.information import InformationState, eigenvalues, factor_nats, factor_of, spectral_nats
 
 RELATIVE_GAP = 1e-9
 """Duality gap, of the value, at which the search stops: below what anyone reads off a score."""
@@ -120,11 +117,11 @@ def evaluate(matrices: Sequence[Tensor], proportions: Floats, budget: float, bou
 
     The right side is largest where the sources of steepest slope are filled first. Source: METHOD 7.
     """
-    factor = _factor(mixed(matrices, proportions), budget)
+    factor = factor_of(mixed(matrices, proportions), budget)
     inverse = torch.cholesky_inverse(factor)
     slopes = np.array([budget * float((inverse * matrix).sum()) for matrix in matrices])
     gap = float(slopes @ (bounds.filled(slopes) - proportions))
-    return Mixture(proportions, _nats(factor), slopes, max(0.0, gap)), factor
+    return Mixture(proportions, factor_nats(factor), slopes, max(0.0, gap)), factor
 
 
 def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> Mixture:
@@ -137,7 +134,7 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
     Source: METHOD 7.
     """
     starts = [bounds.middle(), *(bounds.filled(row) for row in np.eye(len(matrices)))]
-    values = [_nats(_factor(mixed(matrices, start), budget)) for start in starts]
+    values = [factor_nats(factor_of(mixed(matrices, start), budget)) for start in starts]
     # Equal shares win a tie (to rounding), so that identical sources share alike
     level = values[0] >= (1.0 - ROUNDING) * max(values)
     best, factor = evaluate(matrices, starts[0 if level else int(np.argmax(values))], budget, bounds)
@@ -153,24 +150,6 @@ def best_mixture(matrices: Sequence[Tensor], budget: float, bounds: Bounds) -> M
         best, factor = evaluate(matrices, longer, budget, bounds)
     optimum = InformationState(mixed(matrices, best.proportions), 1.0)
     return replace(best, nats=spectral_nats(eigenvalues(optimum, len(optimum.total)), budget))
-
-
-def _factor(matrix: Tensor, budget: float) -> Tensor:
-    """Lower triangular L with L L^T = I + budget * matrix: a tenth of a decomposition's time, at every step's trials.
-
-    Raises NumericalError where there is none.
-    """
-    shifted = budget * matrix
-    shifted.diagonal().add_(1.0)
-    factor, failed = torch.linalg.cholesky_ex(shifted)
-    if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
-        raise NumericalError(NOT_PSD, remedy="please report this run")
-    lower: Tensor = factor
-    return lower
-
-
-def _nats(factor: Tensor) -> float:
-    return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
 def _lowest_given(best: Mixture, bounds: Bounds) -> float:
@@ -224,7 +203,7 @@ def _line_search(matrices: Sequence[Tensor], best: Mixture, direction: Floats, b
     while step > 1e-6:
         alpha = best.proportions + step * direction
         # A quarter of the promised rise: the usual condition that steps do not shrink to nothing
-        if _nats(_factor(mixed(matrices, alpha), budget)) > best.nats + 0.25 * step * rise * (step < 1.0):
+        if factor_nats(factor_of(mixed(matrices, alpha), budget)) > best.nats + 0.25 * step * rise * (step < 1.0):
             return alpha
         step /= 2
     return None

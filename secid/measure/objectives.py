@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.pair_means import PairMeans
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 20
 """Passages whose gradients are in memory at once: 8 MB a column."""
@@ -126,14 +122,6 @@ def _uniform(scores: Scores) -> Tensor:
     return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
 
 
-def _single(scores: Scores) -> Gradient:
-    return _likelihood(scores, scores.scored, scores.negative)
-
-
-def _random(scores: Scores) -> Gradient:
-    return _likelihood(scores, _uniform(scores), scores.negative)
-
-
 def _gist(scores: Scores) -> Gradient:
     masked = torch.zeros_like(scores.negative, dtype=torch.bool) if scores.masked is None else scores.masked
     return _likelihood(scores, scores.scored, torch.where(masked, -torch.inf, scores.negative))
@@ -141,7 +129,7 @@ def _gist(scores: Scores) -> Gradient:
 
 def _joint(scores: Scores) -> Gradient:
     of, even = scores.of_positive, _uniform(scores)
-    summed = _marginal(scores)
+    summed = _pairs(scores, "any", "all")
     size = torch.logaddexp(
         _soft(scores.positive, of, scores.n)[0], _soft(scores.negative, scores.of_negative, scores.n)[0]
     )
@@ -149,37 +137,24 @@ def _joint(scores: Scores) -> Gradient:
     return Gradient(loss, torch.exp(scores.positive - size[of]) - even, summed.negative)
 
 
-def _marginal(scores: Scores) -> Gradient:
-    best, of_best = _soft(scores.positive, scores.of_positive, scores.n)
-    size, softmax = _soft(scores.negative, scores.of_negative, scores.n)
-    missing = torch.sigmoid(size - best)  # 1 - Z+ / Z
-    return Gradient(
-        softplus(size - best), -of_best * missing[scores.of_positive], softmax * missing[scores.of_negative]
-    )
-
-
 def _pairs(scores: Scores, positives: str, negatives: str) -> Gradient:
-    """LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one."""
-    negated = -scores.positive
-    if positives == "best":
-        size, weights = _hard(scores.positive, scores.of_positive, scores.n)
-        size = -size
-    else:
-        size, weights = (_soft if positives == "all" else _hard)(negated, scores.of_positive, scores.n)
+    """LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one.
+
+    "any" positive: their sum counts, not the sum of their pairs, which is SumMargLH.
+    """
+    pool, sign = {"all": (_soft, -1.0), "worst": (_hard, -1.0), "any": (_soft, 1.0), "best": (_hard, 1.0)}[positives]
+    size, weights = pool(sign * scores.positive, scores.of_positive, scores.n)
     of_negatives, softmax = (_soft if negatives == "all" else _hard)(scores.negative, scores.of_negative, scores.n)
-    missing = torch.sigmoid(of_negatives + size)  # 1 - 1 / omega
-    return Gradient(
-        softplus(of_negatives + size),
-        -weights * missing[scores.of_positive],
-        softmax * missing[scores.of_negative],
-    )
+    odds = of_negatives - sign * size
+    missing = torch.sigmoid(odds)  # 1 - 1 / omega, 1 - Z+ / Z
+    return Gradient(softplus(odds), -weights * missing[scores.of_positive], softmax * missing[scores.of_negative])
 
 
 CLOSED_FORMS: Mapping[str, Callable[[Scores], Gradient]] = {
-    "single_lh": _single,
-    "rand1_lh": _random,
+    "single_lh": lambda scores: _likelihood(scores, scores.scored, scores.negative),
+    "rand1_lh": lambda scores: _likelihood(scores, _uniform(scores), scores.negative),
     "joint_lh": _joint,
-    "sum_marg_lh": _marginal,
+    "sum_marg_lh": partial(_pairs, positives="any", negatives="all"),
     "lse_pair": partial(_pairs, positives="all", negatives="all"),
     "lse_pair_max_p": partial(_pairs, positives="best", negatives="all"),
     "lse_pair_max_n": partial(_pairs, positives="all", negatives="best"),
@@ -197,27 +172,17 @@ OF_SEVERAL_POSITIVES = frozenset(
 """With one positive a record these equal `single_lh`, the last one `lse_pair_max_n`."""
 
 
-@dataclass(frozen=True)
-class _AllPairs:
-    """MW: the loss is one number for all pairs, and the gradient that of it."""
+def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[Scores], Gradient]:
+    """MW, one number for all pairs, as a form of some records: their part of it, by negatives. Sides: (P,), (N,)."""
+    of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
-    of_negatives: PairMeans
-    of_positives: PairMeans
-    n_positives: int
-    n_negatives: int
+    def form(scores: Scores) -> Gradient:
+        loss, pull = of_negatives.at(scores.negative)
+        _, push = of_positives.at(-scores.positive)
+        by_record = _sum(loss / len(negative), scores.of_negative, scores.n)
+        return Gradient(by_record, -push / len(positive), pull / len(negative))
 
-    @classmethod
-    def of(cls, positive: Tensor, negative: Tensor) -> _AllPairs:
-        """positive, negative : (P,), (N,) of all records."""
-        sides = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
-        return cls(*sides, len(positive), len(negative))
-
-    def gradient(self, scores: Scores) -> Gradient:
-        """Of some of the records; the losses are their parts of the sum, by negatives."""
-        loss, pull = self.of_negatives.at(scores.negative)
-        _, push = self.of_positives.at(-scores.positive)
-        by_record = _sum(loss / self.n_negatives, scores.of_negative, scores.n)
-        return Gradient(by_record, -push / self.n_positives, pull / self.n_negatives)
+    return form
 
 
 class _Sums:
@@ -267,16 +232,15 @@ def objective_values(
     Blocks of records one after another: nothing in the loop waits for the device. Source: METHOD 9.
     """
     sums = {name: _Sums(len(classes), device) for name in names}
-    pairs = None
+    forms = dict(CLOSED_FORMS)
     if MW in sums:
         whole = (torch.from_numpy(side / temperature).to(device) for side in (records.positive, records.negative))
-        pairs = _AllPairs.of(*whole)
+        forms[MW] = _all_pairs(*whole)
     flags = np.stack([np.ones(len(records.negative)), *classes.values()]).astype(np.float64)
     for scores, of_class in _blocks(records, flags, temperature, device):
         ends = _ends(scores)
         for name, total in sums.items():
-            form = CLOSED_FORMS[name] if pairs is None or name != MW else pairs.gradient
-            total.add(form(scores), of_class, ends)
+            total.add(forms[name](scores), of_class, ends)
     n_records = len(records.positive_offsets) - 1
     return {name: total.values(classes, 1 if name == MW else n_records) for name, total in sums.items()}
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Floats
 from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots, Gates, pair_loss_nats
 from secid.measure.summary import INVERSION
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How well scores tell positives from negatives: AUC over all pairs and within queries, and the MW loss.
 
-    separation   AUC, its part within queries, AoC, each query's influence on both
+    pooled_auc   AUC over all pairs, AoC, each query's influence: also of two kinds of negatives, in an audit
+    separation   the same with the AUC within queries
     mw_loss      mean of log(1 + exp(-(s+ - s-) / tau)) over all pairs of all queries, without visiting them
 
 Worked example: query 1 has a positive of 0.5 and a negative of 0.4, query 2 a positive of 0.9 and a negative of 0.8.
@@ -11,15 +12,11 @@ The gap of 0.25 is an offset between queries, which a loss within queries cannot
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, sqrt
 
 import torch
 from torch import Tensor
 
-MW_BOUND = 1e-7
-"""The most that binning adds to the MW loss."""
-MOST_BINS = 1 << 22
-"""Of the MW loss: 100 MB. At MW_BOUND they reach down to a temperature of 4e-4."""
+from secid.measure.pair_means import PairMeans
 
 
 @dataclass(frozen=True)
@@ -48,15 +45,13 @@ class Separation:
     within_influence: Tensor
 
 
-def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation:
-    """P(s+ > s-) + P(s+ = s-) / 2 over all pairs of a positive and a negative, and over the pairs of one query.
+def pooled_auc(positive: Scores, negative: Scores, n_queries: int) -> tuple[float, float, Tensor]:
+    """P(s+ > s-) + P(s+ = s-) / 2 over all pairs; P(s+ <= s-); and (Q,) the influence of each query on the first.
 
-    Exact, by ranks, ties included. At least one positive and one negative, and one query that has both.
-    The influences are first-order (for pooled pairs: DeLong's placements), summed by query. Source: METHOD 8, 10.
+    Exact, by ranks, ties included. At least one score on either side. The influences are first-order (DeLong's
+    placements), summed by query (Obuchowski 1997, Biometrics 53). Source: METHOD 8, 10.
     """
-    levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
-    n_levels, n_positive = len(levels), len(positive.values)
-    high, low = rank[:n_positive], rank[n_positive:]
+    high, low, n_levels = _ranks(positive, negative)
     of_positives, of_negatives = (
         torch.bincount(*pair, n_levels) for pair in ((high, positive.weight), (low, negative.weight))
     )
@@ -69,16 +64,27 @@ def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation
     other_place = (above + of_positives[low] / 2) / all_positives
     influence = torch.bincount(positive.query, positive.weight * (place - auc), n_queries) / all_positives
     influence += torch.bincount(negative.query, negative.weight * (other_place - auc), n_queries) / all_negatives
-    right, all_pairs = _within(positive, negative, high, low, n_levels, n_queries)
+    return float(auc), float(aoc), influence
+
+
+def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation:
+    """The AUC over all pairs and over the pairs of one query. One query at least has both. Source: METHOD 8, 10."""
+    auc, aoc, influence = pooled_auc(positive, negative, n_queries)
+    right, all_pairs = _within(positive, negative, n_queries)
     within = right.sum() / all_pairs.sum()
     within_influence = (right - within * all_pairs) / all_pairs.sum()
-    return Separation(float(auc), float(within), float(aoc), influence, within_influence)
+    return Separation(auc, float(within), aoc, influence, within_influence)
 
 
-def _within(
-    positive: Scores, negative: Scores, high: Tensor, low: Tensor, n_levels: int, n_queries: int
-) -> tuple[Tensor, Tensor]:
-    """(Q,) pairs of each query that are ordered rightly, ties by half, and (Q,) all its pairs. high, low : ranks."""
+def _ranks(positive: Scores, negative: Scores) -> tuple[Tensor, Tensor, int]:
+    """Ranks of both sides among all scores, equal ones alike, and how many there are."""
+    levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
+    return rank[: len(positive.values)], rank[len(positive.values) :], len(levels)
+
+
+def _within(positive: Scores, negative: Scores, n_queries: int) -> tuple[Tensor, Tensor]:
+    """(Q,) pairs of each query that are ordered rightly, ties by half, and (Q,) all its pairs."""
+    high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
     sums = torch.nn.functional.pad(negative.weight[order].cumsum(0), (1, 0))
     own = positive.query * n_levels
@@ -92,35 +98,11 @@ def _within(
     return right_pairs, all_pairs
 
 
-def mw_loss(positive: Scores, negative: Scores, temperature: float) -> float | None:
-    """Mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs: at most MW_BOUND too large, never too small.
-
-    Each score is shared between the two nearest points of a grid of width h, which keeps its mean; a function of second
-    derivative at most 1 / (4 tau^2) in the difference then grows by at most h^2 / (16 tau^2). The pairs at each
-    distance on the grid are a correlation, computed by FFT. None where MOST_BINS are too few. Source: METHOD 9, 10.
-    """
-    width = temperature * sqrt(16 * MW_BOUND)
-    ends = torch.stack([extreme for values in (positive.values, negative.values) for extreme in values.aminmax()])
-    low, high = float(ends.min()), float(ends.max())
-    n_bins = ceil((high - low) / width) + 2
-    if n_bins > MOST_BINS:
-        return None
-    size = 1 << (2 * n_bins - 1).bit_length()
-    spectra = (torch.fft.rfft(_on_grid(scores, low, width, n_bins), size) for scores in (positive, negative))
-    pairs = torch.fft.irfft(next(spectra) * next(spectra).conj(), size).clamp_min(0.0)
-    steps = torch.arange(size, device=pairs.device)
-    difference = torch.where(steps < n_bins, steps, steps - size).double() * sqrt(16 * MW_BOUND)
-    loss = torch.logaddexp(torch.zeros_like(difference), -difference)
-    return float((pairs * loss).sum() / (positive.weight.sum() * negative.weight.sum()))
-
-
-def _on_grid(scores: Scores, low: float, width: float, n_bins: int) -> Tensor:
-    """(n_bins,) the weight at each point of the grid."""
-    place = (scores.values - low) / width
-    left = place.floor().clamp(0, n_bins - 2)
-    part = place - left
-    points = torch.cat([left, left + 1]).long()
-    return torch.bincount(points, torch.cat([scores.weight * (1 - part), scores.weight * part]), n_bins)
+def mw_loss(positive: Scores, negative: Scores, temperature: float) -> float:
+    """Mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs, to pair_means.BOUND. Source: METHOD 9, 10."""
+    x, y = negative.values / temperature, positive.values / temperature
+    mean, _ = PairMeans.of(x, y, positive.weight).at(x)
+    return float((negative.weight * mean).sum() / negative.weight.sum())
 
 
 def histogram(scores: Scores, low: float, high: float, n_bins: int) -> Tensor:

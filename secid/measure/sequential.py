@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-Floats = npt.NDArray[np.float64]
+from secid.arrays import Floats
 
 LARGEST_GROUP = 10
 """Sources joined by open pairs beyond which all their pairs are counted: the exact count takes 3^n steps."""

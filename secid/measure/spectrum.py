@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import xlogy
 
+from secid.arrays import Floats
 from secid.measure.information import spectral_nats
-
-Floats = npt.NDArray[np.float64]
 
 TOP_EIGENVALUES = 10
 

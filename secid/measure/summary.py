@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
+from secid.arrays import Floats
 from secid.measure.gates import Gates
 
-Floats = npt.NDArray[np.float64]
 INVERSION = 0.5
 LOW_LOCALITY = 0.5
 

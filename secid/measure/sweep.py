@@ -14,19 +14,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import FLOAT32_DISTANCE
+from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
 from secid.measure.blocks import Block, Triplets, Vectors, Window, block_plan, windows
 from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
-
-Index = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 STORED_PANELS = 8
 """In which the upper triangle of a sum is kept where its product is computed whole: 9/16 of the matrix."""

@@ -11,19 +11,15 @@ from dataclasses import dataclass
 from math import isclose
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import stdtr
 from torch import Tensor
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import gram, quadratic_forms, scaled_rows
-from secid.measure.information import Eigen
+from secid.measure.information import Eigen, factor_nats, factor_of
 from secid.measure.interval import FEWEST_QUERIES
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 PART_ROWS = 8192
 """Rows in float64 at once."""
@@ -160,12 +156,12 @@ def scores_of_parts(
 
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
     """Score and influences of rows that count `share` each, n together."""
-    matrix = torch.eye(rows.shape[1], dtype=torch.float64, device=rows.device)
+    matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
     for some, counts in pieces:
         wide = some.double()
         matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
-    lower = torch.linalg.cholesky(matrix)  # of I plus float64 squares, so there always is one
+    lower = factor_of(matrix)
     forms = torch.cat(
         [
             torch.linalg.solve_triangular(lower, some.double().T, upper=False).square().sum(0) * counts
@@ -173,7 +169,7 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
         ]
     )
     h = forms - share * forms.sum() / n  # tr(A^-1 M) is the mean of the forms
-    return float(2.0 * torch.log(torch.diagonal(lower)).sum()), h.cpu().numpy()
+    return factor_nats(lower), h.cpu().numpy()
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from secid.pages.formats import formats
 from secid.pages.glossary import by_reason, terms, why_not
-from secid.pages.numbers import HALF_UNKNOWN, SPACE, count, fraction, is_unknown, listed, percent, plural
+from secid.pages.numbers import count, fraction, listed, percent, plural, with_interval
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.sanitize import named, plain, short
-from secid.results.audit import Audit, AuditedRule, Interval
+from secid.results.audit import Audit, AuditedRule
 from secid.results.document import json_of
 
 RULES = {
@@ -77,10 +77,10 @@ def _counts(audit: Audit) -> Table:
             short(source.name),
             count(source.n_negatives - source.n_of_unjudged_queries),
             count(source.n_labelled_relevant),
-            _with_interval(source.labelled_relevant_share, source.labelled_relevant_interval_95, percent),
+            with_interval(source.labelled_relevant_share, source.labelled_relevant_interval_95, percent),
             count(source.n_labelled_non_relevant),
             count(source.n_unjudged),
-            _with_interval(source.auroc_consistency, source.auroc_consistency_interval_95, fraction),
+            with_interval(source.auroc_consistency, source.auroc_consistency_interval_95, fraction),
         )
         for source in audit.sources
     )
@@ -98,8 +98,8 @@ def _rules(audit: Audit) -> Section:
             short(source.name),
             f"{whose}{_rule_name(rule)}",
             count(rule.n_flagged),
-            _with_interval(rule.precision, rule.precision_interval_95, percent),
-            _with_interval(rule.recall, rule.recall_interval_95, percent),
+            with_interval(rule.precision, rule.precision_interval_95, percent),
+            with_interval(rule.recall, rule.recall_interval_95, percent),
             _auroc(rule, whose),
         )
         for source in audit.sources
@@ -126,7 +126,7 @@ def _rules(audit: Audit) -> Section:
 def _auroc(rule: AuditedRule, whose: str) -> str:
     if rule.name == "absolute" and not whose:
         return "as π"
-    return _with_interval(rule.auroc, rule.auroc_interval_95, fraction)
+    return with_interval(rule.auroc, rule.auroc_interval_95, fraction)
 
 
 def _rule_name(rule: AuditedRule) -> str:
@@ -163,15 +163,6 @@ def _labels(audit: Audit) -> Section:
         if parts:
             bullets.append(f"{named(source.name)}: {listed(parts)}.")
     return Section(anchor="labels", title="Labels", link="Labels", bullets=tuple(bullets))
-
-
-def _with_interval(value: float | None, ends: Interval | None, write: Callable[[float | None], str]) -> str:
-    if value is None or ends is None:
-        return "–"
-    if is_unknown(ends):
-        return f"{write(value)} {HALF_UNKNOWN}"
-    low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
-    return f"{write(value)}\n({low} to {high})"
 
 
 AUDIT_FORMATS = formats(audit_page, json_of)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
@@ -15,11 +13,11 @@ from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.pages.sections.warnings import MISREADS
-from secid.records import encodable
 from secid.results import SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
+from secid.results.document import json_of
 from secid.settings import flag_of
 
 SHOWN_PLACES = 3
@@ -218,9 +216,5 @@ def _spread(spread: Spread) -> str:
     return ", ".join(map(count, (spread.minimum, spread.median, spread.p95, spread.maximum)))
 
 
-def check_json(check: Check) -> str:
-    """The check as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return encodable(json.dumps(asdict(check), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
-
-
+check_json: Callable[[Check], str] = json_of
 CHECK_FORMATS = formats(check_page, check_json)

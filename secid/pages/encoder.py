@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from secid.pages.numbers import count
 from secid.pages.sanitize import plain
-from secid.records import Fact, encodable
+from secid.records import Fact
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -79,11 +78,6 @@ CHECKS: Mapping[str, str] = {
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
     """What to know of an encoder, a line each; without those of a kind that only a newer secid knows."""
     return [FACTS[fact.kind].format_map(fact.values) for fact in facts if fact.kind in FACTS]
-
-
-def encoder_json(encoder: Description) -> str:
-    """The description as indented JSON, keys in the order of the dataclasses, ending in a line feed."""
-    return encodable(json.dumps(asdict(encoder), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def encoder_text(encoder: Description) -> str:

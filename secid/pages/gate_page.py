@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from shlex import quote
 
 from secid.pages.formats import formats
@@ -141,9 +142,5 @@ def _checks(place: int, source: SourceVerdict) -> Section:
     )
 
 
-def verdict_json(verdict: GateVerdict) -> str:
-    """The verdict as indented JSON, ending in a line feed."""
-    return json_of(verdict)
-
-
+verdict_json: Callable[[GateVerdict], str] = json_of
 GATE_FORMATS = {**formats(gate_page, verdict_json), ".xml": to_junit}

@@ -159,7 +159,6 @@ REASONS: Mapping[str, str] = {
     "not_stored": "the reference given has none of the queries",
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
     "one_row": "one record makes no batch",
-    "low_temperature": "the temperature is so low that the sum over pairs needs too much memory",
     "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "guide_sample": "the guide scored a sample of the negatives",

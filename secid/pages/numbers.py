@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 SPACE = "\u00a0"
@@ -34,6 +34,18 @@ def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
 def interval(ends: tuple[float, float], budget: float = 1.0) -> str:
     """Both ends of an interval at a budget, in nats; UNKNOWN where there are too few queries for one."""
     return UNKNOWN if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
+
+
+def with_interval(
+    value: float | None, ends: tuple[float, float] | None, write: Callable[[float | None], str], between: str = "\n("
+) -> str:
+    """A number, and below it both ends of its interval in parentheses, their unit left out."""
+    if value is None or ends is None:
+        return write(value)
+    if is_unknown(ends):
+        return f"{write(value)} {HALF_UNKNOWN}"
+    low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
+    return f"{write(value)}{between}{low} to {high})"
 
 
 def score(value: float | None, ends: tuple[float, float] | None, budget: float = 1.0) -> str:

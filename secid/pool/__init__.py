@@ -7,9 +7,9 @@ from secid.pool.collect import gather
 from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
 from secid.pool.make import make_plan, plan_of, plan_with
-from secid.pool.plan import Plan, PlannedSource, Tally
+from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
 from secid.pool.refuse import bad_reasons
-from secid.pool.restrict import key_ranks, restricted, sample_order, select
+from secid.pool.restrict import first_sampled, key_ranks, restricted, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -22,8 +22,10 @@ __all__ = [
     "Tally",
     "TokenSets",
     "bad_reasons",
+    "first_sampled",
     "gather",
     "key_ranks",
+    "labels_of",
     "make_plan",
     "plan_of",
     "plan_with",

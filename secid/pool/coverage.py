@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
-from secid.pool.frequencies import DocumentFrequencies, Floats, frequencies, merge_frequencies
+from secid.arrays import Floats, Index, distinct
+from secid.pool.frequencies import DocumentFrequencies, frequencies, merge_frequencies
 from secid.pool.texts import Packed, TextStore, let_go, pieces
-from secid.pool.tokens import Index, Keys, TokenSets, distinct_tokens, term_keys, token_stream
+from secid.pool.tokens import Keys, TokenSets, distinct_tokens, term_keys, token_stream
 from secid.pool.vocabulary import Cut, Vocabulary
 
 Texts = Callable[[int, int], Sequence[str] | Packed]

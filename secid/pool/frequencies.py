@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Floats
 from secid.pool.tokens import Keys, TokenSets
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct, narrow
+from secid.arrays import Index, distinct, narrow
 from secid.pool.collect import Rows
-from secid.pool.plan import Blanks, Index, PlannedSource, Tally
+from secid.pool.plan import Blanks, PlannedSource, Tally
 
 
 def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import among, distinct, narrow, pairs
+from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.plan import Index, Mask, Plan, PlannedSource, Small
+from secid.pool.plan import Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
-from secid.pool.restrict import restricted, sample_order, with_scorable_positives
+from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
@@ -75,7 +75,7 @@ def plan_of(
     queries, passages = gathered.queries, gathered.passages
     collected = gathered.rows()
     query_store, query_ids = queries.store()
-    sampled = np.argsort(sample_order(query_store.keys, settings.seed), kind="stable")[: settings.control_queries]
+    sampled = first_sampled(np.arange(len(query_store)), query_store.keys, settings.seed, settings.control_queries)
     echoed = passages.add(query_store.take(sampled)) if with_echoes else []
     passage_store, passage_ids = passages.store()
     echoes = np.full(len(query_store), -1, np.int64)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Index, pairs
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Source
 from secid.results import Example
 from secid.results.catalogue import BITS
 
-Index = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
@@ -182,3 +182,12 @@ class Plan:
         """Lets go of the spool files."""
         self.queries.close()
         self.passages.close()
+
+
+def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
+    """(K,) place among `queries`, and place in `known_positives`, of each labelled positive of these queries."""
+    ends = (pairs(queries + more, np.zeros_like(queries), len(plan.passages)) for more in (0, 1))
+    start, stop = (np.searchsorted(plan.known_positives, end) for end in ends)
+    counts = stop - start
+    places = np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return np.repeat(np.arange(len(queries)), counts), places

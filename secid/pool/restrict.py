@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Index, distinct
 from secid.pool.group import places
-from secid.pool.plan import Index, PlannedSource
+from secid.pool.plan import PlannedSource
 from secid.pool.texts import TextStore
 from secid.settings import Settings
 
@@ -18,9 +18,8 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     """The sample of queries and the first K negatives of each record that the settings ask for."""
     keep_record = np.ones(planned.n_records, np.bool_)
     if settings.max_records is not None:
-        queries_asked = distinct(planned.query)
-        order = np.argsort(sample_order(queries.keys[queries_asked], settings.seed), kind="stable")
-        keep_record = np.isin(planned.query, queries_asked[order[: settings.max_records]])
+        sample = first_sampled(distinct(planned.query), queries.keys, settings.seed, settings.max_records)
+        keep_record = np.isin(planned.query, sample)
     record = planned.triplet_record()
     keep = keep_record[record]
     if settings.first_k is not None:
@@ -82,7 +81,12 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def key_ranks(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | None = None) -> Index:
+    """The n of these texts that every sample takes first, all where None, in its order. keys: of every id."""
+    return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]
+
+
+def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
     """(n,) rank of each text by its key: an order that no file or row order changes."""
     high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
     order = np.argsort(high)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
-from secid.pool import SPLITTERS, Plan, PlannedSource, sample_order
+from secid.pool import SPLITTERS, Plan, PlannedSource, first_sampled
 from secid.pool.scripts import Fault, fault
 from secid.pool.texts import TextStore
 
@@ -63,6 +63,5 @@ def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Mi
 
 def _sample(store: TextStore, ids: npt.NDArray[np.int64], seed: int) -> Iterator[str]:
     """The beginnings of texts, one by one: some have megabytes."""
-    order = np.argsort(sample_order(store.keys[ids], seed), kind="stable")
-    for place in ids[order[:SAMPLE_TEXTS], None]:
+    for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
         yield store.take(place)[0][:READ_CHARACTERS]

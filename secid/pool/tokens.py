@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Index
 from secid.pool.scripts import split_multilingual, split_multilingual_passage
 from secid.pool.texts import BETWEEN, Packed, Role
 
 Keys = npt.NDArray[np.uint64]
-Index = npt.NDArray[np.int64]
 
 ALPHANUMERIC = re.compile(r"[^\W_]+")
 ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Index
 from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.tokens import MULTIPLIER, Index, Keys, distinct_in_blocks
+from secid.pool.tokens import MULTIPLIER, Keys, distinct_in_blocks
 
 SLOTS_PER_KEY = 4
 """Slots for each key of the vocabulary, at least: one key in nine then finds its slot taken and is looked up twice."""

@@ -12,18 +12,12 @@ TITLE_KEY = "title"
 
 def passage_text(passage: Mapping[str, Any]) -> Any:
     """The text of a passage object, whatever its type; None where it has none."""
-    for key in TEXT_KEYS:
-        if key in passage:
-            return passage[key]
-    return None
+    return next((passage[key] for key in TEXT_KEYS if key in passage), None)
 
 
 def passage_id(passage: Mapping[str, Any]) -> Any:
     """The id of a passage object; None where it has none."""
-    for key in ID_KEYS:
-        if key in passage:
-            return passage[key]
-    return None
+    return next((passage[key] for key in ID_KEYS if key in passage), None)
 
 
 def join_title(title: Any, text: str) -> str:

@@ -39,7 +39,7 @@ class SourceCaution:
     fraction: float
     limit: float
     exceeded: bool
-    values: Mapping[str, float | str]
+    values: Mapping[str, int | float | str]
     examples: tuple[Example, ...]
 
 

@@ -13,8 +13,7 @@ class Separated:
     gap         : within_auc - auc, an offset between queries that losses within a query cannot see.
     *_interval_95 : queries being the sampling unit; None where there are too few for one.
     aoc         : P(s+ <= s-), ties counted as errors; at most mw_loss / log 2.
-    mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound; None where the
-                  temperature is too low for that.
+    mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound.
     """
 
     n_queries: int
@@ -27,7 +26,7 @@ class Separated:
     gap: float
     gap_interval_95: tuple[float, float] | None
     aoc: float
-    mw_loss: float | None
+    mw_loss: float
     mw_bound: float
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, interval
+from secid.arrays import Floats
 from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import trace
@@ -21,12 +21,10 @@ from secid.measure.uncertainty import difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
 from secid.results.commands import no_command, repair_command
 from secid.settings import Settings
-from secid.triplets.estimates import Estimate
+from secid.triplets.estimates import Estimate, finite
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
-
-Floats = npt.NDArray[np.float64]
 
 HISTOGRAM_BINS = 20
 SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
@@ -125,7 +123,7 @@ def source_result(
         finding_overlaps=findings.overlaps,
         languages=findings.languages,
         hardness=None if hardness is None else hardness.value,
-        hardness_interval_95=None if hardness is None else _finite(hardness.interval),
+        hardness_interval_95=None if hardness is None else finite(hardness.interval),
         hardness_queries=None if hardness is None else len(hardness.queries),
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
@@ -185,11 +183,6 @@ def control_result(
         against=tuple(against),
         **measurement(item, settings),
     )
-
-
-def _finite(interval: tuple[float, float]) -> tuple[float, float] | None:
-    """The interval; None where there are too few queries for one."""
-    return interval if all(map(isfinite, interval)) else None
 
 
 def _proxies(item: Measured) -> ProxyValues:

@@ -17,7 +17,7 @@ from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.guide import margins, result_of
 from secid.analyses.in_batch import ONE_ROW, in_batch
-from secid.analyses.objectives import MARGIN, NO_GUIDE, SAMPLE, RecordScores, objectives
+from secid.analyses.objectives import NO_GUIDE, SAMPLE, RecordScores, objectives
 from secid.analyses.per_record import QUERIES, record_sizes
 from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.slices import MOST_SLICES, slices
@@ -55,7 +55,7 @@ from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.estimates import Estimate
-from secid.triplets.guide import Guide, guide_scores
+from secid.triplets.guide import MARGIN, Guide, guide_scores
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
@@ -188,9 +188,7 @@ def measure(
         by_slice = slices(plan, items, bench, whole, settings, progress)
     corpus: CorpusSeparation | str | None = None
     with clock.stage("separation"):
-        separation, unseparated = separations(
-            [(item.name, item.table) for item in items], plan, bench.vectors.computes_on
-        )
+        separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
         if collection is not None:
             queries = np.concatenate([item.triplets.query for item in items])
             corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
@@ -215,7 +213,6 @@ def measure(
             **({"score without suspects": SAMPLE} if second is not None and second.is_sampled else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
-            **unseparated,
             **{f"batches of {item.source}": ONE_ROW for item in batches if item.n_rows == 1},
             **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
         },

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import pairs
+from secid.arrays import Index
 from secid.encode.keys import find, key_words
 from secid.measure.blocks import Vectors
 from secid.measure.in_batch import unit
@@ -19,7 +19,6 @@ from secid.pool.texts import KEY_BYTES, text_key
 from secid.read.collection import Collection
 from secid.triplets.embedding import Embedder, rows_of_ids
 
-Index = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01
@@ -102,12 +101,3 @@ class Corpus:
     def _given(self, ids: Index, rows: Tensor) -> Tensor:
         self.ids.append(ids)
         return unit(rows)
-
-
-def query_positives(plan: Plan, queries: Index) -> tuple[Index, Index]:
-    """(K,) place among `queries`, rising ids, and passage id of each of their labelled positives in the plan."""
-    n = len(plan.passages)
-    start, stop = (np.searchsorted(plan.known_positives, pairs(queries + more, queries * 0, n)) for more in (0, 1))
-    counts = stop - start
-    places = np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-    return np.repeat(np.arange(len(queries)), counts), plan.known_positives[places] % n

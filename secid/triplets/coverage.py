@@ -9,17 +9,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.pool import SPLITTERS, DocumentFrequencies, Keys, Lexicon, Plan
 from secid.pool.texts import text_key
-from secid.pool.tokens import Index
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
 from secid.settings import flag_of
 
-Floats = npt.NDArray[np.float64]
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
 

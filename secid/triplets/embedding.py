@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import distinct
+from secid.arrays import Index, distinct
 from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
 from secid.encode.device import gpu_of, gpu_with_room
 from secid.encode.transfer import host_rows
@@ -22,7 +22,7 @@ from secid.pool.texts import StoredTexts, TextStore
 from secid.progress import Progress
 from secid.results import EncoderInfo
 from secid.settings import Settings
-from secid.triplets.rows import DeviceRows, FileRows, Index
+from secid.triplets.rows import DeviceRows, FileRows
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
 """Takes positions (n,), their rows (n, d), and whether each text was cut."""

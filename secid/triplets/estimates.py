@@ -7,16 +7,14 @@ estimates over the same queries then compare query by query.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 UNBOUNDED = (-inf, inf)
@@ -89,6 +87,11 @@ def interval(
         return low, high
     half = reach_95(n_queries) * standard_error
     return max(value - half, low), min(value + half, high)  # in this order NaN stays NaN
+
+
+def finite(ends: tuple[float, float]) -> tuple[float, float] | None:
+    """An interval as JSON can hold it; None where there are too few queries for one."""
+    return ends if all(map(isfinite, ends)) else None
 
 
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:

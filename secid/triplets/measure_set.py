@@ -9,22 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.arrays import distinct
+from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import influence, influence_of_few
-from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.measured import Measured, VariantScore, curve_budgets
 from secid.triplets.table import TripletTable
 from secid.triplets.variants import base_variant
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
@@ -166,7 +163,7 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     among : what is sampled, all queries of the plan where None; other queries are 1.0, in no sample.
     """
     chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
-    order = chosen[np.argsort(sample_order(plan.queries.keys[chosen], seed), kind="stable")]
+    order = first_sampled(chosen, plan.queries.keys, seed)
     position = np.ones(len(plan.queries))
     position[order] = np.arange(len(order)) / len(order)
     return position

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import Floats
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, spectral_nats
 from secid.measure.sweep import Variant
 from secid.measure.uncertainty import Influence
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
 
 CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 """METHOD 7; N of the source is added."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import narrow
+from secid.arrays import Floats, Index, narrow
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.pool import PlannedSource
 from secid.settings import Positives
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 
 def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | None = None) -> Triplets:

@@ -2,8 +2,7 @@
 
     random_reference   30 random passages for each sampled query, once per run
     hardness           0: as far from the query as random passages; 1: as near to it as its positive
-    random_like        which negatives are no nearer to their query than its random passages
-    weak_positive      whose scored positive is no nearer to the query than its random passages
+    random_like        which negatives, or positives, are no nearer to their query than its random passages
 
 Worked example: cosines of one query are 0.1 for random passages on average, 0.5 for its negative and 0.9 for its
 positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
@@ -18,15 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct
+from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import DOT_ROUNDING, sweep
-from secid.pool import Plan, key_ranks, sample_order
+from secid.pool import Plan, first_sampled, key_ranks, labels_of
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
-
-Floats = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 QUERIES = 1_000
 """Distinct queries sampled of each source: the share of a finding then has a standard error of 0.016 at most."""
@@ -92,7 +87,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
     sample = _sampled_queries(plan, triplets, seed)
-    passages = [_random_passages(plan, query, pool, seed) for query in sample.tolist()]
+    passages = _random_passages(plan, sample, pool, seed)
     enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
     if not enough.any():
         return None
@@ -112,23 +107,25 @@ def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Ind
 
     They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
     """
-    of_sources = []
-    for rows in triplets:
-        queries = distinct(rows.query)
-        order = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")
-        of_sources.append(queries[order[:QUERIES]])
-    return distinct(np.concatenate(of_sources))
+    keys = plan.queries.keys
+    return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
 
 
-def _random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
-    """Up to PASSAGES of the pool, in the order drawn: as many more are taken as may be positives of the query."""
-    n_passages = len(plan.passages)
-    start, stop = np.searchsorted(plan.known_positives, [query * n_passages, (query + 1) * n_passages])
-    positives = plan.known_positives[start:stop] - query * n_passages
-    key = np.ascontiguousarray(plan.queries.keys[query]).view("<u4")
-    generator = np.random.default_rng([seed, STREAM, *key.tolist()])
-    passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
-    return passages[~among(passages, positives)][:PASSAGES]
+def _random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
+    """Up to PASSAGES of the pool for each query, in the order drawn: as many more are taken as are positives of it.
+
+    Positives outside the pool change no draw, so that neither controls nor objectives, which plan more of them, do.
+    """
+    place, label = labels_of(plan, queries)
+    passage = plan.known_positives[label] % len(plan.passages)
+    inside = among(passage, np.sort(pool))
+    ends = np.searchsorted(place[inside], np.arange(1, len(queries)))
+    drawn = []
+    for key, positives in zip(plan.queries.keys[queries], np.split(passage[inside], ends), strict=True):
+        generator = np.random.default_rng([seed, STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
+        passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
+        drawn.append(passages[~among(passages, positives)][:PASSAGES])
+    return drawn
 
 
 def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[Floats]:
@@ -177,22 +174,14 @@ def hardness(
     return ratio(above, span)
 
 
-def random_like(query: Index, s_query_negative: Floats, reference: RandomReference) -> Flags:
-    """(T,) where s_qn is at most the 90th percentile of s_qr; False where the query is not sampled.
+def random_like(query: Index, score: Floats, reference: RandomReference) -> Flags:
+    """(T,) where s_qn, or s_qp, is at most the 90th percentile of s_qr; False where the query is not sampled.
 
-    Equality to rounding counts: a negative may be one of the passages itself. Source: METHOD 10.
+    Equality to rounding counts: a negative may be one of the passages itself. Of a positive this is the finding
+    weak_positive: one that half of the passages outscore lies below their percentile too. Source: METHOD 10, 14.
     """
     keep = sampled(query, reference)
     flags = np.zeros(len(query), np.bool_)
     limit = reference.percentile_90[np.searchsorted(reference.queries, query[keep])]
-    flags[keep] = s_query_negative[keep] <= limit + DOT_ROUNDING
+    flags[keep] = score[keep] <= limit + DOT_ROUNDING
     return flags
-
-
-def weak_positive(query: Index, s_query_positive: Floats, reference: RandomReference) -> Flags:
-    """(T,) whose scored positive is itself random_like; False where the query is not sampled.
-
-    So is every positive that half of the random passages outscore: it lies below their 90th percentile too.
-    Source: METHOD 14.
-    """
-    return random_like(query, s_query_positive, reference)

@@ -16,12 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Index
 from secid.encode.device import is_gpu
 from secid.encode.transfer import host_rows, own_stream, to_device
 from secid.errors import OutputError, plainly
 from secid.files import remedy_of
 
-Index = npt.NDArray[np.int64]
 Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 

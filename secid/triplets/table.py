@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.pool import PlannedSource
@@ -24,9 +25,6 @@ from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import RandomReference, hardness
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.uint32]
 
 GATES = ("consistency", "locality", "coverage", "residual", "weight")

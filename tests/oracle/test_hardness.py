@@ -12,7 +12,7 @@ import torch
 
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
-from secid.triplets.random_reference import hardness, random_like, random_reference, weak_positive
+from secid.triplets.random_reference import hardness, random_like, random_reference
 from tests.oracle import hardness as oracle
 from tests.oracle.closeness import assert_close
 
@@ -67,7 +67,7 @@ def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[di
         "hardness": estimate.value,
         "standard_error": estimate.standard_error,
         "random_like": random_like(query, near, reference).tolist(),
-        "weak_positive": weak_positive(query, best, reference).tolist(),
+        "weak_positive": random_like(query, best, reference).tolist(),
     }
     texts = [(f"q{q}", f"p{p}", f"p{n}", s) for q, p, n, s in zip(query, rows.positive, negative, share, strict=True)]
     cosines, limits = oracle.rows_of(

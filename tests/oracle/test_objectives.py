@@ -162,6 +162,7 @@ def test_scores_are_the_same_with_and_without(policy, case):
     lens, plain = case.run(positives=policy), case.run(positives=policy, objectives=False)
     assert [source.eci_nats for source in lens.sources] == [source.eci_nats for source in plain.sources]
     assert lens.idf.sha256 == plain.idf.sha256
+    assert [source.findings for source in lens.sources] == [source.findings for source in plain.sources]
     assert plain.objectives is None
 
 

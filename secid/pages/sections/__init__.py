@@ -20,7 +20,6 @@ from secid.pages.sections.guide import guide_section, margins_section
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
-from secid.pages.sections.per_record import per_record_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.separation import separation_section
 from secid.pages.sections.slices import slices_section
@@ -42,7 +41,6 @@ def page_of(run: Run) -> Page:
         ablation_section(run),
         slices_section(run),
         objectives_section(run),
-        per_record_section(run),
         budget_section(run),
         gates_section(run),
         directions_section(run),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isclose
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, interval, is_unknown, nats, percent
+from secid.pages.numbers import count, fraction, interval, nats, percent, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import Run
@@ -68,11 +68,9 @@ def guide_section(run: Run) -> Section | None:
 
 
 def _cells(source: GuideSource) -> tuple[str, ...]:
-    low, high = source.interval_95
-    ci = "" if is_unknown((low, high)) else f"\n({percent(low)} to {percent(high)})"
     return (
         count(source.n_scored),
-        f"{percent(source.suspect_share)}{ci}",
+        with_interval(source.suspect_share, source.interval_95, percent),
         percent(source.agreement),
         fraction(source.rank_correlation, 2),
     )

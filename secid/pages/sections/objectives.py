@@ -1,12 +1,15 @@
-"""Where training objectives would put their gradient on each source."""
+"""Where training objectives would put their gradient on each source, and what more passages a record would change."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import sqrt
+
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, nats, percent
+from secid.pages.numbers import count, nats, percent, plural, score
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
-from secid.results import ObjectiveResult, Run
+from secid.results import ObjectiveLens, ObjectiveResult, RecordSize, Run
 
 NAMES = {
     "single_lh": "InfoNCE",
@@ -45,16 +48,38 @@ CLASSES = {
     "suspect": "on suspects",
     "valid": "on valid",
 }
+TWICE_THE_QUERIES = 1.0 - sqrt(0.5)
+"""What as many queries again take off an interval: its width goes with one over the root of their number."""
 
 
 def objectives_section(run: Run) -> Section | None:
-    """A row for each source and objective; None for a run without --objectives."""
+    """Rows by source and objective, and by number of passages used; None for a run without --objectives."""
     lens = run.objectives
     if lens is None:
         return None
     items = lens.objectives
     classes = [name for name in CLASSES if any(name in item.gradient_shares for item in items)]
     allocated = any(item.strongest_positive is not None for item in items)
+    used = dict.fromkeys(item.objective for item in items)
+    return Section(
+        anchor="objectives",
+        link="Objectives",
+        title="Where training objectives would put their gradient",
+        paragraphs=(_extremes(items), next_label(lens)),
+        tables=(_by_objective(lens, classes, allocated=allocated), _by_size(lens.sizes)),
+        terms=(
+            *((NAMES[name], SENTENCES[name]) for name in used if name in NAMES),
+            ("shares of the gradient", _shares(classes, allocated=allocated)),
+            (
+                "effective negatives",
+                "negatives that share the gradient, 1 to all: exp of its entropy; with few, a few rows decide.",
+            ),
+            *terms("outscoring"),
+        ),
+    )
+
+
+def _by_objective(lens: ObjectiveLens, classes: list[str], *, allocated: bool) -> Table:
     ends = ("strongest positive", "weakest positive") if allocated else ()
     heads = ("loss (nats)", *(CLASSES[name] for name in classes), "effective negatives", *ends)
     rows = tuple(
@@ -66,32 +91,34 @@ def objectives_section(run: Run) -> Section | None:
             count(item.effective_negatives),
             *(percent(share) for share in (item.strongest_positive, item.weakest_positive)[: len(ends)]),
         )
-        for item in items
+        for item in lens.objectives
     )
-    used = dict.fromkeys(item.objective for item in items)
-    return Section(
-        anchor="objectives",
-        link="Objectives",
-        title="Where training objectives would put their gradient",
-        paragraphs=(_extremes(items),),
-        tables=(
-            Table(
-                caption=f"Loss, and shares of the gradient, at the frozen scores; margin: {percent(lens.margin)} "
-                "of the positive's score",
-                columns=(foreign("source"), text("objective"), *map(number, heads)),
-                rows=rows,
-            ),
-        ),
-        terms=(
-            *((NAMES[name], SENTENCES[name]) for name in used if name in NAMES),
-            ("shares of the gradient", _shares(classes, allocated=allocated)),
-            (
-                "effective negatives",
-                "negatives that share the gradient, 1 to all: exp of its entropy; with few, a few rows decide.",
-            ),
-            *terms("outscoring"),
-        ),
+    caption = (
+        f"Loss, and shares of the gradient, at the frozen scores; margin: {percent(lens.margin)} of the positive's"
     )
+    columns = (foreign("source"), text("objective"), *map(number, heads))
+    return Table(caption=f"{caption} positive's score", columns=columns, rows=rows)
+
+
+def _by_size(sizes: Sequence[RecordSize]) -> Table:
+    heads = ("negatives", "score ± CI", "outscoring", "within margin", "gradient on outscoring", "effective negatives")
+    rows = tuple(
+        (
+            plain(item.source),
+            _used(item),
+            count(item.n_triplets),
+            score(item.eci_nats, item.interval_95),
+            percent(item.inversion_share),
+            percent(item.margin_share),
+            percent(item.gradient_on_inversions),
+            count(item.effective_negatives),
+        )
+        for item in sizes
+    )
+    n_queries = max((item.n_queries for item in sizes), default=0)
+    caption = f"With the first passages of each record only, as listed; at most {count(n_queries)} queries"
+    columns = (foreign("source"), text("used"), *map(number, heads))
+    return Table(caption=f"{caption}; gradient of JointLH", columns=columns, rows=rows)
 
 
 def _shares(classes: list[str], *, allocated: bool) -> str:
@@ -117,3 +144,30 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
 
 def _place(item: ObjectiveResult) -> str:
     return f"{NAMES.get(item.objective, plain(item.objective))} on {named(item.source)}"
+
+
+def _used(item: RecordSize) -> str:
+    if item.n_positives is not None:
+        return f"first {plural(item.n_positives, 'positive')}"
+    return f"first {plural(item.n_negatives or 0, 'negative')}"
+
+
+def next_label(lens: ObjectiveLens) -> str:
+    """Where the next annotation narrows the intervals most, with what one more passage a record would do."""
+    positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
+    negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
+    by_label = (
+        f"by {_range(positives)} as one more positive for each record"
+        if positives
+        else "by an unknown share as one more positive for each record, since no record has two"
+    )
+    mined = f" One more negative for each query, which needs no label, narrows it by {_range(negatives)}."
+    return (
+        "Spend the next labels on new queries: as many labels as there are records narrow a score's interval by "
+        f"{percent(TWICE_THE_QUERIES)} on new queries, and {by_label}.{mined if negatives else ''}"
+    )
+
+
+def _range(parts: Sequence[float]) -> str:
+    low, high = percent(min(parts)), percent(max(parts))
+    return low if low == high else f"{low} to {high}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from secid.pages.charts.separation import separation_chart
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, nats, plural
+from secid.pages.numbers import count, fraction, nats, plural, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import plain
 from secid.results import CorpusSeparation, Run
@@ -20,7 +20,7 @@ def separation_section(run: Run) -> Section | None:
     rows = tuple(
         (
             plain(item.source),
-            *(_estimate(getattr(item, name), getattr(item, f"{name}_interval_95")) for name in ESTIMATES),
+            *(with_interval(getattr(item, name), getattr(item, f"{name}_interval_95"), fraction) for name in ESTIMATES),
             nats(item.mw_loss),
         )
         for item in run.separation
@@ -38,19 +38,14 @@ def separation_section(run: Run) -> Section | None:
     )
 
 
-def _estimate(value: float, ends: tuple[float, float] | None) -> str:
-    return fraction(value) if ends is None else f"{fraction(value)}\n({fraction(ends[0])} to {fraction(ends[1])})"
-
-
 def _corpus(item: CorpusSeparation) -> str:
     """What the sources' negatives may be compared with: the best of all passages."""
-    loss = "" if item.mw_loss is None else f", MW loss {nats(item.mw_loss)}"
     auc, within = (
-        _estimate(item.auc, item.auc_interval_95).replace("\n(", " (95 % CI "),
-        _estimate(item.within_auc, item.within_auc_interval_95).replace("\n(", " (95 % CI "),
+        with_interval(value, ends, fraction, " (95 % CI ")
+        for value, ends in ((item.auc, item.auc_interval_95), (item.within_auc, item.within_auc_interval_95))
     )
     return (
         f"Against the {count(item.n_per_query)} best passages of the whole corpus that are not labelled relevant: AUC "
-        f"{auc}, within queries {within}{loss} ({plural(item.n_queries, 'query', 'queries')} sampled, "
-        f"{plural(item.n_passages, 'passage')} searched)."
+        f"{auc}, within queries {within}, MW loss {nats(item.mw_loss)} "
+        f"({plural(item.n_queries, 'query', 'queries')} sampled, {plural(item.n_passages, 'passage')} searched)."
     )

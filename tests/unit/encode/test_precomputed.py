@@ -16,8 +16,9 @@ import pytest
 
 from secid.encode import describe, embed, load, self_test, smallest_distance
 from secid.errors import EncoderError
-from secid.pages.encoder import encoder_json, encoder_text, fact_lines
+from secid.pages.encoder import encoder_text, fact_lines
 from secid.records import Fact
+from secid.results.document import json_of
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
 
@@ -171,7 +172,7 @@ def test_the_number_of_dimensions_is_reported(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
     assert describe(encoder(path)).truncate_dim is None
     cut = describe(encoder(path, truncate_dim=3))
-    assert cut.truncate_dim == json.loads(encoder_json(cut))["truncate_dim"] == 3
+    assert cut.truncate_dim == json.loads(json_of(cut))["truncate_dim"] == 3
     assert " 3 dimensions" in encoder_text(cut)
 
 

@@ -349,7 +349,7 @@ COMMON = {
     "gap_interval_95": (0.07, 0.096),
     "aoc": 0.13,
     "mw_loss": 0.412,
-    "mw_bound": 1e-7,
+    "mw_bound": 1e-10,
 }
 SEPARATION = SourceSeparation(
     source="dense",
@@ -382,7 +382,7 @@ def separated(run: Run) -> Run:
     """The run with separation, batches and cost, one source of each by a hostile name."""
     return replace(
         run,
-        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], mw_loss=None, auc_interval_95=None)),
+        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], auc_interval_95=None)),
         corpus_separation=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
         in_batch=(
             BATCHES,

@@ -11,8 +11,7 @@ from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_po
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
-from secid.pages.sections.objectives import objectives_section
-from secid.pages.sections.per_record import next_label, per_record_section
+from secid.pages.sections.objectives import next_label, objectives_section
 from secid.pages.sections.ranking import ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import verdict
@@ -120,7 +119,7 @@ def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(m
 
 
 def test_a_run_without_objectives_has_no_section_of_them():
-    assert objectives_section(RUN) is per_record_section(RUN) is None
+    assert objectives_section(RUN) is None
 
 
 def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outscoring():
@@ -154,14 +153,14 @@ def test_where_no_record_has_two_positives_there_is_no_column_of_them():
 
 
 def test_the_next_label_is_weighed_by_what_it_narrows():
-    section = per_record_section(samples.lensed(RUN))
-    assert [row[1] for row in section.tables[0].rows] == [
+    section = objectives_section(samples.lensed(RUN))
+    assert [row[1] for row in section.tables[1].rows] == [
         "first 1 negative",
         "first 2 negatives",
         "first 1 positive",
         "first 3 positives",
     ]
-    (sentence,) = section.paragraphs
+    sentence = section.paragraphs[1]
     assert all(text in sentence for text in ("29.3\u00a0%", "10.0\u00a0%", "2.0\u00a0% to 5.0\u00a0%"))
     lens = samples.lensed(RUN).objectives
     unknown = replace(lens, narrowing=tuple(replace(item, one_more_positive=None) for item in lens.narrowing))

@@ -22,7 +22,6 @@ from secid.triplets.random_reference import (
     random_like,
     random_reference,
     sampled,
-    weak_positive,
 )
 
 D = 48
@@ -140,7 +139,7 @@ def test_flags_by_hand():
     query = np.array([2, 2, 5, 7])
     assert sampled(query, by_hand()).tolist() == [True, True, True, False]
     assert random_like(query, np.array([0.4, 0.41, 0.5, 0.0]), by_hand()).tolist() == [True, False, True, False]
-    assert weak_positive(query, np.array([0.39, 0.41, 0.6, 0.0]), by_hand()).tolist() == [True, False, False, False]
+    assert random_like(query, np.array([0.39, 0.41, 0.6, 0.0]), by_hand()).tolist() == [True, False, False, False]
 
 
 def test_random_negatives_have_hardness_0_and_look_random():
@@ -159,7 +158,7 @@ def test_random_negatives_have_hardness_0_and_look_random():
     low, high = share_interval(share)
     assert low < 27.1 / 31 < high
     assert high - low < 0.08
-    assert not weak_positive(rows.query, best, reference).any()
+    assert not random_like(rows.query, best, reference).any()
 
 
 def test_positives_offered_as_negatives_have_hardness_1():
@@ -220,6 +219,18 @@ def test_no_labelled_positive_is_drawn_however_many_there_are(n_positives):
     np.testing.assert_allclose(reference.percentile_90, ordered[26] + 0.1 * (ordered[27] - ordered[26]), atol=1e-7)
 
 
+def test_positives_that_no_triplet_holds_change_no_draw():
+    """Controls and objectives plan them, so that hardness would depend on both."""
+    run = world()
+    pool, queries = np.arange(len(run.plan.passages) - 1), np.arange(run.n_queries)
+    beyond = queries * len(run.plan.passages) + len(pool)
+    more = SimpleNamespace(**{**vars(run.plan), "known_positives": np.sort([*run.plan.known_positives, *beyond])})
+    plain, planned = (module._random_passages(plan, queries, pool, 0) for plan in (run.plan, more))
+    np.testing.assert_array_equal(planned, plain)
+    whole = np.arange(len(run.plan.passages))
+    assert not np.array_equal(*(module._random_passages(plan, queries, whole, 0) for plan in (run.plan, more)))
+
+
 def test_a_small_run_uses_what_there_is_and_a_smaller_one_has_no_reference():
     for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
         run, rows = planted_positives(2)
@@ -240,7 +251,7 @@ def test_a_draw_is_uniform_and_without_repeats():
     run = world(n_queries=1, n_passages=41)
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
-        passages = module._random_passages(run.plan, 0, pool, seed)
+        passages = module._random_passages(run.plan, np.array([0]), pool, seed)[0]
         assert len(set(passages.tolist())) == PASSAGES
         counts[passages] += 1
     assert counts[0] == 0  # the positive
@@ -348,4 +359,4 @@ def test_a_positive_that_half_of_the_random_passages_outscore_is_weak():
             percentile_90=np.array([np.percentile(values, 90)]),
         )
         outscored = np.sort(values)[[0, 7, 14]]  # by 29, 22 and 15 of 30
-        assert weak_positive(np.zeros(3, np.int64), outscored, reference).all()
+        assert random_like(np.zeros(3, np.int64), outscored, reference).all()
