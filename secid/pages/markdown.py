@@ -17,7 +17,7 @@ from secid.results import TripletExample
 
 LARGEST_PAGE = 60_000
 """Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
-ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives", "per-record"})
+ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
 """Anchors of the sections that a flag asks for."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Characters of a passage, and examples of a finding; report.html shows more."""

@@ -408,7 +408,7 @@ def test_an_empty_part_of_a_file_is_left_out_with_its_reason(tmp_path):
     found = resolve_sources([str(tmp_path / "many.jsonl")], resolved.values)
     run = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent()).run
     assert [source.name for source in run.sources] == ["many:x"]
-    assert run.not_evaluated["source many:y"] == "no triplet: no_negatives 5"
+    assert run.without_triplets == {"many:y": {"no_negatives": 5}}
 
 
 def test_the_same_rows_in_another_order_are_a_tie_not_an_order(sources, tmp_path):

@@ -25,7 +25,6 @@ ROW = CheckExample(
     line=7,
     query="how to bake",
     negative="Knead it.",
-    note="",
     s_query_positive=0.85,
     s_query_negative=0.912,
 )
@@ -111,7 +110,7 @@ def test_a_verdict_for_services(snapshot: Snapshot):
     snapshot("gate-annotations.txt", "\n".join(github_annotations(VERDICT)) + "\n")
 
 
-HOSTILE_ROW = CheckExample(path=f"{UNKNOWN}.jsonl", line=3, query=UNKNOWN, negative=UNKNOWN, note=UNKNOWN)
+HOSTILE_ROW = CheckExample(path=f"{UNKNOWN}.jsonl", line=3, query=UNKNOWN, negative=UNKNOWN, reason=UNKNOWN)
 
 
 def hostile(outcome: str = "fail", n: int = 1) -> GateVerdict:
