@@ -155,7 +155,10 @@ REASONS: Mapping[str, str] = {
     "not_stored": "the reference given has none of the queries",
     "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
     "one_row": "one record makes no batch",
-    "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
+    "one_positive": (
+        "no record lists two positives, and with one these equal InfoNCE; an objective sees the record's own list, not "
+        'qrels, so put further positives into it: "pos": [...]'
+    ),
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
