@@ -157,10 +157,10 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
         with quiet():
             report = Classifier.from_pretrained(str(folder), output_loading_info=True, **own, **model)[1]
             missing = sorted(report["missing_keys"])
-            loaded = None if missing else CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
+            loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
     except Exception as error:  # of transformers, by what the files lack
         raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
-    if loaded is None:  # the library would draw them at random
+    if missing:  # the library would draw them at random
         raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=AGAIN)
     return loaded
 

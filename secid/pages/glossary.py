@@ -160,6 +160,8 @@ REASONS: Mapping[str, str] = {
         'qrels, so put further positives into it: "pos": [...]'
     ),
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
+    "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare",
+    "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",

@@ -202,7 +202,8 @@ def basis(verdict: GateVerdict) -> str:
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
     paired = f", paired with {verdict.paired}" if verdict.paired and shared else ""
     trial = " Trial period (--exit-zero): the exit code is 0 whatever the verdict." if verdict.exit_zero else ""
-    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}.{trial}"
+    guide = "" if verdict.guide is None else f"; guide {verdict.guide}"
+    return f"Against {verdict.baseline}{paired}; policy {verdict.policy_from}; encoder {verdict.encoder}{guide}.{trial}"
 
 
 def number(value: float | None, unit: str) -> str:

@@ -121,6 +121,7 @@ class SourceVerdict:
 class GateVerdict:
     """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
 
+    guide: the guide whose suspects were checked, by name; None for none.
     exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
     """
 
@@ -134,6 +135,7 @@ class GateVerdict:
     encoder: str
     sources: tuple[SourceVerdict, ...]
     timing: Mapping[str, Mapping[str, float]]
+    guide: str | None = None
     exit_zero: bool = False
 
     @property

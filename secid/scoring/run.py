@@ -38,7 +38,7 @@ from secid.scoring.publish import control_result, source_result
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
-from secid.triplets.guide import load_guide
+from secid.triplets.guide import Guide, load_guide
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.variants import Aspect
@@ -86,7 +86,9 @@ def score_sources(
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
-    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known, run_folder, reference) as (scored, _):
+    guide = load_guide(resolved.values, encoder, progress)
+    given = sources, encoder, guide, resolved, folder, progress, frozen, known, run_folder, reference
+    with scored_plan(*given) as (scored, _):
         return scored
 
 
@@ -94,6 +96,7 @@ def score_sources(
 def scored_plan(
     sources: Sequence[Source | Reader],
     encoder: Encoder,
+    guide: Guide | None,
     resolved: Resolved,
     folder: Path,
     progress: Progress,
@@ -105,10 +108,9 @@ def scored_plan(
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts.
 
-    clock : its stages are the run's timing, with those that end later.
+    guide : as `load_guide` gives it.   clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
-    guide = load_guide(resolved.values, encoder, progress)
     plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
     try:
         collection = None if resolved.values.collection is None else open_collection(resolved.values)

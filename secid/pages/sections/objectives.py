@@ -162,9 +162,9 @@ def next_label(lens: ObjectiveLens) -> str:
     """Where the next annotation narrows the intervals most, with what one more passage a record would do."""
     positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
     negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
-    several = any(item.n_positives is not None for item in lens.sizes)
+    several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)
     sentences = (
-        f"Label new queries first: doubling the queries narrows the confidence interval by {percent(TWICE_THE_QUERIES)}.",
+        f"Label new queries first: doubling the queries narrows the confidence interval by {width}.",
         f"One more positive for each record narrows it by {_range(positives)}." if positives else "",
         "" if several else NO_SECOND,
         f"One more negative for each query, which needs no label, narrows it by {_range(negatives)}."
