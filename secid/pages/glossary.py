@@ -83,12 +83,14 @@ EXPLANATIONS = {
     "query cannot see. Near 0 one threshold serves all queries.",
     "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. "
     "Divided by log 2 it bounds the pairs in wrong order; within a record its counterpart is the MNRL loss.",
-    "largest batch below 1 %": "most rows of the source in one batch such that less than 1 % of them are affected.",
+    "largest batch below 1 %": "largest batch in which fewer than 1 % of the queries meet one of their own labelled "
+    "positives as a negative.",
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of so many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %. A mask such as GIST's would remove them, with this encoder as its own guide; "
-    "sound negatives are among them.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
+    "with this encoder as its own guide: another guide scores no passages of other rows here. Sound negatives are "
+    "among them.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "

@@ -14,6 +14,7 @@ import pytest
 from secid.analyses import separation as module
 from secid.analyses.cost import FORWARD_PASSES, cost_of
 from secid.errors import NumericalError
+from secid.pages.sections.in_batch import in_batch_section
 from secid.results import Run
 from secid.results.document import from_json, to_json
 from secid.triplets import corpus
@@ -158,6 +159,27 @@ def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
     assert [size.batch_size for size in found[0].sizes] == [32, 64, 128]
     assert found[0].largest_batch == 200
     assert scored(tmp_path, {"a": rows}, seed=1).run.in_batch[0].flagged_share != found[0].flagged_share
+
+
+@pytest.mark.parametrize("policy", ["first", "random", "all", "hardest"])
+def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, policy):
+    rows = clean_rows(100, 2)
+    for one, other in zip(rows, rows[1:], strict=False):
+        one["neg"].append(other["pos"][0])
+        other["pos"].append(one["pos"][0])
+    whole, part = (
+        scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run.in_batch[0] for size in (None, 50)
+    )
+    assert (whole.n_rows, whole.batch_rows) == (100, 64)
+    assert part.n_rows == (50 if policy == "hardest" else 100)
+    assert part.batch_rows == 50
+    if policy != "hardest":  # which is the hardest the encoder says, of what it encoded
+        assert (part.sizes, part.largest_batch) == (whole.sizes, whole.largest_batch)
+    low, high = part.flagged_interval_95
+    assert 0.0 <= low < part.flagged_share < high
+    assert part.n_compared >= 50 * 49 * 3
+    words = in_batch_section(scored(tmp_path, {"a": rows}, positives=policy, max_records=50).run).paragraphs[0]
+    assert ("sample" in words) == (policy == "hardest")
 
 
 def test_one_record_makes_no_batch(tmp_path, rows):
