@@ -155,7 +155,11 @@ REASONS: Mapping[str, str] = {
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
-    "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
+    "corpus_not_encoded": f"most of the corpus is not encoded yet: {flag_of('encode_corpus', True)} encodes it",
+    "cost_of_sample": "a sample was scored",
+    "cost_of_cached": f"texts were in the cache, so this run did not measure how fast they are encoded: "
+    f"{flag_of('cache', False)} encodes them again",
+    "no_rate": "this encoder does not count tokens",
     "one_row": "one record makes no batch",
     "one_positive": (
         "no record lists two positives, and with one these equal InfoNCE; an objective sees the record's own list, not "

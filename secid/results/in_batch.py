@@ -22,7 +22,8 @@ class BatchSize:
 class InBatch:
     """One source in batches of its own records, each a row with its scored positives and all its negatives.
 
-    n_rows        : records of the source, of all its rows unless the policy needs an encoder.   sizes : 32 to 32,768, as far as there are so many rows.
+    n_rows        : records of the source: of all its rows, or of a sample where the encoder chooses the positives.
+    sizes         : 32 to 32,768, as far as there are so many rows.
     largest_batch : the largest batch with less than 1 % of rows affected, n_rows where every batch is one; None where
                     two rows are too many.
     flagged_share : of the passages of other rows, those that the relative margin flags for a row's query, in

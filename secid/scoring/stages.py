@@ -194,7 +194,15 @@ def measure(
         separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
         if collection is not None:
             queries = np.concatenate([item.triplets.query for item in items])
-            corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
+            corpus = corpus_separation(
+                collection,
+                plan,
+                queries,
+                embedder,
+                settings.temperature,
+                settings.seed,
+                encode=settings.encode_corpus,
+            )
     with clock.stage("in_batch"):
         batches = tuple(
             in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed, batch_rows.get(item.name))
@@ -206,6 +214,7 @@ def measure(
             lens, unseen = objective_lens(plan, items, embedder, bench)
             missing |= unseen
     embedder.close()
+    cost = cost_of(plan, clock.stages)
     return Measurements(
         items=items,
         level=level,
@@ -222,6 +231,7 @@ def measure(
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
             **{f"batches of {item.source}": ONE_ROW for item in batches if item.flagged_share is None},
             **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
+            **({"cost": cost} if isinstance(cost, str) else {}),
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
@@ -235,7 +245,7 @@ def measure(
         separation=separation,
         corpus_separation=None if isinstance(corpus, str) else corpus,
         in_batch=batches,
-        cost=cost_of(plan, clock.stages) if early is None else None,
+        cost=None if isinstance(cost, str) else cost,
         objectives=lens,
         warnings=warnings,
         early_stop=early,

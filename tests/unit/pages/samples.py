@@ -382,7 +382,7 @@ def separated(run: Run) -> Run:
     """The run with separation, batches and cost, one source of each by a hostile name."""
     return replace(
         run,
-        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], auc_interval_95=None)),
+        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], gap_interval_95=None)),
         corpus_separation=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
         in_batch=(
             BATCHES,
