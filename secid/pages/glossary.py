@@ -161,10 +161,8 @@ REASONS: Mapping[str, str] = {
     f"{flag_of('cache', False)} encodes them again",
     "no_rate": "this encoder does not count tokens",
     "one_row": "one record makes no batch",
-    "one_positive": (
-        "no record lists two positives, and with one these equal InfoNCE; an objective sees the record's own list, not "
-        'qrels, so put further positives into it: "pos": [...]'
-    ),
+    "one_positive": "no record lists two positives, and with one these equal InfoNCE; positives of qrels count once a "
+    "record lists them",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",

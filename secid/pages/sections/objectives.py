@@ -52,8 +52,8 @@ TWICE_THE_QUERIES = 1.0 - sqrt(0.5)
 """What as many queries again take off an interval: its width goes with one over the root of their number."""
 
 NO_SECOND = (
-    "What a second positive per record would bring cannot be estimated, because no record lists two: rows of "
-    '{"query", "pos": [...], "neg": [...]} can, and positives that only qrels name are not in a record.'
+    "What a second positive per record would bring cannot be estimated, because no record lists two; positives of "
+    "qrels count once a record lists them."
 )
 
 
