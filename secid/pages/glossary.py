@@ -164,7 +164,8 @@ REASONS: Mapping[str, str] = {
     "one_positive": "no record lists two positives, and with one these equal InfoNCE; positives of qrels count once a "
     "record lists them",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
-    "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare",
+    "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
+    f"{flag_of('guide')} the gate uses the baseline's",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
