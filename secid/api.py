@@ -80,6 +80,7 @@ def score(
     files = resolve_sources(specs, values)  # a missing file is an error before what takes seconds is imported
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
+    from secid.triplets.guide import load_guide
 
     recorder = Recorder(progress)
     for line in passed_over(specs):
@@ -95,7 +96,9 @@ def score(
         loaded, info = _load(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
-        with scored_plan(readers, loaded, resolved, work, recorder, run_folder=named, clock=clock) as (scored, plan):
+        guide = load_guide(values, loaded, recorder)
+        plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
+        with plans as (scored, plan):
             scored = replace(scored, run=replace(scored.run, encoder=info))
             if other_encoders:
                 with clock.stage("other encoders"):

@@ -130,6 +130,9 @@ class Settings:
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
     objectives: bool = setting(False, "Also report where training objectives would put their gradient.", "Statistics")
+    encode_corpus: bool = setting(
+        False, "Encode the whole corpus of the collection, to report how positives separate from it."
+    )
     by: str | None = setting(None, "Also report by the values of this column.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
         (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
@@ -193,6 +196,7 @@ class SettingsDict(TypedDict, total=False):
     control_queries: int | None
     ablate: bool | None
     objectives: bool | None
+    encode_corpus: bool | None
     by: str | None
     block: Sequence[str] | None
     examples: int | None

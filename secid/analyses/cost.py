@@ -13,21 +13,28 @@ FORWARD_PASSES = 3.0
 """Of a step of training: forward, and a backward pass of about twice the arithmetic (arXiv 2001.08361, section 2.1)."""
 
 
-def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | None:
-    """Scoring against training on this machine; None where the rate of encoding was not measured.
+SAMPLED, CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
 
-    timing : seconds and counts by stage so far. The rate counts where every text was encoded, none cached, and the
-             encoder says how many tokens that were.
+
+def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str:
+    """Scoring against training on this machine, or the kind of reason why not.
+
+    timing : seconds and counts by stage so far. The rate counts where every text of the files was encoded, none cached
+             or left out by a sample, and the encoder says how many tokens that were.
     """
+    if any(planned.n_records < planned.tally.n_records for planned in plan.sources):
+        return SAMPLED
     encode = timing.get("encode", {})
-    if encode.get("n_cached") or not encode.get("n_tokens") or not encode["seconds"]:
-        return None
+    if encode.get("n_cached"):
+        return CACHED
+    if not encode.get("n_tokens") or not encode["seconds"]:
+        return NO_RATE
     rate, tokens_per_byte = encode["n_tokens"] / encode["seconds"], encode["n_tokens"] / encode["n_bytes"]
     tokens = {
         planned.name: round(tokens_per_byte * n) for planned, n in zip(plan.sources, epoch_bytes(plan), strict=True)
     }
     scoring = sum(stage["seconds"] for stage in timing.values())
-    epoch = FORWARD_PASSES * float(np.mean(list(tokens.values()))) / rate
+    epoch = FORWARD_PASSES * sum(tokens.values()) / rate
     return Cost(
         scoring_seconds=scoring,
         tokens_per_second=rate,

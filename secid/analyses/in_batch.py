@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -10,10 +10,11 @@ from scipy import sparse
 
 from secid.arrays import Index, among, distinct, pairs
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.in_batch import Batch, Conflicts, flagged_share
+from secid.measure.in_batch import Batch, Conflicts, flagged_counts
 from secid.pool import Plan, sample_order
 from secid.results import BatchSize, InBatch
 from secid.triplets.embedding import rows_of_ids
+from secid.triplets.estimates import Share, names_of, share_interval
 from secid.triplets.guide import MARGIN
 
 SIZES = tuple(2**power for power in range(5, 16))
@@ -28,22 +29,39 @@ PAIRS_AT_ONCE = 1 << 22
 """Pairs of a query and a row that are held at once."""
 
 
-def in_batch(plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int) -> InBatch:
-    """What a source's rows are to each other in batches. rows: the triplets of a source. Source: METHOD 10."""
-    found = conflicts(rows, plan.known_positives, len(plan.passages))
-    n_rows = len(found.n_rows)
-    n_batches, batch_rows = max(1, min(BATCHES, n_rows // BATCH_ROWS)), min(BATCH_ROWS, n_rows)
+def in_batch(
+    plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int, whole: Conflicts | None = None
+) -> InBatch:
+    """What a source's rows are to each other in batches. rows: the triplets of a source.
+
+    whole : of all rows of its files, where `rows` may be a sample. Source: METHOD 10.
+    """
+    own = whole or conflicts(rows, plan.known_positives, len(plan.passages))
+    n_rows = len(own.n_rows)
+    _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
+    n_batches, batch_rows = max(1, min(BATCHES, len(heads) // BATCH_ROWS)), min(BATCH_ROWS, len(heads))
+    query, positive = rows.query[heads], rows.positive[heads]
+    draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
+    drawn = np.argsort(draw, kind="stable")[: n_batches * batch_rows]
+    batches = _batches(rows, heads, record, np.split(drawn, n_batches), vectors, len(plan.passages))
+    n_flagged, n_compared = flagged_counts(batches, MARGIN)
+    queries, cluster = np.unique(query[drawn], return_inverse=True)
+    share = None
+    if n_compared.any():
+        share = Share.of(n_flagged, n_compared, cluster, names_of(plan.queries.keys[queries]))
     return InBatch(
         source=name,
         n_rows=n_rows,
         sizes=tuple(
-            BatchSize(batch_size=size, false_negatives_mean=found.mean(size), affected_share=found.affected(size))
+            BatchSize(batch_size=size, false_negatives_mean=own.mean(size), affected_share=own.affected(size))
             for size in SIZES
             if size <= n_rows
         ),
-        largest_batch=found.largest_batch(FEW),
+        largest_batch=own.largest_batch(FEW),
         relative_margin=MARGIN,
-        flagged_share=flagged_share(_batches(plan, rows, vectors, seed, n_batches, batch_rows), MARGIN),
+        flagged_share=None if share is None else share.estimate.value,
+        flagged_interval_95=None if share is None else share_interval(share.estimate),
+        n_compared=0 if share is None else share.n_all,
         n_batches=n_batches,
         batch_rows=batch_rows,
     )
@@ -90,24 +108,21 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
 
 
 def _batches(
-    plan: Plan, rows: Triplets, vectors: Vectors, seed: int, n_batches: int, batch_rows: int
+    rows: Triplets, heads: Index, record: Index, parts: Sequence[Index], vectors: Vectors, n_passages: int
 ) -> Iterator[Batch]:
-    """Batches of different rows, drawn by the hash of the seed and the row's query and positive.
+    """Batches of different rows: parts, by their places among the `heads`. record: (T,) of each triplet, as a place.
 
     Under the policy "all" a row has the first of its positives; its other ones are passages of it.
     """
-    _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
-    query, positive = rows.query[heads], rows.positive[heads]
-    draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
-    for part in np.split(np.argsort(draw, kind="stable")[: n_batches * batch_rows], n_batches):
+    for part in parts:
         place = np.full(len(heads), -1, np.int64)
         place[part] = np.arange(len(part))
         inside = np.flatnonzero(place[record] >= 0)
         ids = np.concatenate(
-            [pairs(place[record[inside]], own[inside], len(plan.passages)) for own in (rows.positive, rows.negative)]
+            [pairs(place[record[inside]], own[inside], n_passages) for own in (rows.positive, rows.negative)]
         )
-        row, passage = np.divmod(distinct(ids), len(plan.passages))
-        (queries,) = rows_of_ids(vectors, "query", query[part], len(part))
-        (positives,) = rows_of_ids(vectors, "passage", positive[part], len(part))
+        row, passage = np.divmod(distinct(ids), n_passages)
+        (queries,) = rows_of_ids(vectors, "query", rows.query[heads[part]], len(part))
+        (positives,) = rows_of_ids(vectors, "passage", rows.positive[heads[part]], len(part))
         (passages,) = rows_of_ids(vectors, "passage", passage, len(passage))
         yield Batch(queries, positives, passages, torch.from_numpy(row).to(passages.device))

@@ -22,7 +22,7 @@ from secid.read.collection import Collection
 from secid.results import CorpusSeparation, SourceSeparation
 from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
-from secid.triplets.estimates import Estimate, Names, combined, finite, names_of
+from secid.triplets.estimates import Estimate, Names, combined, finite, names_of, share_interval
 from secid.triplets.table import TripletTable
 
 BINS = 60
@@ -103,13 +103,17 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         Estimate(value, pool.names[order], influence.cpu().numpy()[order])
         for value, influence in ((parts.auc, parts.auc_influence), (parts.within_auc, parts.within_influence))
     )
-    fields = {"auc": auc, "within_auc": within, "gap": combined(within, auc)}
+    gap = combined(within, auc)
     return {
         "n_queries": len(pool.names),
         "n_positives": len(pool.positive.values),
         "n_negatives": round(float(pool.negative.weight.sum())),
-        **{name: estimate.value for name, estimate in fields.items()},
-        **{f"{name}_interval_95": finite(estimate.interval) for name, estimate in fields.items()},
+        "auc": auc.value,
+        "auc_interval_95": share_interval(auc),
+        "within_auc": within.value,
+        "within_auc_interval_95": share_interval(within),
+        "gap": gap.value,
+        "gap_interval_95": finite(gap.interval),
         "aoc": parts.aoc,
         "mw_loss": loss,
         "mw_bound": BOUND,
@@ -122,14 +126,22 @@ def _whole(counts: torch.Tensor) -> tuple[int, ...]:
 
 
 def corpus_separation(
-    collection: Collection, plan: Plan, queries: Index, embedder: Embedder, temperature: float, seed: int
+    collection: Collection,
+    plan: Plan,
+    queries: Index,
+    embedder: Embedder,
+    temperature: float,
+    seed: int,
+    *,
+    encode: bool = False,
 ) -> CorpusSeparation | str:
     """All labelled positives of a sample of the queries against each one's best non-positives of the whole corpus,
     pooled; or the kind of reason why not.
 
-    queries : ids of those with a triplet. Source: METHOD 10.
+    queries : ids of those with a triplet.   encode : the whole corpus, however much of it has no row yet.
+    Source: METHOD 10.
     """
-    corpus, vectors = Corpus(collection, plan, embedder), embedder.vectors
+    corpus, vectors = Corpus(collection, plan, embedder, encode), embedder.vectors
     n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
     queries = first_sampled(distinct(queries), plan.queries.keys, seed, n_queries)
     place, label = labels_of(plan, queries)

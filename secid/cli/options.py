@@ -28,8 +28,8 @@ ENCODING = (
 GUIDE = ("guide", "guide_reranker", "guide_sample")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
-    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "by", "block",
-    "high_coverage", "valid", "far", "examples",
+    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus", "by",
+    "block", "high_coverage", "valid", "far", "examples",
 )  # fmt: skip
 
 INPUT, *_, OUTPUT = GROUPS

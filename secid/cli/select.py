@@ -116,6 +116,9 @@ def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
     yield from written_lines(selected, selected.path)
     n_gone, gone = sum(selected.left_out.values()), counted(selected.left_out)
     yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
+    kept, lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
+    lose = f"; {lost:,} lost all and {'is' if lost == 1 else 'are'} not in the copy" if lost else ""
+    yield f"{kept:,} of {plural(selected.n_records, 'record')} {'keeps' if kept == 1 else 'keep'} a negative{lose}"
     if selected.rows_skipped:
         yield f"rows without a record, not in the copy{counted(selected.rows_skipped)}"
     if selected.n_unscored:

@@ -55,7 +55,7 @@ class Reranker:
             raise EncoderError(
                 f"the score of {query[:60]!r} and {passage[:60]!r} is not finite",
                 where=self.info.name,
-                remedy="--dtype float32",
+                remedy="name another reranker" if self.info.dtype == "float32" else flag_of("dtype", "float32"),
             )
         return scores
 
@@ -105,6 +105,12 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
     from secid.encode.device import choose_devices, choose_dtype
     from secid.encode.loading import DTYPE_NAMES
 
+    if "/" not in name and not Path(name).expanduser().is_dir():  # aliases are of dense encoders
+        raise EncoderError(
+            f"{name!r} is neither a folder nor a hub name (owner/name)",
+            where=flag_of("guide_reranker"),
+            remedy=f"name a cross-encoder, or a dense encoder by {flag_of('guide', 'NAME')}",
+        )
     settings = under(settings, name)
     location = locate(settings)
     folder = location.folder
@@ -142,17 +148,20 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
 
 def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings) -> CrossEncoder:
     from sentence_transformers import CrossEncoder
+    from transformers import AutoModelForSequenceClassification as Classifier
 
+    from secid.encode.parts import quiet
+
+    own = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
     try:
-        loaded: CrossEncoder = CrossEncoder(
-            str(folder),
-            device=device,
-            local_files_only=True,
-            trust_remote_code=settings.trust_remote_code,
-            model_kwargs=model,
-        )
+        with quiet():
+            report = Classifier.from_pretrained(str(folder), output_loading_info=True, **own, **model)[1]
+            missing = sorted(report["missing_keys"])
+            loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
     except Exception as error:  # of transformers, by what the files lack
         raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
+    if missing:  # the library would draw them at random
+        raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=AGAIN)
     return loaded
 
 
@@ -165,7 +174,7 @@ def _refuse(folder: Path, settings: Settings) -> None:
     kind = (read_json(folder / PROMPT_FILE) or {}).get("model_type", "CrossEncoder")
     if kind != "CrossEncoder" or not any(name.endswith(HEAD) for name in architectures):
         raise EncoderError(
-            f"no reranker: {', '.join(architectures) or 'the model'} gives a pair of texts no score",
+            f"not a cross-encoder: {', '.join(architectures) or 'the model'} has no classification head",
             where=str(folder / "config.json"),
             remedy=f"name it by {flag_of('guide', 'NAME')} if it is a dense encoder",
         )

@@ -134,6 +134,7 @@ class Selection(Written):
                    findings that need the encoder none. `before` and `after` are of the scored ones.
     left_out     : listed negatives that are not in the copy, by reason: of several findings the catalogue's first.
                    Blank negatives are `empty` and in no copy.
+    n_records    : of the source; n_records_kept: those that keep a negative, the others are not in the copy.
     rows_skipped : rows that give no record and are not in the copy, by reason. Of what they list only blank negatives
                    are counted.
     budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
@@ -147,6 +148,8 @@ class Selection(Written):
     n_listed: int
     n_unscored: int
     left_out: dict[str, int]
+    n_records: int
+    n_records_kept: int
     rows_skipped: dict[str, int]
     budget: float
     before: Answer
@@ -209,6 +212,8 @@ def select(
         n_listed=len(selected.listed) + int(original.planned.blanks.count.sum()),
         n_unscored=int((~facts.scored[original.planned.listed] & (selected.listed == "")).sum()),
         left_out=left_out,
+        n_records=original.planned.n_records,
+        n_records_kept=len(np.unique(original.planned.triplet_record()[reasons == ""])),
         rows_skipped=rows_skipped,
         budget=run.budget,
         before=_answer(result, run.budget),

@@ -34,14 +34,15 @@ class Judgements:
 
     queries, passages : (Q,), (P,) sorted hashes of the normal forms.   pairs : (N,) sorted, query place * P + passage
     place.   grade : (N,) the highest that copies of the pair have; above 0 is relevant.
-    n_rows, n_relevant : rows read, and those above 0.   unknown : rows without a text in the collection, by reason.
+    n_distinct, n_relevant : distinct pairs of ids, each with its highest grade, and those above 0.
+    unknown : of them those without a text in the collection, by reason.
     """
 
     queries: Keys
     passages: Keys
     pairs: npt.NDArray[np.int64]
     grade: Floats
-    n_rows: int
+    n_distinct: int
     n_relevant: int
     unknown: Mapping[str, int]
 
@@ -57,11 +58,16 @@ class Judgements:
 
 
 def read_judgements(files: Sequence[Path], collection: Collection, most_unknown: float) -> Judgements:
-    """The judgements of some qrels files. most_unknown: largest share of rows without a text in the collection.
+    """The judgements of some qrels files. most_unknown: largest share without a text in the collection.
 
-    Raises InputError for a file that is no qrels file, and where more rows are without a text.
+    Raises InputError for a file that is no qrels file, and where more of them are without a text.
     """
-    rows = [row for file in files for row in read_qrels(file)]
+    highest: dict[tuple[str, str], float] = {}
+    for file in files:
+        for *pair, own in read_qrels(file):
+            key = pair[0], pair[1]
+            highest[key] = max(own, highest.get(key, own))
+    rows = [(*key, own) for key, own in highest.items()]
     where = ", ".join(map(str, files))
     if not rows:
         raise InputError("holds no judgement", where=where)

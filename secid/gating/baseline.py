@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ ENCODER_SETTINGS = (
     "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that load the same encoder again."""
+GUIDES = ("guide", "guide_reranker")
 LARGEST = 1e3
 """Beyond every score and every hardness."""
 HASH_DIGITS = 64
@@ -96,7 +97,10 @@ class BaselineSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document. table_sha256: of the table that goes with it. guide: fingerprint of its guide; None for none."""
+    """The document. table_sha256: of the table that goes with it. guide: fingerprint of its guide; None for none.
+
+    settings : those of the method, of the encoder and of the guide.
+    """
 
     schema_version: str
     secid_version: str
@@ -106,16 +110,6 @@ class Baseline:
     settings: Mapping[str, Any]
     sources: Mapping[str, BaselineSource]
     guide: str | None = None
-
-    def under(self, guide: str | None) -> Baseline:
-        """What compares with a run under a guide of this fingerprint: suspects of another guide are other negatives."""
-        if guide is not None and guide == self.guide:
-            return self
-        sources = {
-            name: replace(own, findings={key: share for key, share in own.findings.items() if key != "suspect"})
-            for name, own in self.sources.items()
-        }
-        return replace(self, sources=sources)
 
 
 def to_json(baseline: Baseline) -> str:

@@ -22,10 +22,12 @@ from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.triplets.estimates import UNBOUNDED, share_interval
 
+NO_GUIDE_BEFORE = "no_guide_before"
+
 
 def all_checks(subject: Subject) -> Iterator[Check]:
     """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
-    for check in (_queries(subject), *_limits(subject), *_new_source(subject)):
+    for check in (_queries(subject), *_limits(subject), *_suspect(subject), *_new_source(subject)):
         excused = check.outcome == "undecided" and check.name in subject.policy.allow_undecided
         yield replace(check, excused=True) if excused else check
 
@@ -51,6 +53,12 @@ def _new_source(subject: Subject) -> Iterator[Check]:
     """A source that the baseline does not know, where the policy holds such sources for review."""
     if subject.previous is None and subject.policy.new_source == "hold":
         yield Check(name="new_source", outcome="undecided")
+
+
+def _suspect(subject: Subject) -> Iterator[Check]:
+    """Suspects of a guide that the baseline has none of: asked for, and without a limit."""
+    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
+        yield Check(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
 
 
 def _limits(subject: Subject) -> Iterator[Check]:

@@ -17,6 +17,7 @@ from secid.findings.copies import Positives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
     ENCODER_SETTINGS,
+    GUIDES,
     LOW_POINT,
     METHOD_SETTINGS,
     Baseline,
@@ -53,6 +54,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
     settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
+    settings |= {name: entry["value"] for name, entry in run.settings.items() if name in (*GUIDES, "guide_sample")}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
         secid_version=VERSION,

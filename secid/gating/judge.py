@@ -8,10 +8,12 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from secid.analyses.objectives import NO_GUIDE
 from secid.errors import NothingToScoreError
 from secid.files import work_folder
 from secid.gating.baseline import (
     ENCODER_SETTINGS,
+    GUIDES,
     METHOD_SETTINGS,
     Baseline,
     check_table,
@@ -19,9 +21,9 @@ from secid.gating.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.gating.checks import all_checks
+from secid.gating.checks import NO_GUIDE_BEFORE, all_checks
 from secid.gating.collect import file_hashes, read_table
-from secid.gating.limits import known_languages, limits_for
+from secid.gating.limits import known_languages, limits_for, of_policy
 from secid.gating.names import predecessor
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
@@ -35,12 +37,14 @@ from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
 from secid.settings import FIELDS, Dtype, Resolved, Settings
+from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
     from secid.triplets.measured import Measured
 
+OTHER_GUIDE = "other_guide"
 SAME_SCORE = 1e-7
 """A baseline stores nine digits."""
 
@@ -57,13 +61,32 @@ class Against:
     paired: str | None
 
 
+def comparable_guide(
+    against: Against, settings: Settings, encoder: Encoder, progress: Progress
+) -> tuple[Guide | None, str]:
+    """The guide whose suspects have a limit, or None and the kind of reason why there is none; "" where none is asked.
+
+    It is loaded and scores nothing yet.
+    """
+    limit, before = of_policy(against.policy, "findings.suspect"), against.baseline.guide
+    if limit == "off":
+        return None, ""
+    guide = load_guide(settings, encoder, progress)
+    if guide is None:
+        return None, "" if before is None else NO_GUIDE
+    if limit is not None or (before and guide.info.fingerprint == before):
+        return guide, ""
+    return None, OTHER_GUIDE if before else NO_GUIDE_BEFORE
+
+
 def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
     """The settings to score with: the baseline's unless the user set them, and no controls.
 
     Raises UsageError with the list of differences if the user set something else.
     """
     values, origin = vars(resolved.values).copy(), dict(resolved.origin)
-    for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS):
+    guides = GUIDES if all(origin[name] == "default" for name in GUIDES) else ()
+    for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
     dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
@@ -138,13 +161,14 @@ def judge(
 
             encoder = load(resolved.values, progress)
         refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
+        guide, why = comparable_guide(against, resolved.values, encoder, progress)
         verdicts = []
         for number, source in enumerate(sorted(sources, key=lambda source: source.name)):
             folder = work / str(number)
             folder.mkdir()
-            plans = scored_plan([source], encoder, resolved, folder, progress, frequencies, known, clock=clock)
+            plans = scored_plan([source], encoder, guide, resolved, folder, progress, frequencies, known, clock=clock)
             with plans as (scored, plan), clock.stage("judge"):
-                verdicts.append(source_verdict(scored, plan, against))
+                verdicts.append(source_verdict(scored, plan, against, why))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -154,17 +178,18 @@ def judge(
         policy=against.policy.model_dump(mode="json"),
         paired=against.paired,
         encoder=encoder.info.name,
+        guide=None if guide is None else guide.info.name,
         sources=tuple(verdicts),
         timing=clock.stages,
     )
 
 
-def source_verdict(scored: Scored, plan: Plan, against: Against) -> SourceVerdict:
-    """The verdict on the only source of a run."""
+def source_verdict(scored: Scored, plan: Plan, against: Against, no_guide: str) -> SourceVerdict:
+    """The verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" where they can."""
     (item,) = scored.measured
     (result,) = scored.run.sources
     planned = item.table.source
-    subject = _subject(item, scored, plan, against)
+    subject = _subject(item, scored, plan, against, no_guide)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     blocking = [check for check in checks if check.holds_up]
@@ -192,9 +217,8 @@ def source_verdict(scored: Scored, plan: Plan, against: Against) -> SourceVerdic
     )
 
 
-def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Subject:
-    guide = scored.run.guide
-    baseline = against.baseline.under(None if guide is None else guide.encoder.fingerprint)
+def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_guide: str) -> Subject:
+    baseline = against.baseline
     planned, rows = item.table.source, item.triplets
     name = predecessor(item.name, baseline.sources, against.policy.names, against.policy_from)
 
@@ -217,7 +241,11 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against) -> Su
         known_languages=known_languages(baseline, name),
         previous=None if name is None else Reference(name, baseline.sources[name], against.samples.get(name)),
         hardness=None if reference is None else item.table.hardness(reference),
-        missing={**scored.run.not_evaluated, **_hardness_missing(scored.run.not_evaluated, item.name)},
+        missing={
+            **scored.run.not_evaluated,
+            **_hardness_missing(scored.run.not_evaluated, item.name),
+            **({"suspect": no_guide} if no_guide else {}),
+        },
         example=example,
         left_out=tuple(
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)

@@ -102,7 +102,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limi
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED:
-        own = _of_policy(policy, name)
+        own = of_policy(policy, name)
         if own == "off" or (previous is None and name.startswith("drift.")):
             continue
         bound = derived.get(name)
@@ -126,7 +126,8 @@ def _given(check: str, value: float, previous: str | None) -> Bound:
     return Bound(side=side, value=value, basis="policy", reference=reference, counted=counted)
 
 
-def _of_policy(policy: Policy, check: str) -> float | str | None:
+def of_policy(policy: Policy, check: str) -> float | str | None:
+    """The policy's own limit of a check, "off", or None where the baseline gives it."""
     table, _, key = check.rpartition(".")
     if table:
         return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]

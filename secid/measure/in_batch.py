@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secid.arrays import Index
+from secid.arrays import Floats, Index
 from secid.measure.margins import flagged
 
 
@@ -68,10 +68,11 @@ class Batch:
     row: Tensor
 
 
-def flagged_share(batches: Iterable[Batch], relative: float) -> float | None:
-    """Share of the passages of other rows that the relative margin flags for a row's query; None without any.
+def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, Floats]:
+    """Of the passages of other rows, those that the relative margin flags for each row's query, and all: (R,), (R,).
 
-    Dot products in float64. Nothing waits for the device before the last batch. Source: METHOD 10, 11.
+    R : rows of all batches, at least one. Dot products in float64. Nothing waits for the device before the last batch.
+    Source: METHOD 10, 11.
     """
     counts: list[Tensor] = []
     for batch in batches:
@@ -79,9 +80,9 @@ def flagged_share(batches: Iterable[Batch], relative: float) -> float | None:
         others = batch.row != torch.arange(len(queries), device=queries.device).unsqueeze(1)
         limits = (queries * positives).sum(1, keepdim=True)
         hits = flagged(queries @ passages.T, limits, "relative", relative) & others
-        counts.append(torch.stack([hits.sum(), others.sum()]))
-    n_flagged, n_compared = torch.stack(counts).sum(0).tolist() if counts else (0, 0)
-    return n_flagged / n_compared if n_compared else None
+        counts.append(torch.stack([hits.sum(1), others.sum(1)]))
+    n_flagged, n_compared = torch.cat(counts, 1).cpu().double().numpy()
+    return n_flagged, n_compared
 
 
 def unit(rows: Tensor) -> Tensor:

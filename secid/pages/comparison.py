@@ -34,7 +34,7 @@ HARMLESS = frozenset(
         *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
         *("controls", "control_queries", "high_coverage", "valid", "far", "examples"),
-        *("ablate", "objectives", "by", "block", "guide", "guide_reranker", "guide_sample"),
+        *("ablate", "objectives", "encode_corpus", "by", "block", "guide", "guide_reranker", "guide_sample"),
     }
 )
 """Settings that change no score of a source; pages list them apart."""

@@ -87,12 +87,14 @@ EXPLANATIONS = {
     "query cannot see. Near 0 one threshold serves all queries.",
     "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. "
     "Divided by log 2 it bounds the pairs in wrong order; within a record its counterpart is the MNRL loss.",
-    "largest batch below 1 %": "most rows of the source in one batch such that less than 1 % of them are affected.",
+    "largest batch below 1 %": "largest batch in which fewer than 1 % of the queries meet one of their own labelled "
+    "positives as a negative.",
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of so many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %. A mask such as GIST's would remove them, with this encoder as its own guide; "
-    "sound negatives are among them.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
+    "with this encoder as its own guide: another guide scores no passages of other rows here. Sound negatives are "
+    "among them.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
@@ -157,10 +159,18 @@ REASONS: Mapping[str, str] = {
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
     "not_stored": "the reference given has none of the queries",
-    "corpus_not_encoded": "the cache holds too few passages of the corpus, and scoring encodes at most 1 % more texts",
+    "corpus_not_encoded": f"most of the corpus is not encoded yet: {flag_of('encode_corpus', True)} encodes it",
+    "cost_of_sample": "a sample was scored",
+    "cost_of_cached": f"texts were in the cache, so this run did not measure how fast they are encoded: "
+    f"{flag_of('cache', False)} encodes them again",
+    "no_rate": "this encoder does not count tokens",
     "one_row": "one record makes no batch",
-    "one_positive": "no record has two labelled positives; with one these equal InfoNCE",
+    "one_positive": "no record lists two positives, and with one these equal InfoNCE; positives of qrels count once a "
+    "record lists them",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
+    "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
+    f"{flag_of('guide')} the gate uses the baseline's",
+    "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",

@@ -208,8 +208,9 @@ def basis(verdict: GateVerdict) -> str:
         if verdict.paired and not shared
         else ""
     )
+    guide = "" if verdict.guide is None else f"; guide {verdict.guide}"
     policy = verdict.policy_from or "derived from the baseline"
-    return f"Against {verdict.baseline}{paired}; policy {policy}; encoder {verdict.encoder}.{unshared}{trial}"
+    return f"Against {verdict.baseline}{paired}; policy {policy}; encoder {verdict.encoder}{guide}.{unshared}{trial}"
 
 
 def number(value: float | None, unit: str) -> str:

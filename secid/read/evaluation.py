@@ -14,13 +14,14 @@ from secid.read.collection import beir_file, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
+from secid.read.sources import is_data, stem
 from secid.read.stream import ByteStream
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
-TREC_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*\r?(\n|\Z)")
-"""A judgement as trec_eval reads it: query, iteration, passage and grade."""
+WORDS = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
+"""A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words with spaces between."""
 MOST_BYTES = 1 << 16
 """Of a line of such a file."""
 EVALUATION_SPLIT = "test"
@@ -73,7 +74,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 
 
 def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs.
+    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs;
+    with spaces no line names the columns.
 
     Raises InputError for any other row.
     """
@@ -98,10 +100,10 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Rows with their line numbers: of any container, or the lines of a TREC file, whose words make its columns."""
+    """Rows with their line numbers: of any container, or the lines of a file of WORDS, which are its columns."""
     stream = ByteStream(path)
     try:
-        if TREC_LINE.match(stream.peek()):
+        if WORDS.match(stream.peek()):
             for line, text in enumerate(stream.lines(MOST_BYTES), 1):
                 if text is None or text.strip():
                     yield line, (text or b"").decode("utf-8-sig", "replace").split()
@@ -121,10 +123,10 @@ def _cells(row: Row | Broken) -> list[Any]:
 
 def of_split(files: Sequence[Path], split: str) -> list[Path]:
     """The qrels files of a split: NAME.tsv in a folder qrels, or qrels.NAME.tsv."""
-    return [file for file in files if split in file.name.removeprefix("qrels").split(".")]
+    return [file for file in files if stem(file.name).removeprefix("qrels").strip("._-") == split]
 
 
 def qrels_files(folder: Path) -> list[Path]:
-    """The qrels of a BEIR folder, of all splits: qrels/*.tsv or qrels*.tsv."""
+    """The qrels of a BEIR folder, of all splits: qrels/*.tsv or qrels*.tsv, and other suffixes of data files."""
     paths = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
-    return [path for path in paths if path.is_file() and not path.name.startswith(".")]
+    return [path for path in paths if path.is_file() and is_data(path.name)]

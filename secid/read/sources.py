@@ -211,7 +211,7 @@ def _folder_files(folder: str) -> list[str]:
             where=folder,
             remedy=f"name one: {path / ('train' if 'train' in parts or not parts else parts[0])}",
         )
-    files = [str(child) for child in sorted(path.iterdir()) if child.is_file() and _is_data(child.name)]
+    files = [str(child) for child in sorted(path.iterdir()) if child.is_file() and is_data(child.name)]
     if not files:
         inner = sorted(child.name for child in path.iterdir() if child.is_dir())
         more = f"; subfolders are not searched, name one: {', '.join(inner[:3])}" if inner else ""
@@ -234,7 +234,8 @@ def passed_over(specs: Sequence[str]) -> list[str]:
     return lines
 
 
-def _is_data(name: str) -> bool:
+def is_data(name: str) -> bool:
+    """Whether a file of this name is taken for data: by its suffix, and not a description of other files."""
     lower = name.lower()
     for suffix in PACKING:
         lower = lower.removesuffix(suffix)

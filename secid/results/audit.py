@@ -20,7 +20,8 @@ Interval = tuple[float, float]
 class Labels:
     """The judgements. files: of qrels.   split: the one that was asked for; None for all.
 
-    n_judgements : rows of the files.   n_relevant : those of a grade above 0.   n_queries : distinct queries judged.
+    n_judgements : distinct pairs of the files, each with its highest grade.
+    n_relevant : those of a grade above 0.   n_queries : distinct queries judged.
     unknown      : rows that label nothing, by reason: unknown_query, unknown_passage.
     """
 

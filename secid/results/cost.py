@@ -13,8 +13,8 @@ class Cost:
     scoring_seconds   : of all stages.   tokens_per_second : measured while texts were encoded.
     epoch_tokens      : by source, queries, positives and negatives of every record; from the bytes of its texts and the
                         tokens per byte of the texts encoded.
-    epoch_seconds     : of an epoch on one source, mean over sources: three forward passes over its tokens, for forward
-                        and backward, on this machine.
+    epoch_seconds     : of an epoch on each source, one after the other: three forward passes over its tokens, for
+                        forward and backward, on this machine.
     epoch_share       : scoring_seconds / epoch_seconds.
     """
 

@@ -130,7 +130,7 @@ class GateVerdict:
     """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
 
     policy_from: the file of the policy; "" where it is derived from the baseline.
-
+    guide: the guide whose suspects were checked, by name; None for none.
     exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
     """
 
@@ -144,6 +144,7 @@ class GateVerdict:
     encoder: str
     sources: tuple[SourceVerdict, ...]
     timing: Mapping[str, Mapping[str, float]]
+    guide: str | None = None
     exit_zero: bool = False
 
     @property

@@ -22,11 +22,13 @@ class BatchSize:
 class InBatch:
     """One source in batches of its own records, each a row with its scored positives and all its negatives.
 
-    n_rows        : records of the source.   sizes : 32 to 32,768, as far as there are so many rows.
+    n_rows        : records of the source: of all its rows, or of a sample where the encoder chooses the positives.
+    sizes         : 32 to 32,768, as far as there are so many rows.
     largest_batch : the largest batch with less than 1 % of rows affected, n_rows where every batch is one; None where
                     two rows are too many.
     flagged_share : of the passages of other rows, those that the relative margin flags for a row's query, in
-                    n_batches sampled batches of batch_rows rows; None where a batch has one row.
+                    n_batches sampled batches of batch_rows rows: n_compared pairs of a query and a passage, by the
+                    encoder's own cosines. flagged_interval_95: queries as clusters. None where a batch has one row.
     Labels are incomplete, so all but the flagged share are lower bounds. Source: METHOD 10.
     """
 
@@ -36,5 +38,7 @@ class InBatch:
     largest_batch: int | None
     relative_margin: float
     flagged_share: float | None
+    flagged_interval_95: tuple[float, float] | None
+    n_compared: int
     n_batches: int
     batch_rows: int

@@ -53,8 +53,8 @@ class RecordSize:
 class Narrowing:
     """By which share the interval of a score would narrow, in [0, 1), estimated from its variance within queries.
 
-    one_more_negative: a further negative for each query; None where no record has two.
-    one_more_positive: a further labelled positive for each record; None likewise.
+    one_more_negative: a further negative for each query; None where no query has two, or there are too few queries.
+    one_more_positive: a further labelled positive for each record; None likewise of a record's own list.
     """
 
     source: str

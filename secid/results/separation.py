@@ -11,7 +11,8 @@ class Separated:
 
     auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of all queries; within_auc : over the pairs of one query.
     gap         : within_auc - auc, an offset between queries that losses within a query cannot see.
-    *_interval_95 : queries being the sampling unit; None where there are too few for one.
+    *_interval_95 : queries being the sampling unit; of an AUC within [0, 1], which it is for fewer than five queries;
+                    of the gap then None.
     aoc         : P(s+ <= s-), ties counted as errors; at most mw_loss / log 2.
     mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound.
     """
@@ -20,9 +21,9 @@ class Separated:
     n_positives: int
     n_negatives: int
     auc: float
-    auc_interval_95: tuple[float, float] | None
+    auc_interval_95: tuple[float, float]
     within_auc: float
-    within_auc_interval_95: tuple[float, float] | None
+    within_auc_interval_95: tuple[float, float]
     gap: float
     gap_interval_95: tuple[float, float] | None
     aoc: float

@@ -127,7 +127,7 @@ def audit_sources(
         labels=Labels(
             files=tuple(map(str, files)),
             split=split,
-            n_judgements=judgements.n_rows,
+            n_judgements=judgements.n_distinct,
             n_relevant=judgements.n_relevant,
             n_queries=len(judgements.queries),
             unknown=judgements.unknown,

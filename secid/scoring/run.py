@@ -14,6 +14,7 @@ import numpy.typing as npt
 from secid.analyses.ablations import ablation, blocks_of, with_noise
 from secid.analyses.budgets import crossings
 from secid.analyses.controls import Control, chosen_kinds
+from secid.analyses.in_batch import conflicts
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, compare, rank_groups
 from secid.arrays import among, distinct
@@ -22,10 +23,12 @@ from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import text_masks
 from secid.measure.blocks import Triplets
+from secid.measure.in_batch import Conflicts
 from secid.measure.information import spectral_nats
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
+from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader
@@ -38,8 +41,9 @@ from secid.scoring.publish import control_result, source_result
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
-from secid.triplets.guide import load_guide
+from secid.triplets.guide import Guide, load_guide
 from secid.triplets.measured import Measured
+from secid.triplets.positives import triplets_of
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.variants import Aspect
 from secid.version import VERSION
@@ -86,7 +90,9 @@ def score_sources(
     Raises what reading, encoding and measuring raise (SecidError).
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
-    with scored_plan(sources, encoder, resolved, folder, progress, frozen, known, run_folder, reference) as (scored, _):
+    guide = load_guide(resolved.values, encoder, progress)
+    given = sources, encoder, guide, resolved, folder, progress, frozen, known, run_folder, reference
+    with scored_plan(*given) as (scored, _):
         return scored
 
 
@@ -94,6 +100,7 @@ def score_sources(
 def scored_plan(
     sources: Sequence[Source | Reader],
     encoder: Encoder,
+    guide: Guide | None,
     resolved: Resolved,
     folder: Path,
     progress: Progress,
@@ -105,11 +112,10 @@ def scored_plan(
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts.
 
-    clock : its stages are the run's timing, with those that end later.
+    guide : as `load_guide` gives it.   clock : its stages are the run's timing, with those that end later.
     """
     clock = clock or Clock()
-    guide = load_guide(resolved.values, encoder, progress)
-    plan, readers, positives, texts = read(sources, resolved.values, folder, clock, progress, known)
+    plan, readers, positives, texts, batch_rows = read(sources, resolved.values, folder, clock, progress, known)
     try:
         collection = None if resolved.values.collection is None else open_collection(resolved.values)
         measurements = measure(
@@ -124,6 +130,7 @@ def scored_plan(
             texts=texts,
             collection=collection,
             guide=guide,
+            batch_rows=batch_rows,
         )
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
@@ -248,16 +255,25 @@ def read(
     clock: Clock,
     progress: Progress,
     known: Positives | None = None,
-) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings]]:
-    """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and the
-    findings of the texts of all rows.
+) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings], dict[str, Conflicts]]:
+    """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and of
+    all rows the findings of the texts, and what they are to each other in batches: not where the encoder chooses the
+    positives.
     """
     texts: dict[str, SourceFindings] = {}
+    batch_rows: dict[str, Conflicts] = {}
     positives: dict[str, npt.NDArray[Any]] = {}
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
         positives.update(stored_positives(queries, passages, sources))
         return text_masks(queries, passages, sources, known)
+
+    def look(whole: Plan) -> None:
+        texts.update(text_findings_of(whole, settings))
+        for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
+            part = restricted(planned, whole.queries, replace(settings, max_records=None))
+            rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
+            batch_rows[planned.name] = conflicts(rows, whole.known_positives, len(whole.passages))
 
     kinds = chosen_kinds(settings.controls)
     with clock.stage("read") as counts:
@@ -269,12 +285,12 @@ def read(
             with_positives="known_positive" in kinds or settings.collection is not None,
             with_echoes="query_echo" in kinds,
             text_rules=rules,
-            look=lambda whole: texts.update(text_findings_of(whole, settings)),
+            look=look,
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
-    return plan, readers, positives, texts
+    return plan, readers, positives, texts, batch_rows
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from secid.findings.lexical_gate import lexical
 from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
+from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
@@ -119,6 +121,7 @@ def measure(
     texts: Mapping[str, SourceFindings],
     collection: Collection | None = None,
     guide: Guide | None = None,
+    batch_rows: Mapping[str, Conflicts] = MappingProxyType({}),
 ) -> Measurements:
     """Embeds what is needed and measures sources, controls and variants.
 
@@ -126,6 +129,7 @@ def measure(
     frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
     texts : findings of the texts by source, of all rows read.
     collection : whose whole corpus the positives are separated from.
+    batch_rows : what all rows of each source's files are to each other; of the plan's own where there is none.
     """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
@@ -191,15 +195,27 @@ def measure(
         separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
         if collection is not None:
             queries = np.concatenate([item.triplets.query for item in items])
-            corpus = corpus_separation(collection, plan, queries, embedder, settings.temperature, settings.seed)
+            corpus = corpus_separation(
+                collection,
+                plan,
+                queries,
+                embedder,
+                settings.temperature,
+                settings.seed,
+                encode=settings.encode_corpus,
+            )
     with clock.stage("in_batch"):
-        batches = tuple(in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed) for item in items)
+        batches = tuple(
+            in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed, batch_rows.get(item.name))
+            for item in items
+        )
     lens = None
     if settings.objectives:
         with clock.stage("objectives"):
             lens, unseen = objective_lens(plan, items, embedder, bench)
             missing |= unseen
     embedder.close()
+    cost = cost_of(plan, clock.stages)
     return Measurements(
         items=items,
         level=level,
@@ -213,8 +229,9 @@ def measure(
             **({"score without suspects": SAMPLE} if second is not None and second.is_sampled else {}),
             **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
-            **{f"batches of {item.source}": ONE_ROW for item in batches if item.n_rows == 1},
+            **{f"batches of {item.source}": ONE_ROW for item in batches if item.flagged_share is None},
             **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
+            **({"cost": cost} if isinstance(cost, str) else {}),
         },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
@@ -228,7 +245,7 @@ def measure(
         separation=separation,
         corpus_separation=None if isinstance(corpus, str) else corpus,
         in_batch=batches,
-        cost=cost_of(plan, clock.stages) if early is None else None,
+        cost=None if isinstance(cost, str) else cost,
         objectives=lens,
         warnings=warnings,
         without_triplets=plan.empty,

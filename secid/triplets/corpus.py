@@ -22,7 +22,7 @@ from secid.triplets.embedding import Embedder, rows_of_ids
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01
-"""Of the run's texts: how many further ones are encoded for the corpus, at most."""
+"""Of the run's texts: how many further ones are encoded for the corpus unasked, at most."""
 WINDOW = 16_384
 """Passages at once."""
 LOOKUP_BYTES = 1 << 30
@@ -36,8 +36,9 @@ class Corpus:
     complete   : whether `windows` gave all of them.
     """
 
-    def __init__(self, collection: Collection, plan: Plan, embedder: Embedder) -> None:
-        self._collection, self._plan, self._embedder = collection, plan, embedder
+    def __init__(self, collection: Collection, plan: Plan, embedder: Embedder, encode: bool) -> None:
+        """encode : all that has no row, however much."""
+        self._collection, self._plan, self._embedder, self._encode = collection, plan, embedder, encode
         data = b"".join(text_key("passage", text) for text in collection.passages())
         keys = np.frombuffer(data, np.uint8).reshape(-1, KEY_BYTES)
         high, low = key_words(keys)
@@ -51,7 +52,9 @@ class Corpus:
         self.complete = False
 
     def windows(self) -> Iterator[Tensor]:
-        """(w, d) float64 rows of length 1 on the computing device. Ends early where more than MOST_NEW are unknown."""
+        """(w, d) float64 rows of length 1 on the computing device. Ends early where more than MOST_NEW are unknown and
+        not all may be encoded.
+        """
         vectors, in_plan = self._embedder.vectors, self._places()
         own = np.sort(in_plan[in_plan >= 0])
         for start, rows in zip(range(0, len(own), WINDOW), rows_of_ids(vectors, "passage", own, WINDOW), strict=True):
@@ -63,11 +66,13 @@ class Corpus:
             part = others[start : start + at_once]
             cached, present = self._cached(part)
             missing.append(part[~present])
-            if not self._embedder.may_add(sum(map(len, missing)), MOST_NEW):
+            if not self._encode and not self._embedder.may_add(sum(map(len, missing)), MOST_NEW):
                 return
             yield from self._pieces(torch.from_numpy(cached[present]), vectors)
-        if len(unknown := np.concatenate(missing)):
-            yield from self._pieces(self._embedder.add_passages(self._texts(unknown), self._keys[unknown]), vectors)
+        unknown = np.concatenate(missing)
+        for start in range(0, len(unknown), at_once):
+            part = unknown[start : start + at_once]
+            yield from self._pieces(self._embedder.add_passages(self._texts(part), self._keys[part]), vectors)
         self.complete = True
 
     def _places(self) -> Index:

@@ -113,6 +113,7 @@ class Embedder:
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
         """(n, d) rows of passages outside the plan, encoded and put in the cache."""
+        self._progress.start("encode the corpus", len(texts), "texts")
         rows = torch.empty(len(texts), self._encoder.dimension)
         if self._cache is not None:
             self._cache.expect(len(texts), self._encoder.dimension)
@@ -121,6 +122,7 @@ class Embedder:
                 if self._cache is not None:
                     self._cache.add(keys[batch.positions], batch.vectors, batch.truncated)
                 rows[torch.from_numpy(batch.positions)] = torch.from_numpy(host_rows(batch.vectors))
+                self._progress.advance(len(batch.positions))
         return rows
 
     def close(self) -> None:

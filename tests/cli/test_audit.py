@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +15,10 @@ from secid import api
 from secid.errors import InputError, UsageError
 from secid.findings.judgements import read_judgements
 from secid.read.collection import Collection
+from secid.read.evaluation import read_qrels
 from secid.results.document import json_of
+from secid.scoring.audit import label_files
+from secid.settings import Settings
 from tests.cli.conftest import ROOT, Invoke
 from tests.oracle import audit as oracle
 from tests.snapshots import Snapshot, refusal, situations
@@ -58,6 +62,45 @@ def beir(tmp_path) -> Path:
     for name, text in QRELS.items():
         (folder / "qrels" / f"{name}.tsv").write_text(text, "utf-8")
     return Path("beir")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test.tsv.bak", "q1\td1\t1\n"),
+        ("README.md", "# judgements"),
+        ("readme.txt", "of judgements"),
+        ("notes", "none"),
+    ],
+)
+def test_other_files_next_to_the_qrels_are_not_read(beir, name, text):
+    before = label_files(None, None, Settings(collection=str(beir)))
+    (beir / "qrels" / name).write_text(text, "utf-8")
+    assert label_files(None, None, Settings(collection=str(beir))) == before
+
+
+def test_a_split_is_the_stem_of_its_file(beir):
+    given = Settings(collection=str(beir))
+    (beir / "qrels" / "dev.tsv.gz").write_bytes(gzip.compress(b"q1\td1\t1\n"))
+    assert [file.name for file in label_files(None, "dev", given)] == ["dev.tsv.gz"]
+    assert [file.name for file in label_files(None, "test", given)] == ["test.tsv"]
+    for wrong in ("tsv", "gz", "dev.tsv"):
+        with pytest.raises(UsageError):
+            label_files(None, wrong, given)
+
+
+def test_judgements_listed_twice_count_once(beir, tiny):
+    source = written(texts=True)
+    once = api.audit([source], str(tiny), collection=str(beir)).labels
+    (beir / "qrels" / "again.tsv").write_text(QRELS["train"] + QRELS["test"].partition("\n")[2], "utf-8")
+    twice = api.audit([source], str(tiny), collection=str(beir)).labels
+    assert (twice.n_judgements, twice.n_relevant) == (once.n_judgements, once.n_relevant)
+
+
+@pytest.mark.parametrize("text", ["q d 1\nq e 0\n", "q  d  1 \r\nq e 0", "q 0 d 1\nq 0 e 0\n", "q\td\t1\nq\te\t0\n"])
+def test_columns_of_qrels_may_be_parted_by_spaces(text, tmp_path):
+    (tmp_path / "qrels.txt").write_bytes(text.encode())
+    assert list(read_qrels(tmp_path / "qrels.txt")) == [("q", "d", 1.0), ("q", "e", 0.0)]
 
 
 def written(name: str = "in.jsonl", *, texts: bool, titles: bool = True, rows: list = ROWS) -> str:
@@ -150,7 +193,7 @@ def test_several_judgements_of_a_pair_count_by_the_highest(beir):
     Path("a.tsv").write_text("q1\td1\t0\nq4\td6\t3\nq1\td2\t1\nq1\td2\t0\n", "utf-8")
     collection = Collection(str(beir / "corpus.jsonl"), str(beir / "queries.jsonl"), titles=True)
     judgements = read_judgements([Path("a.tsv")], collection, 0.05)
-    assert (len(judgements.queries), sorted(judgements.grade.tolist()), judgements.n_rows) == (1, [1, 3], 4)
+    assert (len(judgements.queries), sorted(judgements.grade.tolist()), judgements.n_distinct) == (1, [1, 3], 3)
     assert judgements.unknown == {"unknown_query": 0, "unknown_passage": 0}
 
 
@@ -222,10 +265,10 @@ def test_refusals(beir, tiny, snapshot: Snapshot):
 
 
 def test_a_few_unknown_ids_are_counted(beir, tiny):
-    rows = "q1\td1\t1\n" * 38 + "x1\td1\t1\nq1\tx2\t1\n"
+    rows = "".join(f"{query}\t{key}\t1\n" for query in QUERIES for key in TEXTS) + "x1\td1\t1\nq1\tx2\t1\n"
     Path("few.tsv").write_text(rows, "utf-8")
     texts = {"corpus": str(beir / "corpus.jsonl"), "queries": str(beir / "queries.jsonl")}
-    report = api.audit([written(texts=True)], str(tiny), qrels="few.tsv", **texts)
+    report = api.audit([written(texts=True)], str(tiny), qrels="few.tsv", max_bad_fraction=0.08, **texts)
     assert report.labels.unknown == {"unknown_query": 1, "unknown_passage": 1}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import Batch, Conflicts, flagged_share
+from secid.measure.in_batch import Batch, Conflicts, flagged_counts
 from secid.measure.pair_means import BOUND
 from secid.measure.separation import Scores, histogram, mw_loss, separation
 from tests.meta import NoWait
@@ -263,8 +263,8 @@ def test_the_flagged_share_is_that_of_a_loop():
             n_compared += len(others)
             n_flagged += sum(cosine >= limit for cosine in others)
     assert 0 < n_flagged < n_compared
-    assert flagged_share(batches, 0.05) == n_flagged / n_compared
-    assert flagged_share([batch_drawn(0, 1)], 0.05) is None
+    assert [part.sum() for part in flagged_counts(batches, 0.05)] == [n_flagged, n_compared]
+    assert [part.tolist() for part in flagged_counts([batch_drawn(0, 1)], 0.05)] == [[0.0], [0.0]]
 
 
 def test_the_flagged_share_waits_for_the_device_after_the_last_batch():
@@ -275,5 +275,5 @@ def test_the_flagged_share_waits_for_the_device_after_the_last_batch():
 
     mode = NoWait()
     with mode, pytest.raises((AssertionError, NotImplementedError, RuntimeError)):
-        flagged_share(batches(), 0.05)
+        flagged_counts(batches(), 0.05)
     assert mode.counts["mm"] == 3

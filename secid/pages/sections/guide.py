@@ -32,8 +32,9 @@ def suspects_sentence(guide: GuideResult) -> str:
     shares = sorted((source.suspect_share, source.name) for source in guide.sources)
     (least, fewest), (most, highest) = shares[0], shares[-1]
     by, what = f"By the guide {named(guide.encoder.name)},", "suspected false negatives"
-    if len(shares) == 1:
-        return f"{by} {percent(most)} of the negatives of {named(highest)} are {what}."
+    if percent(least) == percent(most):
+        whose = f"the negatives of {named(highest)}" if len(shares) == 1 else "each source's negatives"
+        return f"{by} {percent(most)} of {whose} are {what}."
     ends = f"{percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)})"
     return f"{by} {ends} of the negatives are {what}."
 

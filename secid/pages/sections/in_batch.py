@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, percent
-from secid.pages.page import Section, Table, foreign, number
+from secid.pages.numbers import count, percent, plural
+from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import plain
 from secid.results import InBatch, Run
-
-SHOWN_SIZES = (32, 128, 512, 2_048, 8_192, 32_768)
 
 
 def in_batch_section(run: Run) -> Section | None:
     """A row a source, a column a batch size; None for a run without."""
     if not run.in_batch:
         return None
-    sizes = [
-        size for size in SHOWN_SIZES if any(size == part.batch_size for item in run.in_batch for part in item.sizes)
-    ]
+    sizes = sorted({part.batch_size for item in run.in_batch for part in item.sizes})
     rows = tuple(
-        (plain(item.source), _largest(item), *(_share(item, size) for size in sizes), percent(item.flagged_share))
+        (
+            plain(item.source),
+            count(item.n_rows),
+            _largest(item),
+            *(_share(item, size) for size in sizes),
+            _flagged(item),
+        )
         for item in run.in_batch
     )
-    heads = ("largest batch below 1 %", *(f"affected at {count(size)}" for size in sizes), "flagged in batch")
+    heads = ("rows", "largest batch below 1 %", *(f"affected at {count(size)}" for size in sizes))
     table = Table(
         caption="False negatives from other rows of a batch",
-        columns=(foreign("source"), *map(number, heads)),
+        columns=(foreign("source"), *map(number, heads), wrapped("flagged in batch")),
         rows=rows,
     )
     return Section(
         anchor="in-batch",
         link="Batches",
         title="False negatives within a batch",
-        paragraphs=("Labels are incomplete, so the shares affected are lower bounds.",),
+        paragraphs=(f"Labels are incomplete, so the shares affected are lower bounds{_of_sample(run)}.",),
         tables=(table,),
         terms=terms("largest batch below 1 %", "affected", "flagged in batch"),
     )
+
+
+def _of_sample(run: Run) -> str:
+    """That the rows are a sample, where the encoder chose the positives of one."""
+    n_rows = {item.source: item.n_rows for item in run.in_batch}
+    sampled = any(source.n_not_sampled and n_rows.get(source.name) == source.n_records for source in run.sources)
+    return "; batches are of the sampled rows, since the encoder chooses the positives" if sampled else ""
+
+
+def _flagged(item: InBatch) -> str:
+    """With its interval, and how many pairs it is of."""
+    ends = item.flagged_interval_95
+    if ends is None:
+        return percent(item.flagged_share)
+    of = f"{percent(ends[0])} to {percent(ends[1])}; {plural(item.n_compared, 'pair')}"
+    return f"{percent(item.flagged_share)}\n({of})"
 
 
 def _largest(item: InBatch) -> str:

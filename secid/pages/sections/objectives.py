@@ -51,6 +51,11 @@ CLASSES = {
 TWICE_THE_QUERIES = 1.0 - sqrt(0.5)
 """What as many queries again take off an interval: its width goes with one over the root of their number."""
 
+NO_SECOND = (
+    "What a second positive per record would bring cannot be estimated, because no record lists two; positives of "
+    "qrels count once a record lists them."
+)
+
 
 def objectives_section(run: Run) -> Section | None:
     """Rows by source and objective, and by number of passages used; None for a run without --objectives."""
@@ -136,9 +141,10 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
     if not shares:
         return "No objective has a gradient on these negatives."
     (least, low), (most, high) = (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
+    ends = f"Between {percent(least)} ({_place(low)}) and {percent(most)} ({_place(high)})"
     return (
-        f"Negatives that outscore their positive take from {percent(least)} of the gradient ({_place(low)}) to "
-        f"{percent(most)} ({_place(high)}); where these are false negatives, training learns what is wrong."
+        f"{percent(most) if percent(least) == percent(most) else ends} of the gradient falls on negatives that "
+        "outscore their positive. If those are false negatives, training pushes relevant passages away."
     )
 
 
@@ -156,16 +162,16 @@ def next_label(lens: ObjectiveLens) -> str:
     """Where the next annotation narrows the intervals most, with what one more passage a record would do."""
     positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
     negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
-    by_label = (
-        f"by {_range(positives)} as one more positive for each record"
-        if positives
-        else "by an unknown share as one more positive for each record, since no record has two"
+    several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)
+    sentences = (
+        f"Label new queries first: doubling the queries narrows the confidence interval by {width}.",
+        f"One more positive for each record narrows it by {_range(positives)}." if positives else "",
+        "" if several else NO_SECOND,
+        f"One more negative for each query, which needs no label, narrows it by {_range(negatives)}."
+        if negatives
+        else "",
     )
-    mined = f" One more negative for each query, which needs no label, narrows it by {_range(negatives)}."
-    return (
-        "Spend the next labels on new queries: as many labels as there are records narrow a score's interval by "
-        f"{percent(TWICE_THE_QUERIES)} on new queries, and {by_label}.{mined if negatives else ''}"
-    )
+    return " ".join(filter(None, sentences))
 
 
 def _range(parts: Sequence[float]) -> str:

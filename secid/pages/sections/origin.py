@@ -148,7 +148,7 @@ def origin_section(run: Run) -> Section:
 
 
 def _cost(cost: Cost, n_sources: int) -> str:
-    what, where = ("the source", "it") if n_sources == 1 else (f"all {count(n_sources)} sources", "one of them")
+    what, where = ("the source", "it") if n_sources == 1 else (f"{count(n_sources)} sources", "each of them")
     return (
         f"On this machine, scoring {what} took about {percent(cost.epoch_share)} of the time of one training epoch on "
         f"{where} (an estimate, from the tokens encoded per second and three forward passes for a step of training)."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from math import log
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 from secid.analyses import separation as module
-from secid.analyses.cost import FORWARD_PASSES, cost_of
+from secid.analyses.cost import CACHED, FORWARD_PASSES, NO_RATE, SAMPLED, cost_of
 from secid.errors import NumericalError
+from secid.pages.sections.in_batch import in_batch_section
 from secid.results import Run
 from secid.results.document import from_json, to_json
 from secid.triplets import corpus
-from tests.fake_encoder import PieceEncoder
+from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close
 from tests.unit.scoring.made_rows import clean_rows, passage
@@ -96,8 +98,8 @@ def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_
     assert run.corpus_separation is None
     assert run.not_evaluated["separation from the corpus"] == module.NOT_ENCODED
     assert encoder.n_encoded <= QUERIES * (2 + NEGATIVES) + QUERIES // 3  # nothing but the run's texts, and positives
-    monkeypatch.setattr(corpus, "MOST_NEW", 1.0)
-    first = scored(tmp_path / "run", {"a": rows}, **given).run.corpus_separation
+    first = scored(tmp_path / "run", {"a": rows}, encode_corpus=True, **given).run.corpus_separation
+    assert first is not None
     monkeypatch.setattr(corpus, "MOST_NEW", 0.0)
     again = PieceEncoder()
     second = scored(tmp_path / "run", {"a": rows}, again, **given).run
@@ -135,6 +137,18 @@ def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
     assert (again.separation, again.in_batch) == (run.separation, run.in_batch)
 
 
+def test_intervals_of_an_auc_stay_inside_and_are_never_a_point(tmp_path):
+    """Every positive above every negative, in 40 queries."""
+    rows = [{"query": f"{n} a", "pos": [f"{n} b"], "neg": [f"{n + 1000} c"]} for n in range(40)]
+    (item,) = scored(tmp_path, {"a": rows}, HashEncoder(64)).run.separation
+    assert item.within_auc == 1.0
+    for value, (low, high) in ((item.auc, item.auc_interval_95), (item.within_auc, item.within_auc_interval_95)):
+        assert 0.0 <= low < value <= high <= 1.0
+        assert low < 0.95
+    (few,) = scored(tmp_path, {"a": rows[:4]}, HashEncoder(64)).run.separation
+    assert (few.auc_interval_95, few.gap_interval_95) == ((0.0, 1.0), None)
+
+
 def test_an_area_above_its_bound_is_an_error_that_names_the_source(tmp_path, monkeypatch, rows):
     real = module.separation
     monkeypatch.setattr(module, "separation", lambda *given: replace(real(*given), aoc=100.0))
@@ -160,6 +174,27 @@ def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
     assert scored(tmp_path, {"a": rows}, seed=1).run.in_batch[0].flagged_share != found[0].flagged_share
 
 
+@pytest.mark.parametrize("policy", ["first", "random", "all", "hardest"])
+def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, policy):
+    rows = clean_rows(100, 2)
+    for one, other in pairwise(rows):
+        one["neg"].append(other["pos"][0])
+        other["pos"].append(one["pos"][0])
+    whole, part = (
+        scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run.in_batch[0] for size in (None, 50)
+    )
+    assert (whole.n_rows, whole.batch_rows) == (100, 64)
+    assert part.n_rows == (50 if policy == "hardest" else 100)
+    assert part.batch_rows == 50
+    if policy != "hardest":  # which is the hardest the encoder says, of what it encoded
+        assert (part.sizes, part.largest_batch) == (whole.sizes, whole.largest_batch)
+    low, high = part.flagged_interval_95
+    assert 0.0 <= low < part.flagged_share < high
+    assert part.n_compared >= 50 * 49 * 3
+    words = in_batch_section(scored(tmp_path, {"a": rows}, positives=policy, max_records=50).run).paragraphs[0]
+    assert ("sample" in words) == (policy == "hardest")
+
+
 def test_one_record_makes_no_batch(tmp_path, rows):
     run = scored(tmp_path, {"a": rows[:1], "b": rows}).run
     alone = next(item for item in run.in_batch if item.source == "a")
@@ -167,13 +202,21 @@ def test_one_record_makes_no_batch(tmp_path, rows):
     assert {name: why for name, why in run.not_evaluated.items() if "batch" in name} == {"batches of a": "one_row"}
 
 
-def plan(lengths: list[int]) -> SimpleNamespace:
+def plan(lengths: list[int], n_records: int = 1) -> SimpleNamespace:
     """Two queries of 10 and 30 bytes, passages of these lengths; a source of two records, and one of the first."""
+    tally = SimpleNamespace(n_records=n_records)
     store = SimpleNamespace(lengths=np.array(lengths, np.int32))
     both = SimpleNamespace(
-        name="both", query=np.array([0, 1]), positives=np.array([0, 1]), negatives=np.array([1, 2, 2])
+        name="both",
+        n_records=2,
+        tally=tally,
+        query=np.array([0, 1]),
+        positives=np.array([0, 1]),
+        negatives=np.array([1, 2, 2]),
     )
-    one = SimpleNamespace(name="one", query=np.array([0]), positives=np.array([0]), negatives=np.array([1]))
+    one = SimpleNamespace(
+        name="one", n_records=1, tally=tally, query=np.array([0]), positives=np.array([0]), negatives=np.array([1])
+    )
     return SimpleNamespace(queries=SimpleNamespace(lengths=np.array([10, 30])), passages=store, sources=(both, one))
 
 
@@ -183,21 +226,26 @@ def test_the_cost_by_hand():
     found = cost_of(plan([100, 200, 450]), timing)
     assert found.tokens_per_second == 105.0
     assert found.epoch_tokens == {"both": 360, "one": 78}
-    assert found.epoch_seconds == pytest.approx(FORWARD_PASSES * (360 + 78) / 2 / 105)
+    assert found.epoch_seconds == pytest.approx(FORWARD_PASSES * (360 + 78) / 105)
     assert found.epoch_share == pytest.approx(3.0 / found.epoch_seconds)
 
 
-@pytest.mark.parametrize("changed", [{"n_cached": 3}, {"n_tokens": 0}, {"seconds": 0.0}])
-def test_without_a_measured_rate_there_is_no_cost(changed):
+@pytest.mark.parametrize(
+    ("changed", "why"), [({"n_cached": 3}, CACHED), ({"n_tokens": 0}, NO_RATE), ({"seconds": 0.0}, NO_RATE)]
+)
+def test_without_a_measured_rate_there_is_no_cost(changed, why):
     timing = {"encode": {"seconds": 2.0, "n_cached": 0, "n_bytes": 840, "n_tokens": 210, **changed}}
-    assert cost_of(plan([1, 2, 3]), timing) is None
-    assert cost_of(plan([1, 2, 3]), {}) is None
+    assert cost_of(plan([1, 2, 3]), timing) == why
+    assert cost_of(plan([1, 2, 3]), {}) == NO_RATE
+    assert cost_of(plan([1, 2, 3], n_records=3), timing) == SAMPLED
 
 
 def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
     run: Run = scored(tmp_path, {"a": rows}).run
-    assert run.cost is None
+    assert (run.cost, run.not_evaluated["cost"]) == (None, NO_RATE)
     assert run.timing["encode"]["n_bytes"] > 0
+    sample = scored(tmp_path, {"a": rows}, max_records=10).run
+    assert (sample.cost, sample.not_evaluated["cost"]) == (None, SAMPLED)
 
 
 def test_an_early_stop_encodes_no_text_for_the_corpus(tmp_path, rows):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -83,7 +85,7 @@ def test_the_fingerprint_is_of_files_not_of_names(folder, tmp_path):
     assert load_reranker(str(copy), settings(tmp_path)).info.fingerprint != same.fingerprint
 
 
-@pytest.mark.parametrize("case", ["encoder", "no weights", "labels", "code", "module", "damaged"])
+@pytest.mark.parametrize("case", ["encoder", "no weights", "labels", "code", "module", "damaged", "no head"])
 def test_what_is_no_reranker_is_refused(case, tmp_path):
     folder = tmp_path / "model"
     if case == "encoder":  # the library would make up a head
@@ -95,6 +97,9 @@ def test_what_is_no_reranker_is_refused(case, tmp_path):
         weights.rename(folder / "pytorch_model.bin")
     elif case == "damaged":
         weights.write_bytes(weights.read_bytes()[:200])
+    elif case == "no head":  # the library would draw one at random
+        tensors = {name: rows for name, rows in load_file(weights).items() if not name.startswith("classifier")}
+        save_file(tensors, weights, {"format": "pt"})
     elif case == "code":
         document = {**json.loads(config.read_text(encoding="utf-8")), "auto_map": {"AutoModel": "model.Own"}}
         config.write_text(json.dumps(document), encoding="utf-8")
@@ -104,3 +109,25 @@ def test_what_is_no_reranker_is_refused(case, tmp_path):
     with pytest.raises(EncoderError) as refusal:
         load_reranker(str(folder), settings(tmp_path))
     assert "model" in str(refusal.value)
+
+
+def test_a_reranker_shows_no_progress_of_the_libraries(folder, tmp_path, capfd):
+    load_reranker(str(folder), settings(tmp_path))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "fp16"])
+def test_a_score_that_is_no_number_is_refused(folder, tmp_path, dtype, monkeypatch):
+    reranker = load_reranker(str(folder), settings(tmp_path))
+    reranker.info = replace(reranker.info, dtype=dtype)
+    monkeypatch.setattr(reranker._model, "predict", lambda *_, **__: np.array([0.5, np.nan]))
+    with pytest.raises(EncoderError) as refusal:
+        reranker.predict(PAIRS[:2])
+    assert ("float32" in refusal.value.remedy) == (dtype != "float32")
+
+
+def test_an_unknown_name_lists_no_dense_encoders(tmp_path):
+    with pytest.raises(EncoderError) as refusal:
+        load_reranker("nosuch", settings(tmp_path))
+    assert "aliases" not in str(refusal.value)
+    assert refusal.value.where == "--guide-reranker"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from xml.etree import ElementTree
+
 import pytest
 
 from secid import api
 from secid.gating.baseline import read_baseline
 from secid.gating.limits import limits_for
 from secid.gating.policy import Policy
+from secid.pages.gate_page import gate_page, verdict_json
+from secid.pages.glossary import why_not
+from secid.pages.junit import to_junit
+from secid.pages.markdown import render
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.test_guide import vectors
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -27,20 +35,68 @@ def files(tmp_path_factory):
     return folder, guide, other
 
 
-def suspects(files, source: str, guide: str | None):
+def judged(files, source, guide: str | None, policy=()):
     folder, *_ = files
-    verdict = api.gate(
-        [folder / source], folder / "baseline.json", encoder=PieceEncoder(), policy={}, cache=False, guide=guide
-    )
-    return next((check for check in verdict.sources[0].checks if check.name == "findings.suspect"), None)
+    own = {"encoder": PieceEncoder(), "policy": dict(policy), "cache": False, "guide": guide}
+    return api.gate([folder / source], folder / "baseline.json", **own)
+
+
+def suspects(files, source, guide: str | None):
+    checks = judged(files, source, guide).sources[0].checks
+    return next((check for check in checks if check.name == "findings.suspect"), None)
 
 
 def test_suspects_are_held_against_the_predecessor_of_the_same_guide(files):
     _, guide, other = files
     check = suspects(files, "mined.jsonl", guide)
     assert (check.outcome, check.notice, check.reference) == ("pass", False, "mined")
-    assert suspects(files, "mined.jsonl", other) is None
-    assert suspects(files, "mined.jsonl", None) is None
+    assert suspects(files, "mined.jsonl", None) == check  # the baseline's guide, by its name
+    check = suspects(files, "mined.jsonl", other)
+    assert (check.outcome, check.reason, check.measured) == ("undecided", "other_guide", None)
+
+
+def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monkeypatch):
+    *_, other = files
+    monkeypatch.setattr("secid.scoring.stages.guide_scores", lambda *_: pytest.fail("a forward pass"))
+    verdict = judged(files, "mined.jsonl", other)
+    assert (verdict.outcome, verdict.guide) == ("undecided", None)
+    assert "suspect" not in {finding.name for finding in verdict.sources[0].findings}
+    for page in (render(gate_page(verdict)), verdict_json(verdict), to_junit(verdict)):
+        assert "findings.suspect" in page
+    case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")
+    assert why_not("other_guide") in case.get("message")
+    for policy, outcome in (
+        ({"findings": {"suspect": "off"}}, "pass"),
+        ({"allow_undecided": ["findings.suspect"]}, "pass"),
+    ):
+        assert judged(files, "mined.jsonl", other, policy).outcome == outcome
+    assert judged(files, "mined.jsonl", None, {"findings": {"suspect": "off"}}).guide is None
+
+
+def test_a_limit_of_the_policy_holds_for_any_guide(files):
+    _, _, other = files
+    verdict = judged(files, "mined.jsonl", other, {"findings": {"suspect": 0.9}})
+    (check,) = (check for check in verdict.sources[0].checks if check.name == "findings.suspect")
+    assert (check.outcome, check.basis, verdict.guide) == ("pass", "policy", other)
+
+
+def test_a_baseline_without_a_guide_has_nothing_to_compare_suspects_with(files, tmp_path):
+    folder, guide, _ = files
+    api.score([folder / "mined.jsonl"], run=tmp_path / "run", encoder=PieceEncoder(), controls="none", cache=False)
+    api.baseline(tmp_path / "run", tmp_path / "baseline.json")
+    check = suspects((tmp_path,), folder / "mined.jsonl", guide)
+    assert (check.outcome, check.reason) == ("undecided", "no_guide_before")
+    assert suspects((tmp_path,), folder / "mined.jsonl", None) is None
+
+
+def test_a_baseline_that_has_its_guide_s_name_no_more_checks_no_suspects(files, tmp_path):
+    folder, *_ = files
+    document = json.loads((folder / "baseline.json").read_text(encoding="utf-8"))
+    document["settings"] = {name: value for name, value in document["settings"].items() if "guide" not in name}
+    (tmp_path / "baseline.json").write_text(json.dumps(document), encoding="utf-8")
+    shutil.copy(folder / "baseline.idf.safetensors", tmp_path)
+    check = suspects((tmp_path,), folder / "mined.jsonl", None)
+    assert (check.outcome, check.reason) == ("undecided", "no_guide")
 
 
 def test_suspects_of_a_new_source_are_a_notice(files):

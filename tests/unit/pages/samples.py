@@ -370,6 +370,8 @@ BATCHES = InBatch(
     largest_batch=140,
     relative_margin=0.05,
     flagged_share=0.0123,
+    flagged_interval_95=(0.009, 0.016),
+    n_compared=48_384,
     n_batches=3,
     batch_rows=64,
 )
@@ -382,11 +384,11 @@ def separated(run: Run) -> Run:
     """The run with separation, batches and cost, one source of each by a hostile name."""
     return replace(
         run,
-        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], auc_interval_95=None)),
+        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], gap_interval_95=None)),
         corpus_separation=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
         in_batch=(
             BATCHES,
-            replace(BATCHES, source=HOSTILE[0], largest_batch=200, flagged_share=None),
+            replace(BATCHES, source=HOSTILE[0], largest_batch=200, flagged_share=None, flagged_interval_95=None),
             replace(BATCHES, source="bm25", largest_batch=None, sizes=SIZES[:1]),
         ),
         cost=COST,

@@ -8,16 +8,20 @@ import pytest
 
 from secid.pages.answer import own_score
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
+from secid.pages.markdown import render
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
-from secid.pages.sections.objectives import next_label, objectives_section
+from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
 from secid.pages.sections.ranking import ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.results import EqualNumbers
 from secid.settings import in_words
+from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples
+from tests.unit.scoring.made_rows import clean_rows
+from tests.unit.scoring.runs import scored
 
 RUN = samples.golden()
 
@@ -163,9 +167,32 @@ def test_the_next_label_is_weighed_by_what_it_narrows():
     sentence = section.paragraphs[1]
     assert all(text in sentence for text in ("29.3\u00a0%", "10.0\u00a0%", "2.0\u00a0% to 5.0\u00a0%"))
     lens = samples.lensed(RUN).objectives
-    unknown = replace(lens, narrowing=tuple(replace(item, one_more_positive=None) for item in lens.narrowing))
+    unknown = replace(
+        lens,
+        narrowing=tuple(replace(item, one_more_positive=None) for item in lens.narrowing),
+        sizes=tuple(item for item in lens.sizes if item.n_positives is None),
+    )
     assert "10.0" not in next_label(unknown)
-    assert "unknown" in next_label(unknown)
+    assert NO_SECOND in next_label(unknown)
+    assert NO_SECOND not in next_label(lens)
+
+
+class Equal(HashEncoder):
+    """One vector for all texts."""
+
+    def row(self, text, role):
+        return super().row("same", "query")
+
+
+@pytest.mark.parametrize("encoder", [PieceEncoder(), Equal()])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (12, 1), (12, 3)])
+def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_path):
+    run = scored(tmp_path, {"a": clean_rows(*shape)}, encoder, objectives=True).run
+    (narrowing,) = run.objectives.narrowing
+    can_tell = shape == (12, 3) and not isinstance(encoder, Equal)
+    assert (narrowing.one_more_negative is not None) == can_tell
+    assert len(objectives_section(run).paragraphs) == 2
+    assert render(page_of(run))
 
 
 def test_explanations_are_used():
