@@ -15,7 +15,7 @@ from secid.measure.margins import Margin, flagged
 from secid.measure.sweep import DOT_ROUNDING
 from secid.results import EncoderInfo, WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import interval, names_of, paired_gap, share_interval
 from secid.triplets.guide import MARGIN, GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
@@ -96,6 +96,8 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
     cluster, names = table.cluster(), names_of(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
     same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    random = guide.random
+    excess = None if random is None else paired_gap(suspects, random)
     return GuideSource(
         name=item.name,
         n_scored=len(np.unique(item.triplets.place[scored])),
@@ -103,6 +105,12 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         interval_95=share_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
         rank_correlation=rank_correlation(target[scored], own[scored]),
+        n_random=guide.n_random,
+        random_share=None if random is None else random.value,
+        random_interval_95=None if random is None else share_interval(random),
+        excess_interval_95=None
+        if excess is None
+        else interval(excess.value, excess.standard_error, excess.n_queries, (-1.0, 1.0)),
         without_suspects=without,
     )
 

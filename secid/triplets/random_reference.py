@@ -89,10 +89,9 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     """
     if not any(map(len, triplets)):
         return None
-    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
-    pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
+    pool = passage_pool(plan, triplets)
     sample = _sampled_queries(plan, triplets, seed)
-    passages = [_random_passages(plan, query, pool, seed) for query in sample.tolist()]
+    passages = [random_passages(plan, query, pool, seed) for query in sample.tolist()]
     enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
     if not enough.any():
         return None
@@ -105,6 +104,12 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
         mean=np.array([part.mean() for part in parts]),
         percentile_90=np.array([np.percentile(part, PERCENTILE) for part in parts]),
     )
+
+
+def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
+    """Distinct documents of the sources, by text key: what random passages are drawn from."""
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    return pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
 
 
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
@@ -120,8 +125,11 @@ def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Ind
     return distinct(np.concatenate(of_sources))
 
 
-def _random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
-    """Up to PASSAGES of the pool, in the order drawn: as many more are taken as may be positives of the query."""
+def random_passages(plan: Plan, query: int, pool: Index, seed: int) -> Index:
+    """Up to PASSAGES of the pool for a query, in the order drawn, none of them a labelled positive of it.
+
+    pool : as `passage_pool` gives it. As many more are drawn as may be positives.
+    """
     n_passages = len(plan.passages)
     start, stop = np.searchsorted(plan.known_positives, [query * n_passages, (query + 1) * n_passages])
     positives = plan.known_positives[start:stop] - query * n_passages
