@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from secid.measure.margins import Margin, flagged
+from secid.measure.margins import Margin, flagged, lowest_positive
 from secid.measure.sweep import DOT_ROUNDING
 from secid.results import EncoderInfo, WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
@@ -47,7 +47,8 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
 
 def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
     weight = np.ones(len(table)) if table.share is None else table.share
-    return curves(table.s_query_negative, table.repeated(table.s_query_positive), weight, COSINES)
+    lowest = lowest_positive(table.repeated(table.s_query_positive), table.triplets.place)
+    return curves(table.s_query_negative, lowest, weight, COSINES)
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
@@ -56,7 +57,8 @@ def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, fl
     scored, n = guide.scored, int(guide.stratum.max()) + 1
     factor = np.bincount(guide.stratum, share, n) / np.bincount(guide.stratum[scored], share[scored], n)
     weight = (share * factor[guide.stratum])[scored]
-    return curves(guide.s_query_negative[scored], guide.s_query_positive[scored], weight, span)
+    lowest = lowest_positive(guide.s_query_positive, guide.place)
+    return curves(guide.s_query_negative[scored], lowest[scored], weight, span)
 
 
 def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float, float]) -> tuple[MarginCurve, ...]:

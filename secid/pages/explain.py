@@ -100,7 +100,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
     return {
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
-        "defect": "yes" if entry.counted else "no: it may be intended",
+        "defect": "yes" if entry.counted else "no: it does not change the status",
         "limit": limit_text(entry.limit),
         "do": entry.do,
         "command": command_of(entry),

@@ -30,7 +30,6 @@ DEFECT_TITLES = frozenset(FINDINGS[name].title for name in DEFECTS)
 
 DOUBTS = {
     "random_like": "as easy as random passages",
-    "suspect": "look relevant to the guide",
     "inversion": "outscore their positive",
     "hub": "used for many queries",
     "shared_opening": "begin alike",
@@ -190,11 +189,16 @@ def above_limit(finding: SourceFinding) -> bool:
     return entry is not None and entry.limit is not None and finding.share > entry.limit
 
 
-def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
-    """What a finding comes to, and what to do about it."""
+def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None) -> str:
+    """What a finding comes to, and what to do about it. n_sampled: negatives that its share is estimated from."""
     entry = FINDINGS[finding.name]
+    do = f"{capital(entry.do)}."
+    if n_sampled is not None:
+        n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
+        estimate = f"{percent(finding.share)} of all by estimate, 95 % CI {share_interval(finding)}"
+        return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {capital(entry.do)}."
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {do}"
 
 
 def says(finding: SourceFinding) -> str:
@@ -216,13 +220,20 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
     item = Item(
         name=entry.title,
-        sentence=sentence(finding, source.n_triplets),
+        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding)),
         command="" if repaired else rows,
         rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
+
+
+def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
+    """Negatives of a source that a guide scored, of a finding that is estimated from a sample of them."""
+    if run.guide is None or finding.name != "suspect" or not run.guide.is_sampled:
+        return None
+    return next((own.n_scored for own in run.guide.sources if own.name == name), None)
 
 
 def _skipped(source: SourceResult) -> list[Ranked]:

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import among, distinct, pairs
+from secid.arrays import distinct, pairs
 from secid.encode import Encoder, load, smallest_distance
 from secid.encode.reranker import Reranker, load_reranker, pair_keys
 from secid.errors import EncoderError, UsageError
 from secid.measure.blocks import Triplets
-from secid.measure.margins import flagged
+from secid.measure.margins import flagged, lowest_positive
 from secid.measure.sweep import sweep
 from secid.pages.glossary import recipe_line
 from secid.pool import Plan, key_ranks, sample_order
@@ -77,11 +77,11 @@ class GuideScores:
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """(T,) where the guide's relative margin flags the negative against any of the positives that it is scored
-        with; False outside the sample.
+        """(T,) where the guide's relative margin flags the negative, against the lowest of the positives that it is
+        scored with; False outside the sample.
         """
-        flags = flagged(self.s_query_negative, self.s_query_positive, "relative", MARGIN)
-        return among(self.place, distinct(self.place[flags]))
+        lowest = lowest_positive(self.s_query_positive, self.place)
+        return np.asarray(flagged(self.s_query_negative, lowest, "relative", MARGIN))
 
     def mean(self, values: Floats, cluster: Index, names: Names, share: Floats | None) -> Estimate:
         """The mean of a column over all triplets, as its sample estimates it. values: (T,); read where scored."""
@@ -160,22 +160,29 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
 
     pool : the passages that are drawn from, as `passage_pool` gives them.
     RANDOM_PAIRS of them, or up to PASSAGES for each query where there are fewer queries; none where a query has none to
-    draw from. The positive is the query's first by text key. Source: METHOD 10.
+    draw from. Positives are those scored of the query's record that comes first by text key. Source: METHOD 10.
     """
-    order = np.lexsort((key_ranks(plan.passages.keys[rows.positive]), rows.query))
-    queries, head = np.unique(rows.query[order], return_index=True)
+    heads = rows.record_offsets[:-1]
+    heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
+    queries, first = np.unique(rows.query[heads], return_index=True)
     chosen = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
     n_each = min(PASSAGES, -(-RANDOM_PAIRS // max(len(chosen), 1)))
     passages = [random_passages(plan, query, pool, seed)[:n_each] for query in queries[chosen].tolist()]
     counts = [len(ids) for ids in passages]
-    triplets = np.arange(sum(counts))
+    query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])
+    # each passage is paired with all positives of the record, as the negatives are
+    owner = np.repeat(rows.record[heads[first[chosen]]], counts)
+    by_record = heads[np.argsort(rows.record[heads], kind="stable")]
+    low, high = (np.searchsorted(rows.record[by_record], owner, side) for side in ("left", "right"))
+    place = np.repeat(np.arange(len(query)), high - low)
+    nth = np.arange(len(place)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
     return Triplets(
-        query=np.repeat(queries[chosen], counts),
-        positive=np.repeat(rows.positive[order][head][chosen], counts),
-        negative=np.concatenate([np.zeros(0, np.int64), *passages]),
-        record_offsets=np.append(triplets, len(triplets)),
-        record=triplets,
-        place=triplets,
+        query=query[place],
+        positive=rows.positive[by_record[low[place] + nth]],
+        negative=negative[place],
+        record_offsets=np.arange(len(place) + 1),
+        record=np.arange(len(place)),
+        place=place,
     )
 
 
@@ -210,14 +217,15 @@ def guide_scores(
     for place, rows in enumerate(random):
         if len(rows):
             share = _flagged_share(plan, rows, *next(of_random))
-            columns[place] = replace(columns[place], random=share, n_random=len(rows))
+            columns[place] = replace(columns[place], random=share, n_random=int(rows.place[-1]) + 1)
     return columns
 
 
 def _flagged_share(plan: Plan, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
     """The share of random passages that the guide's margin flags, clustered by query."""
-    queries, cluster = np.unique(rows.query, return_inverse=True)
-    flags = flagged(s_query_negative, s_query_positive, "relative", MARGIN)
+    _, each = np.unique(rows.place, return_index=True)
+    queries, cluster = np.unique(rows.query[each], return_inverse=True)
+    flags = flagged(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
     return clustered_mean(flags.astype(np.float64), cluster, names_of(plan.queries.keys[queries]))
 
 

@@ -42,7 +42,7 @@ def per_record_section(run: Run) -> Section | None:
         tables=(
             Table(
                 caption=f"With the first passages of each record only, as listed; at most {count(n_queries)} queries; "
-                "gradient of JointLH",
+                f"gradient of {'JointLH' if any(item.n_positives for item in lens.sizes) else 'InfoNCE'}",
                 columns=(foreign("source"), text("used"), *map(number, heads)),
                 rows=rows,
             ),

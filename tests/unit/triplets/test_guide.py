@@ -36,8 +36,9 @@ def rows_of(seed: int = 0, n: int = 400):
     """A plan, its triplets and a made-up s_qn."""
     made = world(seed=seed)
     draw = np.random.default_rng(seed)
-    query = np.sort(draw.integers(0, made.n_queries, n))
-    rows = triplets(query, query, draw.integers(made.n_queries, 400, n))
+    pairs = draw.choice(made.n_queries * (400 - made.n_queries), n, replace=False)
+    query, negative = np.divmod(np.sort(pairs), 400 - made.n_queries)
+    rows = triplets(query, query, made.n_queries + negative)
     return made, rows, draw.random(n).round(2)
 
 
@@ -180,7 +181,7 @@ def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
     rows, folder = clean_rows(20), save_reranker(tmp_path / "reranker")
     own = {"guide_reranker": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache"), "device": "cpu"}
     first, second = (scored(tmp_path, {"a": rows, "b": rows}, **own) for _ in range(2))
-    n_pairs = 20 + 60
+    n_pairs = 20 + 60 + _n_random(first)
     assert [run.run.timing["guide"]["n_scored"] for run in (first, second)] == [n_pairs, 0]
     assert second.run.guide == first.run.guide
     model = CrossEncoder(str(folder), device="cpu")

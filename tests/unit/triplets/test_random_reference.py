@@ -240,7 +240,7 @@ def test_a_draw_is_uniform_and_without_repeats():
     run = world(n_queries=1, n_passages=41)
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
-        passages = module._random_passages(run.plan, 0, pool, seed)
+        passages = module.random_passages(run.plan, 0, pool, seed)
         assert len(set(passages.tolist())) == PASSAGES
         counts[passages] += 1
     assert counts[0] == 0  # the positive
