@@ -48,9 +48,11 @@ def suspects_sentences(guide: GuideResult) -> list[str]:
     if evidence:
         random = f"against {_of_random(evidence)} of random passages"
         sentences.append(f"{the_guide} suspects {_range(evidence)}, {random}.")
-    if blind:
-        where = "" if len(blind) == len(guide.sources) else f" for {listed([named(own.name) for own in blind])}"
-        sentences.append(f"{the_guide} flags {_of_random(blind)} of random passages too{where}: do not filter by it.")
+    if len(blind) == len(guide.sources):
+        sentences.append(f"{the_guide} flags {_of_random(blind)} of random passages too: do not filter by it.")
+    elif blind:
+        which, by = listed([named(own.name) for own in blind]), "it" if evidence else the_guide.replace("The", "the", 1)
+        sentences.append(f"Do not filter {which} by {by}: there it flags {_of_random(blind)} of random passages too.")
     return sentences
 
 
@@ -101,13 +103,14 @@ def guide_section(run: Run) -> Section | None:
     heads.append(wrapped("ECI_sem (nats)"))
     if not run.guide.is_sampled:
         heads.append(wrapped("without suspects (nats)"))
+    is_evidence = any(own.is_evidence for own in run.guide.sources)
     what = "a sample of the negatives" if run.guide.is_sampled else "the same negatives"
     whose = f"{named(run.guide.encoder.name)} scored {what}."
     return Section(
         anchor="guide",
         link="Guide",
         title="What the guide suspects",
-        paragraphs=(*suspects_sentences(run.guide), f"{whose} {READ_SOME}"),
+        paragraphs=(" ".join(suspects_sentences(run.guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
         tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
         terms=terms(
             "negatives", "suspects", "of random passages", "agreement", "rank correlation", "ECI_sem", "95 % CI"
