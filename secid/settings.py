@@ -89,11 +89,9 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # guide
-    guide: str | None = setting(None, "Second encoder that flags suspected false negatives.", "Encoder", "NAME")
+    guide: str | None = setting(None, "Second encoder to flag suspected false negatives.", "Encoder", "NAME")
     guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Encoder", "NAME")
-    guide_sample: int | None = setting(
-        None, "Score only N negatives of each source with the guide (at least 100).", "Encoder", ge=100
-    )
+    guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
     guide_query_prefix: str | None = setting(None, "Text before each query for the guide, not the guide's own.")
     guide_passage_prefix: str | None = setting(None, "Text before each passage for the guide, not the guide's own.")
 
