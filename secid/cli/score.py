@@ -110,7 +110,7 @@ score = takes_settings(*SETTINGS)(_score)
 ablate = takes_settings(*(name for name in SETTINGS if name != "ablate"), ablate=True)(_score)
 ablate.__doc__ = """Score, and see whether the order survives other settings.
 
-The same as `secid score --ablate`: temperatures, tokenizers, weights and more.
+The same as `secid score --ablate`: temperatures, tokenizers, IDF corpora, …
 
 Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
 """
