@@ -8,7 +8,7 @@ from secid.pages.formats import formats
 from secid.pages.glossary import terms, why_not
 from secid.pages.numbers import HALF_UNKNOWN, SPACE, count, fraction, is_unknown, listed, percent, plural
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
-from secid.pages.sanitize import named, plain, short
+from secid.pages.sanitize import code, named, plain, short
 from secid.results.audit import Audit, AuditedRule, AuditedSource, Interval
 from secid.results.document import json_of
 
@@ -31,7 +31,10 @@ AUROC = (
     "rule is blind, below ½ they look safer than the rest. It depends on no threshold."
 )
 ABSOLUTE = "score at least the positive's: it orders negatives as π does, and is shown where ties make it flag more."
-ONCE = "Each negative of a record counts once here; `secid score` and `secid check` divide by all that a record lists."
+ONCE = (
+    f"Each negative of a record counts once here; {code('secid score')} and {code('secid check')} divide by all that a "
+    "record lists."
+)
 OWN_QUALITY = (
     "The guide is {}. A negative is suspect where its score is at most 5 % below the positive's; how many of the "
     "suspects are relevant is known for these labels alone."

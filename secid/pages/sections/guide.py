@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import isclose
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, interval, is_unknown, listed, nats, percent
+from secid.pages.numbers import SPACE, count, fraction, interval, is_unknown, listed, nats, percent
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import code, named, plain
 from secid.results import Run
 from secid.results.guide import GuideResult, GuideSource, MarginCurve
 
@@ -29,7 +29,8 @@ SHOWN = (
 
 
 READ_SOME = (
-    "Not every suspect is relevant: read some, or measure the guide against labels (`secid audit --guide NAME`)."
+    "Not every suspect is relevant: read some, or measure the guide against labels "
+    f"({code('secid audit --guide NAME')})."
 )
 
 
@@ -131,7 +132,8 @@ def _cells(source: GuideSource) -> tuple[str, ...]:
 def _with_interval(share: float | None, ends: tuple[float, float] | None) -> str:
     if ends is None or is_unknown(ends):
         return percent(share)
-    return f"{percent(share)}\n({percent(ends[0])} to {percent(ends[1])})"
+    low, high = (percent(end).removesuffix(f"{SPACE}%") for end in ends)
+    return f"{percent(share)}\n({low} to {high})"
 
 
 def _without(source: GuideSource) -> str:
