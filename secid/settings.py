@@ -89,9 +89,11 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # guide
-    guide: str | None = setting(None, "Second encoder, which suspects false negatives.", "Encoder", "NAME")
+    guide: str | None = setting(None, "Second encoder to flag suspected false negatives.", "Encoder", "NAME")
     guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Encoder", "NAME")
-    guide_sample: int | None = setting(None, "Let the guide score N negatives of each source.", "Encoder", ge=100)
+    guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
+    guide_query_prefix: str | None = setting(None, "Text before each query for the guide, not the guide's own.")
+    guide_passage_prefix: str | None = setting(None, "Text before each passage for the guide, not the guide's own.")
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
@@ -180,6 +182,8 @@ class SettingsDict(TypedDict, total=False):
     guide: str | None
     guide_reranker: str | None
     guide_sample: int | None
+    guide_query_prefix: str | None
+    guide_passage_prefix: str | None
     temperature: float | None
     tokenizer: Tokenizer | None
     idf: IdfCorpus | None
@@ -263,6 +267,12 @@ def under(settings: Settings, encoder: str | None) -> Settings:
     """The settings under another encoder, by its own recipe."""
     recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
     return replace(settings, encoder=encoder, **recipe)
+
+
+def under_guide(settings: Settings) -> Settings:
+    """The settings under the guide, by its own recipe but for the prefixes that were given for it."""
+    own = under(settings, settings.guide)
+    return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
 
 ENVIRONMENT_PREFIX = "SECID_"

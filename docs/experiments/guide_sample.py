@@ -120,7 +120,7 @@ def report(plan: object, embedder: object, share: int, arguments: argparse.Names
     _, s_qp, s_qn = target
     n_planted = np.mean(np.asarray(rows.positive) == np.asarray(rows.negative))
     for guide, positive, negative in guides:
-        flags = GuideScores(positive, negative, np.zeros(len(rows), np.int64)).suspect()
+        flags = GuideScores(positive, negative, np.zeros(len(rows), np.int64), rows.place).suspect()
         truth = float(flags.mean())
         for strata, key in (("s_qn", s_qn), ("s_qn - s_qp", s_qn - s_qp)):
             inside = {kind: [] for kind in INTERVALS}
@@ -129,7 +129,7 @@ def report(plan: object, embedder: object, share: int, arguments: argparse.Names
                 keep, stratum = sample_of(plan, rows, key, arguments.size, seed)
                 known = np.full((2, len(rows)), np.nan)
                 known[:, keep] = positive[keep], negative[keep]
-                own = GuideScores(known[0], known[1], stratum)
+                own = GuideScores(known[0], known[1], stratum, rows.place)
                 estimate = own.mean(own.suspect().astype(float), cluster, names, None)
                 values.append(estimate.value)
                 errors.append(estimate.standard_error)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from secid.measure.margins import Margin, flagged
+from secid.measure.margins import Margin, flagged, lowest_positive
 from secid.measure.sweep import DOT_ROUNDING
 from secid.results import EncoderInfo, WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import interval, names_of, paired_gap, share_interval
 from secid.triplets.guide import MARGIN, GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
@@ -47,7 +47,8 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
 
 def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
     weight = np.ones(len(table)) if table.share is None else table.share
-    return curves(table.s_query_negative, table.repeated(table.s_query_positive), weight, COSINES)
+    lowest = lowest_positive(table.repeated(table.s_query_positive), table.triplets.place)
+    return curves(table.s_query_negative, lowest, weight, COSINES)
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
@@ -56,7 +57,8 @@ def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, fl
     scored, n = guide.scored, int(guide.stratum.max()) + 1
     factor = np.bincount(guide.stratum, share, n) / np.bincount(guide.stratum[scored], share[scored], n)
     weight = (share * factor[guide.stratum])[scored]
-    return curves(guide.s_query_negative[scored], guide.s_query_positive[scored], weight, span)
+    lowest = lowest_positive(guide.s_query_positive, guide.place)
+    return curves(guide.s_query_negative[scored], lowest[scored], weight, span)
 
 
 def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
@@ -96,6 +98,8 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
     cluster, names = table.cluster(), names_of(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
     same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    random = guide.random
+    excess = None if random is None else paired_gap(suspects, random)
     return GuideSource(
         name=item.name,
         n_scored=len(np.unique(item.triplets.place[scored])),
@@ -103,6 +107,12 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         interval_95=share_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
         rank_correlation=rank_correlation(target[scored], own[scored]),
+        n_random=guide.n_random,
+        random_share=None if random is None else random.value,
+        random_interval_95=None if random is None else share_interval(random),
+        excess_interval_95=None
+        if excess is None
+        else interval(excess.value, excess.standard_error, excess.n_queries, (-1.0, 1.0)),
         without_suspects=without,
     )
 

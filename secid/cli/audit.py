@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, Json, Out, Quiet, Sources, takes_settings
+from secid.cli.options import ENCODING, GUIDE, READING, Json, Out, Quiet, Sources, takes_settings
+
+OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
 
 
-@takes_settings(
-    "encoder", *READING, *ENCODING, "guide", "guide_reranker", "positives", "first_k", "max_records", "seed"
-)
+@takes_settings("encoder", *READING, *ENCODING, *OF_GUIDE, "positives", "first_k", "max_records", "seed")
 def audit(
     sources: Sources,
     qrels: Annotated[

@@ -25,7 +25,7 @@ ENCODING = (
     "normalize", "truncate_dim", "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache",
     "cache_dir", "cache_gb", "threads",
 )  # fmt: skip
-GUIDE = ("guide", "guide_reranker", "guide_sample")
+GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
     "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus", "by",

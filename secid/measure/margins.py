@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
 Margin = Literal["absolute", "relative", "maximum"]
 
 
@@ -16,3 +20,14 @@ def flagged(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
     The relative margin equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
     """
     return s_qn >= {"absolute": s_qp - value, "relative": s_qp - value * abs(s_qp), "maximum": value}[margin]
+
+
+def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> Floats:
+    """(T,) the lowest score of the positives that the negative of each triplet is compared with.
+
+    place : (T,) of the negative. A negative is flagged where it is by this one: all margins fall with the positive.
+    """
+    lowest = np.full(int(place.max(initial=-1)) + 1, np.inf)
+    with np.errstate(invalid="ignore"):  # NaN stays NaN
+        np.minimum.at(lowest, place, s_query_positive)
+    return lowest[place]

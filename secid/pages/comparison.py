@@ -34,7 +34,8 @@ HARMLESS = frozenset(
         *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
         *("controls", "control_queries", "high_coverage", "valid", "far", "examples"),
-        *("ablate", "objectives", "encode_corpus", "by", "block", "guide", "guide_reranker", "guide_sample"),
+        *("ablate", "objectives", "encode_corpus", "by", "block"),
+        *("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix"),
     }
 )
 """Settings that change no score of a source; pages list them apart."""

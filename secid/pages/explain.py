@@ -101,7 +101,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
     return {
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
-        "defect": "yes" if entry.counted else "no: it may be intended",
+        "defect": "yes" if entry.counted else "no: it does not change the status",
         "limit": "none: it only describes" if entry.limit is None else limit_text(entry.limit, "source's negatives"),
         "do": entry.do,
         "command": command_of(entry),

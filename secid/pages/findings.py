@@ -26,7 +26,7 @@ NOTICED_OVERLAP = 0.9
 count as one."""
 EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
-DOUBTS = ("random_like", "suspect", "inversion", "hub", "shared_opening", "other_language", "unknown_script")
+DOUBTS = ("random_like", "inversion", "hub", "shared_opening", "other_language", "unknown_script")
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
@@ -180,11 +180,16 @@ def above_limit(finding: SourceFinding) -> bool:
     return entry is not None and entry.limit is not None and finding.share > entry.limit
 
 
-def sentence(finding: SourceFinding, n_scored: int | None = None) -> str:
-    """What a finding comes to, and what to do about it."""
+def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None) -> str:
+    """What a finding comes to, and what to do about it. n_sampled: negatives that its share is estimated from."""
     entry = FINDINGS[finding.name]
+    do = f"{capital(entry.do)}."
+    if n_sampled is not None:
+        n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
+        estimate = f"{percent(finding.share)} of all by estimate, 95 % CI {share_interval(finding)}"
+        return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {capital(entry.do)}."
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {do}"
 
 
 def says(finding: SourceFinding) -> str:
@@ -206,13 +211,20 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
     item = Item(
         name=entry.name,
-        sentence=sentence(finding, source.n_triplets),
+        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding)),
         command="" if repaired else rows,
         rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
+
+
+def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
+    """Negatives of a source that a guide scored, of a finding that is estimated from a sample of them."""
+    if run.guide is None or finding.name != "suspect" or not run.guide.is_sampled:
+        return None
+    return next((own.n_scored for own in run.guide.sources if own.name == name), None)
 
 
 def _skipped(source: SourceResult) -> list[Ranked]:

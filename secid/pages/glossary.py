@@ -99,6 +99,9 @@ EXPLANATIONS = {
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
     "part of them is relevant depends on the guide.",
+    "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
+    "100 %: near 0 for a useful guide. Above 10 %, or where a source has not significantly more, its suspects are no "
+    "evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
     "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "

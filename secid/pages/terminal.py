@@ -20,6 +20,7 @@ from secid.pages.sanitize import CODE, inert, named, plain, without_isolates
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
+from secid.pages.sections.guide import trusted
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.results import Run, TripletExample
@@ -36,6 +37,7 @@ STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 def print_run(console: Console, run: Run, legend: bool = False) -> None:
     """Prints verdict, answer table, findings, what was left out, and the path of the page."""
+    run = trusted(run)
     headline, *others = verdict(run)
     write(console, headline, "bold")
     write(console, " ".join(others))
@@ -97,14 +99,14 @@ def _example(item: TripletExample) -> str:
 
 
 def _without_flagged(run: Run) -> str:
-    """The score without flagged negatives, of the sources to repair."""
+    """The score without defects, of the sources to repair."""
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
         if source.status == "repair" and score_without(source) != own_score(run, source)
     ]
     at = "" if run.budget == 1.0 else " at B = 1"
-    return f"Score{at} without the flagged negatives: {', '.join(scores)}." if scores else ""
+    return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
 def _settings(run: Run) -> str:

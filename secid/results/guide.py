@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isclose
 from typing import Literal
 
+from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
 from secid.results.sources import WithoutFlagged
 
@@ -38,6 +40,9 @@ class GuideSource:
     suspect_share    : of all negatives, estimated where the guide scored a sample; interval_95: queries as clusters.
     agreement        : share of negatives that both scorers put on the same side of the positive.
     rank_correlation : Spearman's, of s_qp - s_qn under both, over the negatives scored; None where either is constant.
+    n_random         : random passages for the source's queries that the guide scored.
+    random_share     : of these, those that its margin flags; random_interval_95: queries as clusters.
+    excess_interval_95 : of suspect_share - random_share, paired by query. The three are None where n_random is 0.
     without_suspects : the source without them; None with a sample.
     """
 
@@ -47,7 +52,29 @@ class GuideSource:
     interval_95: tuple[float, float]
     agreement: float
     rank_correlation: float | None
+    n_random: int
+    random_share: float | None
+    random_interval_95: tuple[float, float] | None
+    excess_interval_95: tuple[float, float] | None
     without_suspects: WithoutFlagged | None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the guide flags so many random passages that these alone would be above the limit of suspects."""
+        return self.random_share is not None and self.random_share > (FINDINGS["suspect"].limit or 0.0)
+
+    @property
+    def repeats_target(self) -> bool:
+        """Whether the guide orders all negatives as the target does."""
+        return self.agreement == 1.0 and isclose(self.rank_correlation or 0.0, 1.0)
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether its suspects say anything: the guide is not blind, no copy of the target, and flags significantly
+        more of the negatives than of random passages. Source: METHOD 10.
+        """
+        above = self.excess_interval_95 is not None and self.excess_interval_95[0] > 0
+        return above and not self.is_blind and not self.repeats_target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -170,6 +170,7 @@ def finished(
     level = [measurements.level[place] if measurements.level else None for place in order]
     names = [item.name for item in ranked]
     comparisons = compare(cut, settings.budget, measurements.early_stop)
+    by_rank = {name: place for place, name in enumerate(names)}
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
@@ -177,6 +178,7 @@ def finished(
     def n_new_texts(item: Measured) -> int:
         return int((~among(distinct(item.triplets.negative), pool)).sum())
 
+    lens = measurements.objectives
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
@@ -216,11 +218,18 @@ def finished(
         margins=measurements.margins,
         guide=measurements.guide,
         early_stop=measurements.early_stop,
-        separation=measurements.separation,
+        separation=_in_order(measurements.separation, by_rank),
         corpus_separation=measurements.corpus_separation,
-        in_batch=measurements.in_batch,
+        in_batch=_in_order(measurements.in_batch, by_rank),
         cost=measurements.cost,
-        objectives=measurements.objectives,
+        objectives=None
+        if lens is None
+        else replace(
+            lens,
+            objectives=_in_order(lens.objectives, by_rank),
+            sizes=_in_order(lens.sizes, by_rank),
+            narrowing=_in_order(lens.narrowing, by_rank),
+        ),
         folder=run_folder,
         warnings=(
             *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),
@@ -242,6 +251,19 @@ def finished(
         reference=measurements.reference,
         scores=scores,
     )
+
+
+class _OfSource(Protocol):
+    @property
+    def source(self) -> str: ...
+
+
+Part = TypeVar("Part", bound=_OfSource)
+
+
+def _in_order(parts: Sequence[Part], place: Mapping[str, int]) -> tuple[Part, ...]:
+    """The parts of sources, those of one source in their own order. place: of each source by name."""
+    return tuple(sorted(parts, key=lambda part: place[part.source]))
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

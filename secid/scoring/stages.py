@@ -57,11 +57,11 @@ from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.estimates import Estimate
-from secid.triplets.guide import MARGIN, Guide, guide_scores
+from secid.triplets.guide import MARGIN, Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
-from secid.triplets.random_reference import RandomReference, random_reference, stored_reference
+from secid.triplets.random_reference import RandomReference, passage_pool, random_reference, stored_reference
 from secid.triplets.variants import Aspect, aspects, tokenizer_of
 
 Set = TypeVar("Set", Triplets, Measured)
@@ -362,7 +362,9 @@ def guided(
 ) -> list[Measured]:
     """The items with the guide's scores as columns. counts: takes what it cost."""
     sources = [(item.triplets, item.table.s_query_negative) for item in items]
-    scores = guide_scores(plan, sources, guide, settings, folder, progress, counts)
+    pool = passage_pool(plan, [item.triplets for item in items])
+    random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]
+    scores = guide_scores(plan, sources, guide, settings, folder, progress, counts, random)
     return [replace(item, table=replace(item.table, guide=own)) for item, own in zip(items, scores, strict=True)]
 
 

@@ -1,6 +1,7 @@
 """A guide: a second scorer of the same triplets, which says what the target cannot say of itself.
 
     sample_of      the triplets that it scores: all, or a seeded sample stratified by the target's s_qn
+    random_rows    random passages for the same queries, which show what its flags are worth
     guide_scores   their scores: of a second bi-encoder from the rows of the texts needed, of a cross-encoder by pair
     GuideScores    the scores as columns, with the shares that a sample estimates
 
@@ -20,18 +21,19 @@ import numpy.typing as npt
 from secid.arrays import distinct, pairs
 from secid.encode import Encoder, load, smallest_distance
 from secid.encode.reranker import Reranker, load_reranker, pair_keys
-from secid.errors import UsageError
+from secid.errors import EncoderError, UsageError
 from secid.measure.blocks import Triplets
-from secid.measure.margins import flagged
+from secid.measure.margins import flagged, lowest_positive
 from secid.measure.sweep import sweep
 from secid.pages.encoder import fact_lines
 from secid.pages.glossary import recipe_line
-from secid.pool import Plan, sample_order
+from secid.pool import Plan, key_ranks, sample_order
 from secid.progress import Progress
 from secid.results import EncoderInfo
-from secid.settings import Settings, flag_of, under
+from secid.settings import Settings, flag_of, under_guide
 from secid.triplets.embedding import Embedder
-from secid.triplets.estimates import Estimate, Names, stratified_mean
+from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, stratified_mean
+from secid.triplets.random_reference import PASSAGES, random_passages
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -42,6 +44,11 @@ MARGIN = 0.05
 """Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
 STRATA = 10
 """Of a sample, of equal size, by s_qn."""
+RANDOM_PAIRS = 300
+"""Random passages that a guide scores for each source: a share of 10 % then has a standard error of 1.7 points."""
+
+ONE_SCORE = 1e-6
+"""Range of scores up to which they are one: rounding of float32 makes as much."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,16 @@ class GuideScores:
     """Scores of a guide for the T triplets of a source; NaN for those outside its sample.
 
     s_query_positive, s_query_negative : (T,).   stratum : (T,) of each triplet, 0 to STRATA - 1.
+    place  : (T,) of its negative; with several positives a negative has a triplet each.
+    random : share of the n_random passages drawn for the source's queries that its margin flags; None for none.
     """
 
     s_query_positive: Floats
     s_query_negative: Floats
     stratum: Index
+    place: Index
+    random: Estimate | None = None
+    n_random: int = 0
 
     @property
     def scored(self) -> Flags:
@@ -66,8 +78,11 @@ class GuideScores:
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """(T,) where the guide's relative margin flags the negative; False outside the sample."""
-        return np.asarray(flagged(self.s_query_negative, self.s_query_positive, "relative", MARGIN))
+        """(T,) where the guide's relative margin flags the negative, against the lowest of the positives that it is
+        scored with; False outside the sample.
+        """
+        lowest = lowest_positive(self.s_query_positive, self.place)
+        return np.asarray(flagged(self.s_query_negative, lowest, "relative", MARGIN))
 
     def mean(self, values: Floats, cluster: Index, names: Names, share: Floats | None) -> Estimate:
         """The mean of a column over all triplets, as its sample estimates it. values: (T,); read where scored."""
@@ -75,7 +90,8 @@ class GuideScores:
 
     def rows(self, keep: Index) -> GuideScores:
         """Those of some triplets. keep: rising places."""
-        return GuideScores(*(column[keep] for column in vars(self).values()))
+        names = ("s_query_positive", "s_query_negative", "stratum", "place")
+        return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
 
 def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
@@ -94,14 +110,16 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
     progress.start(f"load {name or reranker}", None, "")
     if reranker is not None:
         return load_reranker(reranker, settings)
-    guide = load(under(settings, name), progress)
+    guide = load(under_guide(settings), progress)
     if _identity(guide.info) == _identity(target.info):
         raise UsageError(
-            "is the encoder that is scored: by its own scores it cannot say which of its errors are false negatives",
+            "names the target encoder itself, which cannot find its own false negatives",
             where=flag_of("guide"),
             remedy="name another encoder, or a reranker",
         )
     for line in (recipe_line(guide.info), *fact_lines(guide.info.facts)):
+        for prefix in ("query_prefix", "passage_prefix"):
+            line = line.replace(f"{flag_of(prefix)} ", f"{flag_of(f'guide_{prefix}')}=")
         progress.note(f"guide: {line}")
     return guide
 
@@ -114,24 +132,59 @@ def _identity(info: EncoderInfo) -> str:
 def sample_of(plan: Plan, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int) -> tuple[Index, Index]:
     """Rising places of the triplets that a guide scores, and the stratum of every triplet, (T,).
 
-    Strata are tenths of the triplets by s_qn, each with as many places; the draw goes by the text keys of query and
-    negative and the seed, so by no order of files or rows. All places and one stratum where there are no more than
-    `size` triplets. Source: METHOD 8, 10.
+    Strata are tenths of the distinct pairs of query and negative by s_qn, each with as many pairs; the draw goes by
+    their text keys and the seed, so by no order of files or rows, and takes all triplets of a pair. All places and one
+    stratum where there are no more than `size` pairs. Source: METHOD 8, 10.
     """
-    n = len(rows)
+    codes = pairs(rows.query, rows.negative, len(plan.passages))
+    _, head, pair = np.unique(codes, return_index=True, return_inverse=True)
+    n = len(head)
     if size is None or size >= n:
-        return np.arange(n), np.zeros(n, np.int64)
-    keys = plan.queries.keys[rows.query] ^ plan.passages.keys[rows.negative][:, ::-1]
+        return np.arange(len(rows)), np.zeros(len(rows), np.int64)
+    keys = plan.queries.keys[rows.query[head]] ^ plan.passages.keys[rows.negative[head]][:, ::-1]
     priority, tie = sample_order(keys, seed), sample_order(keys[:, 8:], seed)
     rank = np.empty(n, np.int64)
     # Equal scores divided among strata by the draw's own order would not be drawn at random.
-    rank[np.lexsort((tie, s_query_negative))] = np.arange(n)
+    rank[np.lexsort((tie, s_query_negative[head]))] = np.arange(n)
     stratum = rank * STRATA // n
     order = np.lexsort((priority, stratum))
     first = np.searchsorted(stratum[order], np.arange(STRATA))
     wanted = (np.arange(1, STRATA + 1) * size) // STRATA - (np.arange(STRATA) * size) // STRATA
     place = np.arange(n) - first[stratum[order]]
-    return np.sort(order[place < wanted[stratum[order]]]), stratum
+    taken = np.zeros(n, np.bool_)
+    taken[order[place < wanted[stratum[order]]]] = True
+    return np.flatnonzero(taken[pair]), stratum[pair]
+
+
+def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
+    """Random passages in the place of the negatives, for the queries of a source that every sample takes first.
+
+    pool : the passages that are drawn from, as `passage_pool` gives them.
+    RANDOM_PAIRS of them, or up to PASSAGES for each query where there are fewer queries; none where a query has none to
+    draw from. Positives are those scored of the query's record that comes first by text key. Source: METHOD 10.
+    """
+    heads = rows.record_offsets[:-1]
+    heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
+    queries, first = np.unique(rows.query[heads], return_index=True)
+    chosen = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
+    n_each = min(PASSAGES, -(-RANDOM_PAIRS // max(len(chosen), 1)))
+    passages = [ids[:n_each] for ids in random_passages(plan, queries[chosen], pool, seed)]
+    counts = [len(ids) for ids in passages]
+    query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])
+    # each passage is paired with all positives of the record, as the negatives are
+    owner = np.repeat(rows.record[heads[first[chosen]]], counts)
+    by_record = heads[np.argsort(rows.record[heads], kind="stable")]
+    low, high = (np.searchsorted(rows.record[by_record], owner, side) for side in ("left", "right"))
+    place = np.repeat(np.arange(len(query)), high - low)
+    nth = np.arange(len(place)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+    return Triplets(
+        query=query[place],
+        positive=rows.positive[by_record[low[place] + nth]],
+        negative=negative[place],
+        record_offsets=np.arange(len(place) + 1),
+        record=np.arange(len(place)),
+        place=place,
+    )
 
 
 def guide_scores(
@@ -142,22 +195,55 @@ def guide_scores(
     folder: Path,
     progress: Progress,
     counts: dict[str, float],
+    random: Sequence[Triplets] = (),
 ) -> list[GuideScores]:
     """The guide's scores of each source. sources: its triplets, and the target's s_qn of them.
 
-    folder : an empty folder for rows.   counts : takes what the guide cost.   Each text, or pair of a reranker, is
-    scored once for all sources. Source: METHOD 10.
+    folder : an empty folder for rows.   counts : takes what the guide cost.   random : `random_rows` of each source, to
+    be scored too. Each text, or pair of a reranker, is scored once for all sources.
+    Raises EncoderError where all pairs have one score. Source: METHOD 10.
     """
     samples = [sample_of(plan, rows, near, settings.guide_sample, settings.seed) for rows, near in sources]
     asked = [rows.take(keep) for (rows, _), (keep, _) in zip(sources, samples, strict=True)]
     by = _by_pair if isinstance(guide, Reranker) else _by_rows
-    scores = by(plan, asked, guide, settings, folder, progress, counts)  # type: ignore[arg-type]
+    drawn = [rows for rows in random if len(rows)]
+    scores = by(plan, [*asked, *drawn], guide, settings, folder, progress, counts)  # type: ignore[arg-type]
+    _refuse_one_score(guide, plan, [*asked, *drawn], scores)
     columns = []
-    for (rows, _), (keep, stratum), values in zip(sources, samples, scores, strict=True):
+    for (rows, _), (keep, stratum), values in zip(sources, samples, scores, strict=False):
         both = np.full((2, len(rows)), np.nan)
         both[:, keep] = values
-        columns.append(GuideScores(both[0], both[1], stratum))
+        columns.append(GuideScores(both[0], both[1], stratum, rows.place))
+    of_random = iter(scores[len(asked) :])
+    for place, rows in enumerate(random):
+        if len(rows):
+            share = _flagged_share(plan, rows, *next(of_random))
+            columns[place] = replace(columns[place], random=share, n_random=int(rows.place[-1]) + 1)
     return columns
+
+
+def _flagged_share(plan: Plan, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
+    """The share of random passages that the guide's margin flags, clustered by query."""
+    _, each = np.unique(rows.place, return_index=True)
+    queries, cluster = np.unique(rows.query[each], return_inverse=True)
+    flags = flagged(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
+    return clustered_mean(flags.astype(np.float64), cluster, names_of(plan.queries.keys[queries]))
+
+
+def _refuse_one_score(
+    guide: Guide, plan: Plan, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
+) -> None:
+    """Raises EncoderError where several pairs all have the same score: the guide cannot tell texts apart."""
+    values = np.concatenate([part for both in scores for part in both])
+    if np.ptp(values) > ONE_SCORE:
+        return
+    codes = [pairs(rows.query, ids, len(plan.passages)) for rows in asked for ids in (rows.positive, rows.negative)]
+    if (n := len(distinct(np.concatenate(codes)))) > 1:
+        raise EncoderError(
+            f"gives all {n:,} pairs of query and passage the score {values[0]:.6g}",
+            where=guide.info.name,
+            remedy="use a guide that tells texts apart",
+        )
 
 
 def _by_rows(
@@ -174,7 +260,7 @@ def _by_rows(
     passages = distinct(np.concatenate([ids for rows in asked for ids in (rows.positive, rows.negative)]))
     texts = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
     folder.mkdir()
-    embedder = Embedder(texts, guide, under(settings, settings.guide), folder, progress)
+    embedder = Embedder(texts, guide, under_guide(settings), folder, progress)
     try:
         embedder.everything()
         counts.update(embedder.counts)

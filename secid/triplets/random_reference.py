@@ -84,10 +84,9 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     """
     if not any(map(len, triplets)):
         return None
-    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
-    pool = pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
+    pool = passage_pool(plan, triplets)
     sample = _sampled_queries(plan, triplets, seed)
-    passages = _random_passages(plan, sample, pool, seed)
+    passages = random_passages(plan, sample, pool, seed)
     enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
     if not enough.any():
         return None
@@ -102,6 +101,12 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     )
 
 
+def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
+    """Distinct documents of the sources, by text key: what random passages are drawn from."""
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    return pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
+
+
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
     """(Q,) rising ids: of each source the QUERIES that every sample of the run takes first.
 
@@ -111,8 +116,10 @@ def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Ind
     return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
 
 
-def _random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
+def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
     """Up to PASSAGES of the pool for each query, in the order drawn: as many more are taken as are positives of it.
+
+    pool : as `passage_pool` gives it.
 
     Positives outside the pool change no draw, so that neither controls nor objectives, which plan more of them, do.
     """

@@ -14,6 +14,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from secid import api
 from secid.errors import InputError, UsageError
 from secid.findings.judgements import read_judgements
+from secid.pages.audit_page import audit_page
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
 from secid.results.document import json_of
@@ -218,6 +219,17 @@ def test_pages(tiny, invoke: Invoke, snapshot: Snapshot, monkeypatch):
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines())) <= 80
     snapshot("audit.txt", outcome.out)
+
+
+@pytest.mark.parametrize("negatives", [["d2", "d5"], ["d2", "d5", "d1"]])
+def test_an_absolute_margin_is_shown_where_a_tie_makes_it_differ(beir, tiny, negatives):
+    """d1 is the positive itself, which π does not flag."""
+    report = api.audit([written(texts=False, rows=[("q1", "d1", negatives)])], str(tiny), collection=str(beir))
+    (source,) = report.sources
+    differs = source.rule("absolute").n_flagged != source.rule("consistency").n_flagged
+    assert differs == ("d1" in negatives)
+    (section,) = (part for part in audit_page(report).details if part.anchor == "rules")
+    assert len(section.tables[0].rows) == (3 if differs else 2)
 
 
 def test_pages_with_a_guide(tiny, tmp_path, invoke: Invoke, snapshot: Snapshot, monkeypatch):

@@ -19,6 +19,8 @@ from secid.results import Run
 from tests.fake_encoder import HashEncoder
 from tests.oracle import objectives as oracle
 from tests.oracle import reference
+from tests.unit.scoring.made_rows import clean_rows
+from tests.unit.scoring.runs import scored
 
 WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load"]
 TAU, MARGIN = 0.05, 0.05
@@ -269,6 +271,19 @@ def test_more_queries_than_the_limit_are_sampled(tmp_path):
     path = write(drawn(QUERIES + 30, 1, 8), tmp_path / "many.jsonl")
     run = secid.score([path], HashEncoder(), controls="none", cache=False, objectives=True)
     assert {item.n_queries for item in run.objectives.sizes} == {QUERIES}
+
+
+def test_parts_of_sources_come_in_the_order_of_their_rank(tmp_path):
+    rows = clean_rows(40)
+    near = [{**row, "neg": [text.replace("is", "was") for text in row["pos"]] + row["neg"][:2]} for row in rows]
+    rows_of = {"a": near, "b": rows, "c": [{**row, "neg": row["neg"][:1]} for row in rows]}
+    run = scored(tmp_path, rows_of, objectives=True).run
+    ranks = {source.name: source.rank for source in run.sources}
+    assert list(ranks) != sorted(ranks)
+    for parts in (run.separation, run.in_batch, run.objectives.objectives, run.objectives.sizes):
+        places = [ranks[part.source] for part in parts]
+        assert places == sorted(places)
+        assert set(places) == {1, 2, 3}
 
 
 def test_planted_copies_take_the_gradient_that_falls_on_copies(tmp_path):

@@ -41,7 +41,7 @@ RADIUS = 10.0
 ANCHORS = {1: None, -1: "end"}
 ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
 """Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
-WHISKERS, CONTROLS = "Whiskers: 95 % CI, cut at the edge.", "Hollow circles: controls."
+WHISKERS, CONTROLS = "Whiskers: 95 % CI, cut at the edge and hidden by the dot.", "Hollow circles: controls."
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,15 @@ class _Point:
 
 
 def hardness_chart(run: Run) -> Chart | None:
-    """A numbered point a source: hardness across, negatives that outscore their positive up, with a guide its suspects;
-    below, the names.
+    """A numbered point a source: hardness across, negatives that outscore their positive up, or suspects where they are
+    evidence for every source; below, the names.
 
     None where no hardness is known.
     """
-    by = OUTSCORING if run.guide is None else SUSPECT
     known = [source for source in run.sources if source.hardness is not None]
-    suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources}
+    suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources if own.is_evidence}
+    by = SUSPECT if all(source.name in suspects for source in known) else OUTSCORING
+    suspects = suspects if by is SUSPECT else {}
     sources = [_source(number, source, suspects.get(source.name)) for number, source in enumerate(known, 1)]
     if not sources:
         return None

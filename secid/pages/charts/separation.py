@@ -19,7 +19,7 @@ WIDTH, ROC = 70.0, 78.0
 """Percent of the row's width: of the histogram, and where the ROC curve starts."""
 NOTE = (
     "Left: cosines to the query of positives (filled) and negatives (line), each as shares. Right: ROC curve, share of "
-    "negatives across, of positives up, above a threshold."
+    "negatives across, of positives up, above a threshold, both from 0 to 1."
 )
 
 
@@ -37,7 +37,9 @@ def _draw(items: Sequence[SourceSeparation], title: str, description: str) -> Ma
     scale = Scale(items[0].low, items[0].high, 0.0, WIDTH)
     values = [(f"{scale(value):.2f}%", f"{value:g}") for value in ticks(scale.low, scale.high)]
     rows = [_row(short(item.source, NAME_CHARACTERS), _curves(item), HEIGHT) for item in items]
-    rows.append(_row(" ", [words(at, 14.0, text, anchor="middle", class_="tick") for at, text in values], 18.0))
+    numbers = [words(at, 14.0, text, anchor="middle", class_="tick") for at, text in values]
+    numbers += [words(f"{ROC}%", 14.0, "0", class_="tick"), words("100%", 14.0, "1", anchor="end", class_="tick")]
+    rows.append(_row(" ", numbers, 18.0))
     return tag("div", Markup("").join(rows), role="img", aria_label=f"{title}. {description}", class_="forest")
 
 

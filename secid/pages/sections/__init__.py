@@ -16,7 +16,7 @@ from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.gates import gates_section
-from secid.pages.sections.guide import guide_section, margins_section
+from secid.pages.sections.guide import guide_section, margins_section, trusted
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
@@ -29,6 +29,7 @@ from secid.results import Run
 
 def page_of(run: Run) -> Page:
     """Everything that the pages of a run say."""
+    run = trusted(run)
     sections = (
         Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
         ranking_section(run),

@@ -1,20 +1,21 @@
-"""What a guide suspects, and how much each margin flags."""
+"""What a guide suspects and what that is worth, and how much each margin flags."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isclose
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, interval, nats, percent, with_interval
+from secid.pages.numbers import SPACE, count, fraction, interval, is_unknown, listed, nats, percent, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import code, named, plain
 from secid.results import Run
 from secid.results.guide import GuideResult, GuideSource, MarginCurve
 
 CIRCULAR = (
-    "The encoder's own margins say how much a filter would remove, not whether that helps: an encoder cannot judge its "
-    "own filter."
+    "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "
+    "the encoder that filtered."
 )
 SHOWN = (
     ("relative", 0.0),
@@ -27,16 +28,63 @@ SHOWN = (
 """Values of the table; the curves have more."""
 
 
-def suspects_sentence(guide: GuideResult) -> str:
+READ_SOME = (
+    "Not every suspect is relevant: read some, or measure the guide against labels "
+    f"({code('secid audit --guide NAME')})."
+)
+
+
+def suspects_sentences(guide: GuideResult) -> list[str]:
+    """The suspects of the sources for which they are evidence, and where they are none, why: two sentences at most."""
+    the_guide, evidence = f"The guide {named(guide.encoder.name)}", [own for own in guide.sources if own.is_evidence]
+    blind = [own for own in guide.sources if own.is_blind]
+    if all(own.repeats_target for own in guide.sources):
+        return [f"{the_guide} orders all negatives as the encoder does: it is no second opinion."]
+    if all(own.random_share is None for own in guide.sources):
+        return [f"{the_guide} had no random passages to be measured on, so its suspects are no evidence."]
+    if not evidence and not blind:
+        random = f"not significantly more than of random passages ({_of_random(guide.sources)})"
+        return [f"{the_guide} suspects {_range(guide.sources)}: {random}."]
+    sentences = []
+    if evidence:
+        random = f"against {_of_random(evidence)} of random passages"
+        sentences.append(f"{the_guide} suspects {_range(evidence)}, {random}.")
+    if len(blind) == len(guide.sources):
+        sentences.append(f"{the_guide} flags {_of_random(blind)} of random passages too: do not filter by it.")
+    elif blind:
+        which, by = listed([named(own.name) for own in blind]), "it" if evidence else the_guide.replace("The", "the", 1)
+        sentences.append(f"Do not filter {which} by {by}: there it flags {_of_random(blind)} of random passages too.")
+    return sentences
+
+
+def _range(sources: Sequence[GuideSource]) -> str:
     """Which source has the fewest suspects and which the most."""
-    shares = sorted((source.suspect_share, source.name) for source in guide.sources)
+    shares = sorted((source.suspect_share, source.name) for source in sources)
     (least, fewest), (most, highest) = shares[0], shares[-1]
-    by, what = f"By the guide {named(guide.encoder.name)},", "suspected false negatives"
     if percent(least) == percent(most):
-        whose = f"the negatives of {named(highest)}" if len(shares) == 1 else "each source's negatives"
-        return f"{by} {percent(most)} of {whose} are {what}."
-    ends = f"{percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)})"
-    return f"{by} {ends} of the negatives are {what}."
+        which = f" of {named(highest)}" if len(shares) == 1 else ""
+        return f"{percent(most)} of the negatives{which}"
+    return f"{percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)}) of the negatives"
+
+
+def _of_random(sources: Sequence[GuideSource]) -> str:
+    shares = [source.random_share for source in sources if source.random_share is not None]
+    low, high = percent(min(shares)), percent(max(shares))
+    return low if low == high else f"{low} to {high}"
+
+
+def trusted(run: Run) -> Run:
+    """The run without the finding `suspect` in sources where the guide's flags are no evidence."""
+    if run.guide is None:
+        return run
+    evidence = {source.name for source in run.guide.sources if source.is_evidence}
+    sources = tuple(
+        source
+        if source.name in evidence
+        else replace(source, findings=tuple(item for item in source.findings if item.name != "suspect"))
+        for source in run.sources
+    )
+    return replace(run, sources=sources)
 
 
 def guide_section(run: Run) -> Section | None:
@@ -51,20 +99,23 @@ def guide_section(run: Run) -> Section | None:
         for name in scores
         if name in by_name
     )
-    heads = [number("negatives"), wrapped("suspects"), number("agreement"), number("rank correlation")]
+    heads = [number("negatives"), wrapped("suspects"), wrapped("of random passages")]
+    heads += [number("agreement"), number("rank correlation")]
     heads.append(wrapped("ECI_sem (nats)"))
     if not run.guide.is_sampled:
         heads.append(wrapped("without suspects (nats)"))
+    is_evidence = any(own.is_evidence for own in run.guide.sources)
     what = "a sample of the negatives" if run.guide.is_sampled else "the same negatives"
     whose = f"{named(run.guide.encoder.name)} scored {what}."
-    limit = "How many of its suspects are relevant depends on the guide: only labels or a reader can tell."
     return Section(
         anchor="guide",
         link="Guide",
         title="What the guide suspects",
-        paragraphs=(f"{whose} {limit}",),
-        tables=(Table(caption="Sources by the guide", columns=(foreign("source"), *heads), rows=rows),),
-        terms=terms("negatives", "suspects", "agreement", "rank correlation", "ECI_sem", "95 % CI"),
+        paragraphs=(" ".join(suspects_sentences(run.guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
+        tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
+        terms=terms(
+            "negatives", "suspects", "of random passages", "agreement", "rank correlation", "ECI_sem", "95 % CI"
+        ),
     )
 
 
@@ -72,9 +123,17 @@ def _cells(source: GuideSource) -> tuple[str, ...]:
     return (
         count(source.n_scored),
         with_interval(source.suspect_share, source.interval_95, percent),
+        with_interval(source.random_share, source.random_interval_95, percent),
         percent(source.agreement),
         fraction(source.rank_correlation, 2),
     )
+
+
+def _with_interval(share: float | None, ends: tuple[float, float] | None) -> str:
+    if ends is None or is_unknown(ends):
+        return percent(share)
+    low, high = (percent(end).removesuffix(f"{SPACE}%") for end in ends)
+    return f"{percent(share)}\n({low} to {high})"
 
 
 def _without(source: GuideSource) -> str:

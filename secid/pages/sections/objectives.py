@@ -99,10 +99,10 @@ def _by_objective(lens: ObjectiveLens, classes: list[str], *, allocated: bool) -
         for item in lens.objectives
     )
     caption = (
-        f"Loss, and shares of the gradient, at the frozen scores; margin: {percent(lens.margin)} of the positive's"
+        f"Loss, and shares of the gradient, at the frozen scores; margin: {percent(lens.margin)} of the positive's score"
     )
     columns = (foreign("source"), text("objective"), *map(number, heads))
-    return Table(caption=f"{caption} positive's score", columns=columns, rows=rows)
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def _by_size(sizes: Sequence[RecordSize]) -> Table:
@@ -123,7 +123,8 @@ def _by_size(sizes: Sequence[RecordSize]) -> Table:
     n_queries = max((item.n_queries for item in sizes), default=0)
     caption = f"With the first passages of each record only, as listed; at most {count(n_queries)} queries"
     columns = (foreign("source"), text("used"), *map(number, heads))
-    return Table(caption=f"{caption}; gradient of JointLH", columns=columns, rows=rows)
+    objective = "JointLH" if any(item.n_positives for item in sizes) else "InfoNCE"
+    return Table(caption=f"{caption}; gradient of {objective}", columns=columns, rows=rows)
 
 
 def _shares(classes: list[str], *, allocated: bool) -> str:

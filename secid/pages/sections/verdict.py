@@ -9,7 +9,7 @@ from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import named
 from secid.pages.sections.controls import names_of, outcome
-from secid.pages.sections.guide import suspects_sentence
+from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
 from secid.results.catalogue import DEFECTS
@@ -48,7 +48,7 @@ def _unevaluated(run: Run) -> str:
 def _labels(run: Run) -> str:
     """How far false negatives can be found: by labels alone, or what a guide suspects."""
     if run.guide is not None:
-        return suspects_sentence(run.guide)
+        return " ".join(suspects_sentences(run.guide))
     return ONE_POSITIVE if "control known positive" in run.not_evaluated else NO_GUIDE
 
 

@@ -207,8 +207,8 @@ def early(run: Run) -> Run:
     )
 
 
-def guided(run: Run, sample: int | None = None) -> Run:
-    """The run with a guide, which suspects more of each source than of the one before."""
+def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
+    """The run with a guide, which suspects more of each source than of the one before. numbers: of all its sources."""
     curves = tuple(
         MarginCurve(kind=kind, values=(0.0, 0.05, 0.1, 0.8), shares=(0.1, 0.2, 0.3, 0.4))
         for kind in ("absolute", "relative", "maximum")
@@ -221,10 +221,15 @@ def guided(run: Run, sample: int | None = None) -> Run:
             interval_95=(0.1 * number - 0.05, 0.1 * number + 0.05),
             agreement=0.9,
             rank_correlation=0.8,
+            n_random=300,
+            random_share=0.02,
+            random_interval_95=(0.009, 0.045),
+            excess_interval_95=(0.1 * number - 0.07, 0.1 * number),
             without_suspects=source.without_flagged if sample is None else None,
         )
         for number, source in enumerate(run.sources, 1)
     )
+    sources = tuple(replace(source, **numbers) for source in sources)
     return replace(
         run,
         guide=GuideResult(encoder=replace(run.encoder, name="guide"), margin=0.05, sample=sample, sources=sources),

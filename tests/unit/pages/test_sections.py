@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from secid.pages.answer import own_score
+from secid.pages.findings import findings_of, sentence
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
 from secid.pages.markdown import render
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
+from secid.pages.sections.guide import trusted
 from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
 from secid.pages.sections.ranking import ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
@@ -217,3 +219,32 @@ def test_names_keep_their_underscores():
     text = " ".join(missing_lines(run))
     assert text.count("a_b") == 2
     assert "near_copy" in text
+
+
+def _suspected(run, share=0.3):
+    """The run in which each source has the finding `suspect`."""
+    suspect = replace(run.sources[0].findings[0], name="suspect", n_negatives=90, share=share, interval_95=(0.25, 0.36))
+    sources = tuple(replace(source, findings=(*source.findings, suspect)) for source in run.sources)
+    return replace(run, sources=sources)
+
+
+def test_suspects_leave_the_findings_where_they_are_no_evidence():
+    runs = [_suspected(samples.guided(RUN, **numbers)) for numbers in ({}, {"random_share": 0.5})]
+    listed = [_titles(trusted(run)) - _titles(RUN) for run in runs]
+    assert [len(names) for names in listed] == [1, 0]
+    assert trusted(RUN) is RUN
+    assert all(source.finding("suspect") is not None for source in trusted(runs[0]).sources)
+
+
+def _titles(run):
+    return {item.name for own in findings_of(run) for item in own.items}
+
+
+def test_a_finding_of_a_sample_says_so():
+    run = _suspected(samples.guided(RUN, sample=300))
+    finding = run.sources[0].finding("suspect")
+    words = sentence(finding, 330, 300).replace("\u00a0", " ")
+    assert all(number in words for number in ("90", "300", "30.0 %", "25.0 %", "36.0 %"))
+    assert "330" not in words
+    texts = [item.sentence for own in findings_of(run) for item in own.items]
+    assert sum("300" in text for text in texts) == len(run.sources)

@@ -13,7 +13,7 @@ from secid.pages.sanitize import without_isolates
 from secid.pages.sections.ablations import ablation_section, ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
-from secid.pages.sections.guide import guide_section, margins_section, suspects_sentence
+from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from tests.snapshots import situations
@@ -98,13 +98,25 @@ def test_guide(snapshot):
                 for source in samples.guided(one).margins
             ),
         ),
+        "no more than of random passages": samples.guided(one, excess_interval_95=(-0.01, 0.02)),
+        "a guide that flags random passages": samples.guided(RUN, random_share=0.5, random_interval_95=(0.45, 0.55)),
+        "one that flags those of a source": _blind_in_the_last(samples.guided(RUN)),
+        "no random passages": samples.guided(
+            one, n_random=0, random_share=None, random_interval_95=None, excess_interval_95=None
+        ),
+        "a copy of the encoder": samples.guided(RUN, agreement=1.0, rank_correlation=1.0),
     }
     said = {}
     for name, run in runs.items():
         sections = (guide_section(run), margins_section(run))
         shown = [text for part in sections for text in (*part.paragraphs, *map(table, part.tables))]
-        said[name] = lines(suspects_sentence(run.guide), hardness_chart(run).description, *shown)
+        said[name] = lines(*suspects_sentences(run.guide), hardness_chart(run).description, *shown)
     snapshot("guide.txt", situations(said))
+
+
+def _blind_in_the_last(run):
+    *others, last = run.guide.sources
+    return replace(run, guide=replace(run.guide, sources=(*others, replace(last, random_share=0.3))))
 
 
 def test_slices(snapshot):

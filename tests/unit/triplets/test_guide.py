@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,20 +13,23 @@ from sentence_transformers import CrossEncoder
 from secid import api
 from secid.arrays import among
 from secid.encode import load
-from secid.errors import UsageError
+from secid.errors import EncoderError, UsageError
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.markdown import render
 from secid.pages.sections import page_of
-from secid.pool import sample_order
+from secid.pool import Plan, sample_order
 from secid.progress import Silent
+from secid.results.catalogue import FINDINGS
 from secid.results.document import from_json, to_json
 from secid.run_folder.read import read_negatives
-from secid.settings import Settings
+from secid.scoring import stages
+from secid.settings import Settings, flag_of
 from secid.triplets import guide
 from secid.triplets.estimates import stratified_mean
-from secid.triplets.guide import STRATA, load_guide, sample_of
+from secid.triplets.guide import STRATA, load_guide, random_rows, sample_of
+from secid.triplets.random_reference import passage_pool
 from tests.fake_encoder import HashEncoder, PieceEncoder
-from tests.oracle.test_guide import vectors
+from tests.oracle.test_guide import texts_of, vectors
 from tests.tiny_bert import save_tiny_bert
 from tests.unit.encode.test_reranker import save_reranker
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -36,8 +41,9 @@ def rows_of(seed: int = 0, n: int = 400):
     """A plan, its triplets and a made-up s_qn."""
     made = world(seed=seed)
     draw = np.random.default_rng(seed)
-    query = np.sort(draw.integers(0, made.n_queries, n))
-    rows = triplets(query, query, draw.integers(made.n_queries, 400, n))
+    pairs = draw.choice(made.n_queries * (400 - made.n_queries), n, replace=False)
+    query, negative = np.divmod(np.sort(pairs), 400 - made.n_queries)
+    rows = triplets(query, query, made.n_queries + negative)
     return made, rows, draw.random(n).round(2)
 
 
@@ -138,13 +144,162 @@ def test_pages_of_a_guide(tmp_path):
     assert "suspect" not in whole.not_evaluated
     assert sample.not_evaluated["score without suspects"] == "guide_sample"
     tables = [next(s for s in _sections(run) if s.anchor == "guide").tables for run in (whole, sample)]
-    assert [len(own[0].columns) for own in tables] == [7, 6]
-    chart = hardness_chart(whole)
-    assert chart is not None
-    assert "suspect" in chart.description
+    assert [len(own[0].columns) for own in tables] == [8, 7]
     again = from_json(to_json(whole))
     assert (again.guide, again.margins) == (whole.guide, whole.margins)
     assert render(page_of(whole))
+
+
+@pytest.mark.parametrize("evidence", [True, False])
+def test_suspects_are_evidence_where_random_passages_are_not_flagged(evidence, tmp_path):
+    """Planted: the passages of a query lie along it, or all passages do. Every negative is a suspect in both."""
+    rows = clean_rows(40)
+    axis = {text: place for place, row in enumerate(rows) for text in (row["query"], *row["pos"], *row["neg"])}
+    draw = np.random.default_rng(0)
+    table = {text: np.eye(40)[place if evidence else 0] + 0.02 * draw.random(40) for text, place in axis.items()}
+    path = _vectors_of(tmp_path / "guide.npz", table, rows)
+    run = scored(tmp_path, {"a": rows}, guide=path).run
+    (source,) = run.guide.sources
+    assert source.n_random == 40 * 8
+    # a query's own negatives are among the passages drawn: 3 of 159
+    assert source.random_share == pytest.approx(0.0 if evidence else 1.0, abs=0.05)
+    assert source.suspect_share == 1.0
+    assert source.is_evidence == evidence
+    assert source.is_blind != evidence
+    chart = hardness_chart(run)
+    assert chart is not None
+    assert ("suspect" in chart.description) == evidence
+    findings = {item.name for own in page_of(run).findings for item in own.items}
+    assert (FINDINGS["suspect"].title in findings) == evidence
+
+
+def _vectors_of(path, table, rows):
+    queries, passages = texts_of(rows)
+    np.savez(
+        path,
+        vector=np.array([table[text] for text in (*queries, *passages)]),
+        text_sha256=np.array([hashlib.sha256(text.encode()).hexdigest() for text in (*queries, *passages)]),
+        role=np.array(["query"] * len(queries) + ["passage"] * len(passages)),
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("positives", ["first", "all"])
+def test_random_passages_are_flagged_as_loops_flag_them(positives, tmp_path, monkeypatch):
+    rows = [{**row, "pos": [*row["pos"], f"{row['pos'][0]} again"]} for row in clean_rows(40)]
+    drawn = []
+
+    def kept(plan, own, pool, seed):
+        drawn.append((plan, random_rows(plan, own, pool, seed)))
+        return drawn[-1][1]
+
+    monkeypatch.setattr(stages, "random_rows", kept)
+    monkeypatch.setattr(Plan, "close", lambda self: None)
+    other = HashEncoder(12, name="other")
+    (source,) = scored(tmp_path, {"a": rows}, guide=_with_all(tmp_path, rows), positives=positives).run.guide.sources
+    ((plan, pairs),) = drawn
+    queries, passages = (store.take(np.arange(len(store))) for store in (plan.queries, plan.passages))
+    of_query, of_passage = other.table(queries, "query"), other.table(passages, "passage")
+    labelled = {row["query"]: row["pos"] for row in rows}
+    flags = {}
+    for query, positive, passage in zip(pairs.query, pairs.positive, pairs.negative, strict=True):
+        text, best, random = queries[query], passages[positive], passages[passage]
+        assert best in labelled[text]
+        assert random not in labelled[text]
+        own, near = (float(of_query[text] @ of_passage[name]) for name in (best, random))
+        flags[text, random] = flags.get((text, random), False) or near >= own - 0.05 * abs(own)
+    assert len(flags) == source.n_random == 320
+    assert len(pairs) == 320 * (2 if positives == "all" else 1)
+    share = sum(flags.values()) / len(flags)
+    assert source.random_share == pytest.approx(share)
+    low, high = source.random_interval_95
+    assert low < share < high
+    assert source.excess_interval_95[0] < source.suspect_share - share < source.excess_interval_95[1]
+
+
+def test_random_passages_follow_no_order_of_rows():
+    made, rows, _ = rows_of()
+    pool = passage_pool(made.plan, [rows])
+    first = random_rows(made.plan, rows, pool, 0)
+    order = np.random.default_rng(1).permutation(400)
+    order = order[np.argsort(-rows.query[order], kind="stable")]
+    turned = triplets(rows.query[order], rows.positive[order], rows.negative[order])
+    again = random_rows(made.plan, turned, pool, 0)
+    sets = [
+        set(zip(own.query.tolist(), own.positive.tolist(), own.negative.tolist(), strict=True))
+        for own in (first, again)
+    ]
+    assert sets[0] == sets[1]
+    assert len(first) == len(sets[0]) == 3 * len(np.unique(rows.query))
+
+
+def test_a_guide_of_one_score_is_refused(tmp_path):
+    rows = clean_rows(6)
+    table = {text: np.ones(8) for row in rows for text in (row["query"], *row["pos"], *row["neg"])}
+    with pytest.raises(EncoderError) as refusal:
+        scored(tmp_path, {"a": rows}, guide=_vectors_of(tmp_path / "guide.npz", table, rows))
+    assert refusal.value.where == str(tmp_path / "guide.npz")
+
+
+def test_the_target_under_another_name_repeats_it(tmp_path):
+    rows = clean_rows(40)
+    path = str(vectors(tmp_path / "guide.npz", rows, PieceEncoder()))
+    (source,) = scored(tmp_path, {"a": rows}, guide=path).run.guide.sources
+    assert source.repeats_target
+    assert not source.is_evidence
+    (other,) = scored(tmp_path, {"a": rows}, guide=str(vectors(tmp_path / "guide.npz", rows))).run.guide.sources
+    assert not other.repeats_target
+
+
+def test_a_pair_listed_often_is_drawn_once():
+    made, rows, near = rows_of(n=100)
+    ten = np.repeat(np.arange(100), 10)
+    again = triplets(rows.query[ten], rows.positive[ten], rows.negative[ten])
+    keep, stratum = sample_of(made.plan, again, near[ten], 50, 0)
+    assert len(keep) == 500
+    assert len(np.unique(ten[keep])) == 50
+    assert all(len(set(stratum[ten == pair])) == 1 for pair in range(100))
+    assert len(sample_of(made.plan, again, near[ten], 100, 0)[0]) == 1000
+
+
+def test_a_guide_has_prefixes_of_its_own(tmp_path):
+    target = load(Settings(encoder=str(save_tiny_bert(tmp_path / "own")), query_prefix="ask: "))
+    notes: list[str] = []
+    progress = SimpleNamespace(start=lambda *_: None, note=notes.append, advance=lambda _: None)
+    other = str(save_tiny_bert(tmp_path / "other", seed=1))
+    assert load_guide(Settings(guide=other), target, progress).info.query_prefix == ""
+    advice = [line for line in notes if "guide_query_prefix" in line]
+    assert len(advice) == 1
+    assert flag_of("query_prefix") not in advice[0]
+    notes.clear()
+    guide = load_guide(Settings(guide=other, guide_query_prefix=""), target, progress)
+    assert guide.info.rules["query_prefix"] == "flag"
+    assert not any("guide_query_prefix" in line for line in notes)
+    own = load_guide(Settings(guide=other, guide_passage_prefix="passage: "), target, progress)
+    assert (own.info.query_prefix, own.info.passage_prefix) == ("", "passage: ")
+
+
+def test_suspects_of_several_positives_are_those_that_select_drops(tmp_path):
+    rows = [{**row, "pos": [*row["pos"], f"{row['pos'][0]} again"]} for row in clean_rows(60)]
+    source, path = write(tmp_path / "a.jsonl", rows), _with_all(tmp_path, rows)
+    own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": path, "positives": "all"}
+    run = api.score([source], run=tmp_path / "run", objectives=True, **own)
+    finding = run.sources[0].finding("suspect")
+    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
+    assert copy.left_out == {"suspect": finding.n_negatives}
+    assert finding.share == pytest.approx(finding.n_negatives / 180)
+    assert run.guide.sources[0].suspect_share == pytest.approx(finding.share)
+    assert run.guide.sources[0].without_suspects.n_triplets == 180 - finding.n_negatives
+    of_query, of_passage = (
+        HashEncoder(12, name="other").table(t, r)
+        for t, r in zip(texts_of(_flat(rows)), ("query", "passage"), strict=True)
+    )
+    flagged = 0
+    for row in rows:
+        scores = [float(of_query[row["query"]] @ of_passage[text]) for text in row["pos"]]
+        bar = min(score - 0.05 * abs(score) for score in scores)
+        flagged += sum(float(of_query[row["query"]] @ of_passage[text]) >= bar for text in row["neg"])
+    assert finding.n_negatives == flagged
 
 
 def _sections(run):
@@ -180,7 +335,8 @@ def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
     rows, folder = clean_rows(20), save_reranker(tmp_path / "reranker")
     own = {"guide_reranker": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache"), "device": "cpu"}
     first, second = (scored(tmp_path, {"a": rows, "b": rows}, **own) for _ in range(2))
-    n_pairs = 20 + 60
+    n_pairs = first.run.timing["guide"]["n_pairs"]
+    assert 20 + 60 < n_pairs <= 20 + 60 + 300
     assert [run.run.timing["guide"]["n_scored"] for run in (first, second)] == [n_pairs, 0]
     assert second.run.guide == first.run.guide
     model = CrossEncoder(str(folder), device="cpu")
@@ -206,6 +362,10 @@ def test_all_positives_share_their_negatives(tmp_path):
     assert relative.shares[at] == pytest.approx(item.suspect_share)
 
 
+def _flat(rows):
+    """The rows with the further positives among the negatives, where `vectors` takes texts from."""
+    return [{**row, "neg": [*row["neg"], *row["pos"][1:]]} for row in rows]
+
+
 def _with_all(folder, rows):
-    every = [{**row, "neg": [*row["neg"], *row["pos"][1:]]} for row in rows]
-    return str(vectors(folder / "guide.npz", every, HashEncoder(12, name="other")))
+    return str(vectors(folder / "guide.npz", _flat(rows), HashEncoder(12, name="other")))

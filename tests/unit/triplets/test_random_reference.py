@@ -225,10 +225,10 @@ def test_positives_that_no_triplet_holds_change_no_draw():
     pool, queries = np.arange(len(run.plan.passages) - 1), np.arange(run.n_queries)
     beyond = queries * len(run.plan.passages) + len(pool)
     more = SimpleNamespace(**{**vars(run.plan), "known_positives": np.sort([*run.plan.known_positives, *beyond])})
-    plain, planned = (module._random_passages(plan, queries, pool, 0) for plan in (run.plan, more))
+    plain, planned = (module.random_passages(plan, queries, pool, 0) for plan in (run.plan, more))
     np.testing.assert_array_equal(planned, plain)
     whole = np.arange(len(run.plan.passages))
-    assert not np.array_equal(*(module._random_passages(plan, queries, whole, 0) for plan in (run.plan, more)))
+    assert not np.array_equal(*(module.random_passages(plan, queries, whole, 0) for plan in (run.plan, more)))
 
 
 def test_a_small_run_uses_what_there_is_and_a_smaller_one_has_no_reference():
@@ -251,7 +251,7 @@ def test_a_draw_is_uniform_and_without_repeats():
     run = world(n_queries=1, n_passages=41)
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
-        passages = module._random_passages(run.plan, np.array([0]), pool, seed)[0]
+        passages = module.random_passages(run.plan, np.array([0]), pool, seed)[0]
         assert len(set(passages.tolist())) == PASSAGES
         counts[passages] += 1
     assert counts[0] == 0  # the positive
