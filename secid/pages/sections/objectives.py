@@ -98,9 +98,8 @@ def _by_objective(lens: ObjectiveLens, classes: list[str], *, allocated: bool) -
         )
         for item in lens.objectives
     )
-    caption = (
-        f"Loss, and shares of the gradient, at the frozen scores; margin: {percent(lens.margin)} of the positive's score"
-    )
+    margin = f"margin: {percent(lens.margin)} of the positive's score"
+    caption = f"Loss, and shares of the gradient, at the frozen scores; {margin}"
     columns = (foreign("source"), text("objective"), *map(number, heads))
     return Table(caption=caption, columns=columns, rows=rows)
 

@@ -19,7 +19,6 @@ from secid.pages.markdown import render
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
-from secid.results.catalogue import FINDINGS
 from secid.results.document import from_json, to_json
 from secid.run_folder.read import read_negatives
 from secid.scoring import stages
@@ -170,7 +169,7 @@ def test_suspects_are_evidence_where_random_passages_are_not_flagged(evidence, t
     assert chart is not None
     assert ("suspect" in chart.description) == evidence
     findings = {item.name for own in page_of(run).findings for item in own.items}
-    assert (FINDINGS["suspect"].title in findings) == evidence
+    assert ("suspect" in findings) == evidence
 
 
 def _vectors_of(path, table, rows):
