@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.analyses.controls import nearest
 from secid.arrays import among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.in_batch import unit
@@ -23,6 +22,7 @@ from secid.results import CorpusSeparation, SourceSeparation
 from secid.triplets.corpus import Corpus, query_positives
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, Names, combined, names_of
+from secid.triplets.search import nearest
 from secid.triplets.table import TripletTable
 
 Floats = npt.NDArray[np.float64]

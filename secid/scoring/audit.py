@@ -92,7 +92,7 @@ def audit_sources(
             every = all(reader.uses_collection for reader in readers)
             auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
         encoder, info = load()
-        embedder = Embedder(plan, encoder, settings, folder, progress)
+        embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
         with clock.stage("encode") as counts:
             queries, passages = auditor.texts()
             embedder.need(queries, passages)
