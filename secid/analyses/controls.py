@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import distinct, narrow, pairs
+from secid.arrays import distinct, first_in_row, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.pool import SPLITTERS, Plan, key_ranks, sample_order, splitter
@@ -202,19 +202,8 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Twice as many as needed and a few more: own documents and repeats are struck out
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    keep = ~_is_pair(base.own, base, base.query[:, None], table) & _first_in_row(table)
+    keep = ~_is_pair(base.own, base, base.query[:, None], table) & first_in_row(table)
     return _from_table(base, table, keep)
-
-
-def _first_in_row(table: Index) -> npt.NDArray[np.bool_]:
-    """True where a value is the first of its kind in its row."""
-    order = np.argsort(table, axis=1, kind="stable")
-    ordered = np.take_along_axis(table, order, axis=1)
-    new = np.ones_like(ordered, np.bool_)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = np.empty_like(new)
-    np.put_along_axis(first, order, new, axis=1)
-    return first
 
 
 def _known_positive(base: Base) -> Triplets | str:

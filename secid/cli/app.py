@@ -25,8 +25,8 @@ DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = (
-    "score", "mix", "select", "flagged", "ablate", "compare", "check", "audit", "explain", "report", "schema", "gate",
-    "baseline", "encoder", "cache", "doctor",
+    "score", "mine", "mix", "select", "flagged", "ablate", "compare", "check", "audit", "explain", "report", "schema",
+    "gate", "baseline", "encoder", "cache", "doctor",
 )  # fmt: skip
 """Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
 MODULES = {"ablate": "score"}

@@ -1,0 +1,110 @@
+"""`secid mine`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secid.cli.options import ENCODING, READING, Json, Quiet, takes_settings
+
+if TYPE_CHECKING:
+    from secid.export.writer import Schema
+    from secid.mining.choose import OnShort
+
+MINING = "Mining"
+
+
+@takes_settings("encoder", *READING, *ENCODING, "tokenizer", "temperature", "seed")
+def mine(
+    miners: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=METHOD",
+            help="Sources to mine: random; bm25; dense; hybrid:NAME=5,NAME=5; or a preset (nv-retriever-95, simans, "
+            "rank-10-210, rank-50-100, qwen-0.1). Options after a colon: ranks=11-20 (bm25, dense); relative=0.05, "
+            "absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.", show_default=False),
+    ],
+    k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each query.", rich_help_panel=MINING)] = 10,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            metavar="SOURCE",
+            help="Queries and positives, instead of the qrels of --collection.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split", metavar="NAME", help="Only the queries of these qrels. [default: all]", rich_help_panel=MINING
+        ),
+    ] = None,
+    on_short: Annotated[
+        str,
+        typer.Option(
+            "--on-short",
+            metavar="NAME",
+            help="A query with fewer than K: keep, drop, or random, which fills it up.",
+            rich_help_panel=MINING,
+        ),
+    ] = "keep",
+    max_reuse: Annotated[
+        int | None,
+        typer.Option(
+            "--max-reuse",
+            metavar="N",
+            help="Queries that a passage may serve in a source.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    schema: Annotated[
+        str,
+        typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron."),
+    ] = "flagembedding",
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Find hard negatives by several methods over one encoding, and write a file of training rows for each.
+
+    No labelled positive of a query, nor a near copy of one, becomes its negative. A query with fewer than K negatives
+    is written with those that there are, and counted.
+
+    Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
+    """
+    from typing import cast
+
+    from secid import api
+    from secid.cli.console import ConsoleProgress, stdout
+    from secid.pages.mine_text import print_mined
+    from secid.results.document import json_of
+
+    with ConsoleProgress(quiet) as progress:
+        result = api.mine(
+            miners,
+            out,
+            k=k,
+            pairs=pairs,
+            split=split,
+            on_short=cast("OnShort", on_short),
+            max_reuse=max_reuse,
+            schema=cast("Schema", schema),
+            parquet=parquet,
+            progress=progress,
+            **settings,
+        )
+    if json:
+        sys.stdout.write(json_of(result))
+    else:
+        print_mined(stdout(), result)
