@@ -76,7 +76,7 @@ def row_of(record: Record) -> Row:
     for texts, placed, n_listed, ids, scores in zip(
         sides, cells, extras.n_listed, IDS_BESIDE, SCORE_COLUMNS, strict=True
     ):
-        n = {max(place for place, _ in placed) + 1, n_listed}
+        n = {max((place for place, _ in placed), default=-1) + 1, n_listed}
         names = [name for name in columns if _is_of_ids(name, ids)]
         of_ids = _of_each(columns, names, n, _is_id)
         of_scores = _of_each(columns, [scores] if scores in columns else [], n, _is_number)

@@ -91,7 +91,7 @@ def questions_of_pairs(
 ) -> Questions:
     """The rows of a source. Without a collection the candidates are its own passages, negatives included.
 
-    readers : opened with `keep`.   tick : called now and then.
+    readers : opened with `keep` and `without_negatives`.   tick : called now and then.
     Raises BadRecordsError where too many rows are malformed, NothingToScoreError where none can be used.
     """
     skipped: dict[str, int] = {}

@@ -118,7 +118,7 @@ def _questions(pairs: str | None, split: str | None, settings: Settings, work: P
         return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
         readers = [
-            stack.enter_context(closing(open_source(source, settings, keep=True)))
+            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
             for source in resolve_sources([pairs], settings)
         ]
         given = settings.collection or settings.corpus
