@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from secid.mining.choose import OnShort
 
 MINING = "Mining"
+AS_OF_SCORE = (
+    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
+    "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
+)  # fmt: skip
+"""Flags that work as those of `secid score` do, and that few need here."""
 
 
-@takes_settings("encoder", *READING, *ENCODING, "tokenizer", "temperature", "seed")
+@takes_settings("encoder", *READING, *ENCODING, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
 def mine(
     miners: Annotated[
         list[str],
@@ -39,7 +44,7 @@ def mine(
         typer.Option(
             "--pairs",
             metavar="SOURCE",
-            help="Queries and positives, instead of the qrels of --collection.",
+            help="Queries and positives, in place of --collection's qrels.",
             rich_help_panel=MINING,
         ),
     ] = None,
@@ -54,7 +59,7 @@ def mine(
         typer.Option(
             "--on-short",
             metavar="NAME",
-            help="A query with fewer than K: keep, drop, or random, which fills it up.",
+            help="Queries with fewer than K: keep, drop, or random (fill up).",
             rich_help_panel=MINING,
         ),
     ] = "keep",
@@ -69,17 +74,17 @@ def mine(
     ] = None,
     schema: Annotated[
         str,
-        typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron."),
+        typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron.", rich_help_panel="Output"),
     ] = "flagembedding",
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.", rich_help_panel="Output")] = False,
     json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Find hard negatives by several methods over one encoding, and write a file of training rows for each.
+    """Find hard negatives by several methods over one encoding, and write a file for each.
 
-    No labelled positive of a query, nor a near copy of one, becomes its negative. A query with fewer than K negatives
-    is written with those that there are, and counted.
+    No labelled positive of a query, nor a near copy of one, becomes its negative. Flags of files and of the encoder
+    are those of `secid score`.
 
     Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
     """

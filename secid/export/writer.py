@@ -5,8 +5,8 @@
                    where any has one; other scalar columns
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
 
-Of mined negatives the last two hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners, or
-keys of each object; null where one has none.
+Of mined negatives the last two hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
+or keys of each object; null where one has none.
 
 JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
 or what is left out is named: a column whose kinds of values no type of Parquet holds, and one with which secid would

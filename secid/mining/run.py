@@ -324,11 +324,8 @@ def _write(
             rows = _Rows(plan, questions, own, margin, kept)
             with writing(path):
                 written = write_rows(rows, plan.schema, partial, plan.suffix)
-            sources.append(
-                _source(
-                    plan, miner, path, partial, own, kept, n_missing, s_qn[number], margin, settings, written.not_held
-                )
-            )
+            of_rows = own, kept, n_missing, s_qn[number], margin
+            sources.append(_source(miner, path, partial, *of_rows, settings, written.not_held))
             progress.advance(1)
         document = _manifest(plan, questions, sources, info, settings)
         with writing(paths[-1]):
@@ -378,7 +375,7 @@ def _known(value: float) -> float | None:
 
 
 def _source(
-    plan: Plan, miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
+    miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
     s_qn: Floats, margin: Floats, settings: Settings, not_held: Mapping[str, int],
 ) -> MinedSource:  # fmt: skip
     with partial.open("rb") as handle:

@@ -76,7 +76,7 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """What is missing from a source, and what was passed over."""
     if source.n_short:
-        why = ", ".join(f"{count(n)} since {SHORT[name]}" for name, n in source.short.items())
+        why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
         yield f"{plural(source.n_short, 'query has', 'queries have')} fewer than {mined.k} negatives: {why}"
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random in their place"
@@ -85,8 +85,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.n_missing:
         yield f"{plural(source.n_missing, 'query', 'queries')} without any negative left out"
     if source.excluded:
-        passed = ", ".join(f"{count(n)} {EXCLUDED[name]}" for name, n in source.excluded.items())
-        yield f"passed over {passed}"
+        yield f"passed over {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
