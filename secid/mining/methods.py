@@ -107,10 +107,11 @@ def parse_miners(specs: Sequence[str], k: int) -> tuple[Miner, ...]:
     if not specs:
         raise UsageError("no source named", remedy=f"NAME=METHOD, such as bm25=bm25; {_known()}")
     miners = [_miner(spec, k) for spec in specs]
-    names = [miner.name for miner in miners]
-    for name in names:
-        if [other.casefold() for other in names].count(name.casefold()) > 1:  # some file systems ignore case
+    names: set[str] = set()
+    for name in (miner.name for miner in miners):
+        if name.casefold() in names:  # some file systems ignore case
             raise UsageError(f"{name!r} is the name of two sources", remedy="name each source once")
+        names.add(name.casefold())
     for miner in miners:
         if isinstance(miner.method, Hybrid):
             _check_parts(miner, miners, k)
