@@ -128,7 +128,9 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, end = JSON.raw_decode(text, start.start())
             yield value
-        except (ValueError, RecursionError):
+        except RecursionError:  # no list of texts is nested so deeply
+            return
+        except ValueError:
             end = start.end()
         start = OPENING.search(text, end)
 

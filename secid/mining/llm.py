@@ -23,7 +23,7 @@ from secid.encode.endpoint import environment_key, parse_address
 from secid.encode.http import CHECK, LOOPBACK
 from secid.errors import EncoderError, EndpointError, OutputError, UsageError, plainly
 from secid.files import make_folder
-from secid.mine.answers import Answer, Pair, Written, printable, written
+from secid.mining.answers import Answer, Pair, Written, printable, written
 from secid.progress import Progress
 
 PROMPT = """\
@@ -55,7 +55,6 @@ TIMEOUT_SECONDS = 600.0
 """Longest wait for an answer: ten passages take a server without a GPU minutes."""
 RETRIES = 6
 """With waits of 0.5 to 8 s, or what Retry-After asks for up to two minutes: a dead server is reported in 24 s."""
-AFTER = f"{RETRIES + 1} attempts"
 READS = 3
 """Times that an answer is asked for which is not in OpenAI's format, such as the page of a proxy."""
 REFUSED = frozenset({400, 413, 422})
@@ -82,7 +81,7 @@ FORMATS: tuple[dict[str, Any], ...] = (
 OF_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
 OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
-CONTINUES = "the same command continues after the answers that are paid for"
+CONTINUES = "run the same command again to continue: answers already paid for are kept"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +178,9 @@ def _negatives(
             if refusal:
                 refusals += 1
                 if not n_answers and (refusals == REFUSED_AT_ONCE or not waiting):
-                    raise endpoint.error(f"rejected every request; the last: {refusal}", "correct what it names")
+                    raise endpoint.error(
+                        f"the endpoint rejected every request; the last: {refusal}", "correct what it names"
+                    )
                 yield pair, Written((), (("rejected", refusal),), 0, 0)
             else:
                 n_answers += 1
@@ -188,7 +189,7 @@ def _negatives(
                 yield pair, written(answer, pair, recipe.n)
     finally:
         if any(future.running() for future in asked.values()):
-            progress.note("waiting for the answers in flight, since they are paid for")
+            progress.note("waiting for answers in flight, which are paid for")
         pool.shutdown(wait=True, cancel_futures=True)
         endpoint.close()
         journal.close()
@@ -243,10 +244,12 @@ class Endpoint:
                     continue
                 if error.status_code in REFUSED:
                     return f"HTTP {error.status_code} {problem}".rstrip()
+                if error.status_code == 429 or error.status_code >= 500:
+                    raise self._failed(error, f"HTTP {error.status_code} {problem}".rstrip()) from None
                 raise self._rejected(error.status_code, problem) from None
             except self._openai.APIConnectionError as error:
                 problem = self._shown(str(error.__cause__ or error) or type(error).__name__)
-                raise self.error(f"{AFTER} without an answer: {problem}", f"{CHECK}; {CONTINUES}") from None
+                raise self._failed(error, problem) from None
             if raw.retries_taken:
                 self._note_retries()
             try:
@@ -256,15 +259,18 @@ class Endpoint:
         raise self.error(f"the response is not in OpenAI's format ({problem})", f"check the address; {CONTINUES}")
 
     def _rejected(self, code: int, problem: str) -> EndpointError:
-        remedy = f"{CHECK}; {CONTINUES}"
+        remedy = f"check the address and the model, {self._model}"
         if code in (401, 403):
             remedy = f"set {KEY_VARIABLE} to a valid key"
-        elif code == 404:
-            remedy = f"check the address and the model, {self._model}"
         elif 300 <= code < 400:
             remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
-        what = f"{AFTER} failed; the last" if code == 429 or code >= 500 else "the endpoint rejected the request"
-        return self.error(f"{what}: HTTP {code} {problem}".rstrip(), remedy)
+        return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
+
+    def _failed(self, error: Any, problem: str) -> EndpointError:
+        """The client has tried again, as often as its header says, or was asked to wait too long."""
+        n = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
+        what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
+        return self.error(what, f"{CHECK}; {CONTINUES}")
 
     def close(self) -> None:
         """Nothing is asked afterwards."""
@@ -281,10 +287,10 @@ class Endpoint:
                 del less["response_format"]
                 after = FORMATS[FORMATS.index(asked) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url}: no {asked['type']} here; asking for {_named(after)}")
+                self._progress.note(f"{self.url}: {asked['type']} is not supported; using {_named(after)}")
             elif "seed" in less and OF_SEED.search(problem):
                 del less["seed"]
-                self._progress.note(f"{self.url}: no seed here; another run will give other answers")
+                self._progress.note(f"{self.url}: seed is not supported; the same request may get other answers")
             else:
                 return False
             self._optional = less
@@ -294,7 +300,7 @@ class Endpoint:
         with self._lock:
             if not self._retried:
                 self._retried = True
-                self._progress.note(f"{self.url}: busy or failing at times, asked again; less concurrency may help")
+                self._progress.note(f"{self.url}: some requests had to be sent again; a lower concurrency may help")
 
     def _shown(self, text: str) -> str:
         """One line of what a server says, without the key, which it may repeat. Cut after that: no part remains."""
@@ -303,7 +309,7 @@ class Endpoint:
 
 
 def _named(formats: tuple[dict[str, Any], ...]) -> str:
-    return formats[0]["type"] if formats else "JSON in the prompt alone"
+    return formats[0]["type"] if formats else "the prompt alone"
 
 
 def _address(url: str | None) -> str:
@@ -344,7 +350,7 @@ class Journal:
         except OSError as error:
             raise self._error(error) from error
         for name, n in others.items():
-            progress.note(f"{path}: {n:,} answers with another {name} are not used")
+            progress.note(f"{path}: answers not used, since their {name} differ: {n:,}")
 
     def __contains__(self, request: str) -> bool:
         return request in self._places
@@ -426,17 +432,17 @@ class Bill:
             self._progress.note(self._sum())
 
     def _sum(self) -> str:
-        text = f"{self._n:,} answers: {self._in:,} tokens in, {self._out:,} out"
-        return text if self._price is None else f"{text}, cost {cost(self._in, self._out, self._price):,.2f}"
+        text = f"answers: {self._n:,}; tokens: {self._in:,} in, {self._out:,} out"
+        return text if self._price is None else f"{text}; cost: {cost(self._in, self._out, self._price):,.4f}"
 
     def close(self) -> None:
         """Notes the sum."""
         if self._n and not (self._every and self._n % self._every == 0):
             self._progress.note(self._sum())
         if self._n_unmetered:
-            self._progress.note(f"{self._n_unmetered:,} answers came without a count of tokens")
+            self._progress.note(f"answers without a token count: {self._n_unmetered:,}")
         if self._n_earlier:
-            self._progress.note(f"{self._n_earlier:,} answers were paid for before")
+            self._progress.note(f"answers of earlier runs, not paid for again: {self._n_earlier:,}")
 
 
 def _hash(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Mining: queries and candidates to sources of hard negatives, by several methods over one encoding."""
