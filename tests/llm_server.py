@@ -133,8 +133,8 @@ def running() -> Iterator[Server]:
 ASK = """
 import sys
 from pathlib import Path
-from secid.mine.answers import Pair
-from secid.mine.llm import llm_negatives
+from secid.mining.answers import Pair
+from secid.mining.llm import llm_negatives
 from secid.progress import Silent
 from tests.llm_server import PROMPT
 

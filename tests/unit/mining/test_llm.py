@@ -19,9 +19,9 @@ import pytest
 pytest.importorskip("openai", reason="needs the extra llm")
 
 from secid.errors import EndpointError, OutputError, UsageError
-from secid.mine import llm
-from secid.mine.answers import Pair, Written
-from secid.mine.llm import FORMATS, PROMPT, check_prompt, cost, llm_negatives, rendered
+from secid.mining import llm
+from secid.mining.answers import Pair, Written
+from secid.mining.llm import FORMATS, PROMPT, check_prompt, cost, llm_negatives, rendered
 from secid.progress import Silent
 from tests import llm_server
 from tests.kills import ROOT
@@ -250,7 +250,7 @@ def test_a_plain_local_server(ask: Asker) -> None:
     ask.server.usual = lambda query, n: (200, completion(f"Here:\n```\n{json.dumps(texts(query, n))}\n```", usage=None))
     written = ask(3)
     assert [(len(item.texts), item.tokens_in, item.tokens_out) for item in written] == [(3, 0, 0)] * 3
-    assert any(note.startswith("3 ") for note in ask.progress.notes)
+    assert "answers without a token count: 3" in ask.progress.notes
     assert set(ask.server.keys) == {"Bearer none"}
 
 
@@ -360,7 +360,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert any(note.startswith("4 ") for note in ask.progress.notes)
+    assert ask.progress.notes[-1].endswith(": 4")
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert "3 answers" in note
+    assert note.endswith(": 3")
     assert next(iter(changed)) in note
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
@@ -544,15 +544,15 @@ def test_the_prompt_fills_every_place() -> None:
 def test_cost_is_noted_where_a_price_is_given(ask: Asker) -> None:
     assert cost(1_000_000, 500_000, (0.5, 2.0)) == 1.5
     ask(4, price=(1000.0, 5000.0))
-    assert ask.progress.notes[-1].endswith(f"cost {4 * (100 * 1000 + 20 * 5000) / 1e6:.4f}")
+    assert ask.progress.notes[-1].endswith(f"cost: {4 * (100 * 1000 + 20 * 5000) / 1e6:.4f}")
     ask(4, seed=1)
     assert ask.progress.notes[-1].endswith(" out")
 
 
 def test_tokens_are_noted_on_the_way(ask: Asker) -> None:
     ask(35)
-    sums = [note for note in ask.progress.notes if " tokens in" in note]
-    assert [int(note.split()[0]) for note in sums] == [*range(3, 34, 3), 35]
+    sums = [note for note in ask.progress.notes if "tokens: " in note]
+    assert [int(note.split(";")[0].split()[1]) for note in sums] == [*range(3, 34, 3), 35]
 
 
 # wording
