@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/chat/completions":
             self._send(404, {"error": {"message": f"no such path: {self.path}"}})
         elif unknown is not None:
-            self._send(400, {"error": {"message": f"{unknown} is not supported by this model"}})
+            self._send(400, {"error": {"message": f"{'see the manual, ' * 30} {unknown} is not supported"}})
         else:
             self._send(*reply(query, n))
 

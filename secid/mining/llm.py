@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.encode.endpoint import environment_key, parse_address
-from secid.encode.http import CHECK, LOOPBACK
+from secid.encode.http import CHECK, LOOPBACK, TRIES
 from secid.errors import EncoderError, EndpointError, OutputError, UsageError, plainly
 from secid.files import make_folder
 from secid.mining.answers import Answer, Pair, Written, printable, written
@@ -51,14 +51,17 @@ KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 DEFAULT_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
 """Sent where no key is set: local servers ask for none, and the client wants one."""
-TIMEOUT_SECONDS = 600.0
-"""Longest wait for an answer: ten passages take a server without a GPU minutes."""
-RETRIES = 6
-"""With waits of 0.5 to 8 s, or what Retry-After asks for up to two minutes: a dead server is reported in 24 s."""
+TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
+"""Longest wait for an answer, and for a connection: ten passages take a server without a GPU minutes."""
+RETRIES = TRIES - 1
+"""With the client's waits, which are those of `Http`, or what Retry-After asks for, up to two minutes."""
+RETRY_HEADER = "x-stainless-retry-count"
 READS = 3
 """Times that an answer is asked for which is not in OpenAI's format, such as the page of a proxy."""
 REFUSED = frozenset({400, 413, 422})
 """Status codes of a server that does not take a request as it is, and may take another one."""
+BUSY = frozenset({408, 409, 429})
+"""Those that the client asks again after, as after 5xx."""
 REFUSED_AT_ONCE = 5
 """Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
 AHEAD = 4
@@ -214,13 +217,15 @@ class Endpoint:
         try:
             # Redirects could hand the key to another host; loopback is reached through no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}
-            http = openai.DefaultHttpxClient(follow_redirects=False, mounts=direct)
+            http = openai.DefaultHttpxClient(
+                follow_redirects=False, mounts=direct, event_hooks={"request": [self._note_retry]}
+            )
         except (ValueError, ImportError) as error:
             remedy = "correct or unset HTTPS_PROXY and ALL_PROXY"
             raise self.error(f"the proxy from the environment cannot be used: {error}", remedy) from None
         self._client = openai.OpenAI(
-            api_key=self._key or NO_KEY, base_url=self.url, timeout=TIMEOUT_SECONDS, max_retries=RETRIES,
-            http_client=http,
+            api_key=self._key or NO_KEY, base_url=self.url, max_retries=RETRIES, http_client=http,
+            timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
             progress.note("the key is sent over plain http")
@@ -240,18 +245,16 @@ class Endpoint:
                 raw = create(model=self._model, messages=[message], **self._fixed, **optional)
             except self._openai.APIStatusError as error:
                 problem = self._shown(error.response.text)
-                if self._with_less(optional, problem):
+                if self._with_less(optional, error.response.text):
                     continue
                 if error.status_code in REFUSED:
                     return f"HTTP {error.status_code} {problem}".rstrip()
-                if error.status_code == 429 or error.status_code >= 500:
+                if error.status_code in BUSY or error.status_code >= 500:
                     raise self._failed(error, f"HTTP {error.status_code} {problem}".rstrip()) from None
                 raise self._rejected(error.status_code, problem) from None
             except self._openai.APIConnectionError as error:
                 problem = self._shown(str(error.__cause__ or error) or type(error).__name__)
                 raise self._failed(error, problem) from None
-            if raw.retries_taken:
-                self._note_retries()
             try:
                 return Answer.of(json.loads(raw.http_response.content))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -268,7 +271,7 @@ class Endpoint:
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
         """The client has tried again, as often as its header says, or was asked to wait too long."""
-        n = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
+        n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
         return self.error(what, f"{CHECK}; {CONTINUES}")
 
@@ -276,19 +279,19 @@ class Endpoint:
         """Nothing is asked afterwards."""
         self._client.close()
 
-    def _with_less(self, optional: Mapping[str, Any], problem: str) -> bool:
+    def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
         """Whether to ask again with less: from now on without what the server's message names."""
         with self._lock:
             if self._optional is not optional:  # another thread was told so already
                 return True
             less = dict(optional)
             asked = less.get("response_format")
-            if asked and OF_FORMAT.search(problem):
+            if asked and OF_FORMAT.search(text):
                 del less["response_format"]
                 after = FORMATS[FORMATS.index(asked) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
                 self._progress.note(f"{self.url}: {asked['type']} is not supported; using {_named(after)}")
-            elif "seed" in less and OF_SEED.search(problem):
+            elif "seed" in less and OF_SEED.search(text):
                 del less["seed"]
                 self._progress.note(f"{self.url}: seed is not supported; the same request may get other answers")
             else:
@@ -296,11 +299,11 @@ class Endpoint:
             self._optional = less
         return True
 
-    def _note_retries(self) -> None:
-        with self._lock:
-            if not self._retried:
-                self._retried = True
-                self._progress.note(f"{self.url}: some requests had to be sent again; a lower concurrency may help")
+    def _note_retry(self, request: Any) -> None:
+        """Notes the first request that the client sends again, when it does."""
+        if request.headers.get(RETRY_HEADER, "0") != "0" and not self._retried:
+            self._retried = True
+            self._progress.note(f"{self.url}: no usable answer to some requests, which are sent again; {CHECK}")
 
     def _shown(self, text: str) -> str:
         """One line of what a server says, without the key, which it may repeat. Cut after that: no part remains."""
@@ -442,7 +445,7 @@ class Bill:
         if self._n_unmetered:
             self._progress.note(f"answers without a token count: {self._n_unmetered:,}")
         if self._n_earlier:
-            self._progress.note(f"answers of earlier runs, not paid for again: {self._n_earlier:,}")
+            self._progress.note(f"answers of the journal, not paid for again: {self._n_earlier:,}")
 
 
 def _hash(text: str) -> str:

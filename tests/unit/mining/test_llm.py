@@ -97,7 +97,7 @@ def ask(server: Server, tmp_path: Path) -> Asker:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few retries: their waits are the client's own, and the tests sit through them."""
     monkeypatch.setattr(llm, "RETRIES", 1)
-    monkeypatch.setattr(llm, "TIMEOUT_SECONDS", 0.4)
+    monkeypatch.setattr(llm, "TIMEOUT_SECONDS", 1.5)
 
 
 # what comes back
@@ -202,6 +202,11 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
     assert ask.reasons(json.dumps([ENGLISH[0], ENGLISH[1], german]), pair) == (3, {})
 
 
+def test_a_short_positive_is_found_and_has_no_language(ask: Asker) -> None:
+    pair = Pair("0", "what is the capital of France", ("Paris.",))
+    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"copy_of_positive": 1})
+
+
 def test_bad_answers_are_kept_whole(ask: Asker) -> None:
     ask.server.script = [
         lambda query, n: (200, completion("No list \ud800.")),
@@ -274,7 +279,7 @@ def test_busy_and_broken_servers_are_asked_again(ask: Asker, code: int) -> None:
 
 
 def test_a_hanging_server_and_a_cut_answer_are_asked_again(ask: Asker, impatient: None) -> None:
-    slow = iter([1.0])
+    slow = iter([3.0])
     ask.server.delay = lambda query: next(slow, 0.0)
     assert len(ask()[0].texts) == 3
     assert len(ask.server.asked) == 2
