@@ -214,7 +214,7 @@ def test_preambles_are_recognised(language):
     assert [text for text in PREAMBLES[language] if phrase(text) is None] == []
 
 
-REFUSALS = {language: 1 for language in PREAMBLES} | {"en": 3, "de": 2, "tr": 0}
+REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
 """How many of the preambles, the last ones, decline."""
 
 
