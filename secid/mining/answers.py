@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.findings.copies import near_copies, run_sets
 from secid.findings.languages import UNDECIDED, language_numbers
-from secid.findings.normal_form import Flags, FormKeys, is_empty, normal_form
+from secid.findings.normal_form import FormKeys, is_empty, normal_form
 from secid.findings.preambles import is_refusal, phrase
 from secid.pool.texts import Packed
 
@@ -180,7 +181,7 @@ def _faults(texts: Sequence[str], pair: Pair) -> Iterator[str | None]:
             yield "wrong_language" if foreign[place] else None
 
 
-def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> Flags:
+def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """(n,) the text is a near copy of a positive."""
     own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
     places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
@@ -188,7 +189,7 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> Flags:
     return np.asarray(near.reshape(len(texts), len(positives)).any(axis=1))
 
 
-def _foreign(texts: Sequence[str], positives: Sequence[str]) -> Flags:
+def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """(n,) the text's language is decided, so is a positive's, and no positive has it."""
     own = language_numbers(texts)
     known = np.setdiff1d(language_numbers(positives), [UNDECIDED])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -472,6 +473,22 @@ def test_a_killed_run_continues_without_paying_twice(server: Server, tmp_path: P
     assert len(again) == len(server.asked) - before == n - len(paid)
     assert not again & paid
     assert len(server.asked) <= n + 2 * 3  # at most the three in flight at each kill
+
+
+def test_a_run_that_is_interrupted_keeps_the_answers_in_flight(server: Server, tmp_path: Path) -> None:
+    server.delay = lambda query: 0.3
+    journal = tmp_path / "journal.jsonl"
+    run = child(server, journal, 40)
+    while len(server.asked) < 7:
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate()
+    assert run.returncode != 0
+    assert "KeyboardInterrupt" in err
+    keys = [json.loads(line)["key"] for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert sorted(keys) == sorted(f"{int(query.removeprefix('question ')):032x}" for query in server.asked)
+    assert len(keys) < 15
 
 
 # the key
