@@ -124,6 +124,17 @@ def n_shared(left: RunSets, right: RunSets) -> Index:
     return np.bincount((twice >> HALF).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
+def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:
+    """(n,) one of negative i and positive i holds most of the other's runs.
+
+    least : of a negative; with fewer runs it is not compared.
+    """
+    common = n_shared(negatives, positives)
+    flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
+    flags |= (positives.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * positives.sizes - ROUNDING)
+    return flags
+
+
 @dataclass(frozen=True)
 class Positives:
     """Labelled positives by query, each normal form of a query's once; texts without words are left out.
@@ -287,10 +298,7 @@ class CopyFinder:
             places, other = np.unique(part.positive, return_inverse=True)
             left = _runs_of(self._passages, ids, positives.every).take(own)
             right = positives.runs_of(places).take(other)
-            common = n_shared(left, right)
-            copied = (left.sizes >= positives.least) & (common >= CONTAINED * left.sizes - ROUNDING)
-            copied |= (right.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * right.sizes - ROUNDING)
-            near[part.triplet[copied]] = True
+            near[part.triplet[near_copies(left, right, positives.least)]] = True
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[Pairs]:
