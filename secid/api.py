@@ -434,6 +434,8 @@ def mine(
     max_reuse: int | None = None,
     schema: Schema = "flagembedding",
     parquet: bool = False,
+    prompt: str | None = None,
+    concurrency: int = 8,
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Mined:
@@ -448,6 +450,7 @@ def mine(
     on_short : what becomes of a query with fewer than k: keep it, drop it, or fill it up with random candidates.
     max_reuse: how many queries one passage may serve in a source; any number by default.
     schema   : st-ntuple, flagembedding or tevatron.   parquet : write Parquet instead of JSON lines.
+    prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
     settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
     Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.
 
@@ -466,11 +469,19 @@ def mine(
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.export.writer import schema_of
-    from secid.mining.run import Plan as Mining
     from secid.mining.run import mine_all
+    from secid.mining.write import Plan as Mining
 
     plan = Mining(
-        sources, k, values.seed, on_short, max_reuse, schema_of(schema, ()), ".parquet" if parquet else ".jsonl"
+        miners=sources,
+        k=k,
+        seed=values.seed,
+        on_short=on_short,
+        max_reuse=max_reuse,
+        schema=schema_of(schema, ()),
+        suffix=".parquet" if parquet else ".jsonl",
+        prompt=prompt,
+        concurrency=concurrency,
     )
     has_encoder = encoder is not None or values.encoder is not None
     load = (lambda: _load(encoder, values, progress)) if has_encoder else None

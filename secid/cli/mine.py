@@ -28,9 +28,9 @@ def mine(
         list[str],
         typer.Argument(
             metavar="NAME=METHOD",
-            help="Sources to mine: random; bm25; dense; hybrid:NAME=5,NAME=5; or a preset (nv-retriever-95, simans, "
-            "rank-10-210, rank-50-100, qwen-0.1). Options after a colon: ranks=11-20 (bm25, dense); relative=0.05, "
-            "absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
+            help="Sources to mine: random; bm25; dense; hybrid:NAME=5,NAME=5; llm:model=NAME,url=URL; or a preset "
+            "(nv-retriever-95, simans, rank-10-210, rank-50-100, qwen-0.1). Options after a colon: ranks=11-20 (bm25, "
+            "dense); relative=0.05, absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
             show_default=False,
         ),
     ],
@@ -44,7 +44,7 @@ def mine(
         typer.Option(
             "--pairs",
             metavar="SOURCE",
-            help="Queries and positives, in place of --collection's qrels.",
+            help="Queries and positives, not the qrels'.",
             rich_help_panel=MINING,
         ),
     ] = None,
@@ -72,6 +72,18 @@ def mine(
             rich_help_panel=MINING,
         ),
     ] = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompt",
+            metavar="FILE",
+            help="What llm asks, with {query}, {positive}, {n}.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", metavar="N", help="Requests of llm at once.", rich_help_panel=MINING)
+    ] = 8,
     schema: Annotated[
         str,
         typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron.", rich_help_panel="Output"),
@@ -81,7 +93,7 @@ def mine(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Find hard negatives by several methods over one encoding, and write a file for each.
+    """Find hard negatives by several methods over one encoding: a file for each.
 
     No labelled positive of a query, nor a near copy of one, becomes its negative. Flags of files and of the encoder
     are those of `secid score`.
@@ -106,6 +118,8 @@ def mine(
             max_reuse=max_reuse,
             schema=cast("Schema", schema),
             parquet=parquet,
+            prompt=None if prompt is None else _text_of(prompt),
+            concurrency=concurrency,
             progress=progress,
             **settings,
         )
@@ -113,3 +127,12 @@ def mine(
         sys.stdout.write(json_of(result))
     else:
         print_mined(stdout(), result)
+
+
+def _text_of(path: Path) -> str:
+    from secid.errors import InputError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error

@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 OnShort = Literal["keep", "drop", "random"]
-WHY = ("margin", "maximum", "reused", "window_ended", "few_candidates", "no_common_token", "parts_ended")
+WHY = ("margin", "maximum", "reused", "window_ended", "few_candidates", "no_common_token", "parts_ended", "few_written")
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""
 SPARE = 8
 """Candidates of an order beyond those needed: a query rarely has more that are excluded."""
@@ -38,7 +38,8 @@ class Picks:
     ids, ranks : (R, K) candidate and its rank.   scores : (R, K) the method's own; NaN where it has none.
     by : (R, K) which source found it, by number, or FILL.   why : (R,) 0 or a number of WHY, before any filling.
     excluded : candidates passed over, by reason: of each query those before its last negative, all of the window where
-    the window was searched to its end.   used : (C,) how many rows each candidate serves.   n_filled : drawn by FILL.
+    the window was searched to its end.   used : (C,) how many rows each candidate serves.
+    n_written : (R,) texts that a language model wrote.   n_filled : drawn by FILL.
     """
 
     ids: npt.NDArray[np.int32]
@@ -47,6 +48,7 @@ class Picks:
     by: npt.NDArray[np.int16]
     why: npt.NDArray[np.uint8]
     used: npt.NDArray[np.int32]
+    n_written: Index
     excluded: Index = field(default_factory=lambda: np.zeros(len(EXCLUDED) + 1, np.int64))
     n_filled: int = 0
 
@@ -61,12 +63,13 @@ class Picks:
             by=np.full(shape, FILL, np.int16),
             why=np.zeros(n_rows, np.uint8),
             used=np.zeros(n_candidates, np.int32),
+            n_written=np.zeros(n_rows, np.int64),
         )
 
     @property
     def counts(self) -> Index:
         """(R,) negatives of each row."""
-        return np.asarray((self.ids >= 0).sum(axis=1))
+        return np.asarray((self.ids >= 0).sum(axis=1)) + self.n_written
 
 
 @dataclass(frozen=True)
@@ -261,10 +264,11 @@ def fill(
     picks: Picks, rows: Index, queries: Index, ranking: Ranking, exclusions: Exclusions, reuse: int | None
 ) -> None:
     """Fills up these short rows with candidates drawn at random, as far as there are any."""
-    k, n = picks.ids.shape[1], len(picks.used)
+    n = len(picks.used)
     for row, query in zip(rows.tolist(), queries.tolist(), strict=True):
         before = picks.ids[row][picks.ids[row] >= 0]
-        forms, depth = set(exclusions.forms(before).tolist()), 4 * k
+        k = picks.ids.shape[1] - int(picks.n_written[row])
+        forms, depth = set(exclusions.forms(before).tolist()), 4 * picks.ids.shape[1]
         start = len(before)
         while True:
             ids = ranking.first(np.array([query]), depth).ids

@@ -4,6 +4,7 @@
     bm25                    the best of the lexical search
     dense                   the nearest by the encoder; margins below the positive's score
     hybrid:bm25=5,dense=5   the first ones of other sources
+    llm:model=NAME          written by a language model
 
 A preset is a name for a method with options, with the paper that it is from. Source: METHOD 10.
 """
@@ -60,8 +61,21 @@ class Hybrid:
     parts: tuple[tuple[str, int], ...] = ()
 
 
-Method = Random | Bm25 | Dense | Hybrid
-METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid}
+@dataclass(frozen=True, kw_only=True)
+class Llm:
+    """Written by a language model.   url: base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
+
+    price : of a million tokens in and out, in any currency.
+    """
+
+    model: str = ""
+    url: str | None = None
+    temperature: float | None = None
+    price: tuple[float, float] | None = None
+
+
+Method = Random | Bm25 | Dense | Hybrid | Llm
+METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid, "llm": Llm}
 
 
 @dataclass(frozen=True)
@@ -136,6 +150,8 @@ def _miner(spec: str, k: int) -> Miner:
     method = replace(method, **_options(spec, method, rest))
     if isinstance(method, Dense):
         method = _checked_dense(spec, method)
+    if isinstance(method, Llm) and not method.model:
+        raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
     window = getattr(method, "ranks", None) or (1, max(DEPTH, k))
     if hasattr(method, "ranks"):
         method = replace(method, ranks=window)
@@ -192,10 +208,19 @@ def _pick(spec: str, name: str, value: str) -> str:
     return value
 
 
+def _price(spec: str, name: str, value: str) -> tuple[float, float]:
+    n_in, separator, n_out = value.partition("/")
+    if not separator:
+        raise UsageError(f"{name}={value} is not IN/OUT", where=spec, remedy="of a million tokens: price=0.15/0.60")
+    return _number(spec, name, n_in), _number(spec, name, n_out)
+
+
 OPTIONS: Mapping[str, Callable[[str, str, str], Any]] = {
     "ranks": _ranks,
     "pick": _pick,
-    **dict.fromkeys(("relative", "absolute", "maximum", "a", "b"), _number),
+    **dict.fromkeys(("relative", "absolute", "maximum", "a", "b", "temperature"), _number),
+    **dict.fromkeys(("model", "url"), lambda spec, name, value: value),
+    "price": _price,
 }
 
 
@@ -211,12 +236,12 @@ def _checked_dense(spec: str, method: Dense) -> Dense:
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = [other.name for other in miners if not isinstance(other.method, Hybrid)]
+    own = [other.name for other in miners if not isinstance(other.method, Hybrid | Llm)]
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
         if name not in own:
             raise UsageError(
-                f"{name!r} is no other source of this run",
+                f"{name!r} is no source that it can take from",
                 where=f"{miner.name}={miner.text}",
                 remedy=f"name it too, such as {name}=dense; the sources are {', '.join(own) or 'none'}",
             )

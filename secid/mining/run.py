@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +14,16 @@ import torch
 from secid.arrays import distinct
 from secid.encode import Encoder
 from secid.errors import InputError, OutputError, UsageError
-from secid.export.rows import Passage, Row
-from secid.export.writer import Schema, new_files, write_rows, writing
 from secid.files import PARTIAL
-from secid.mining.choose import FILL, WHY, OnShort, Picks, choose, combine, deep_enough, fill
-from secid.mining.exclusions import EXCLUDED, Exclusions
-from secid.mining.methods import Bm25, Dense, Hybrid, Miner
+from secid.mining.ask import Answers, ask
+from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill
+from secid.mining.exclusions import Exclusions
+from secid.mining.llm import check_prompt
+from secid.mining.methods import Bm25, Dense, Hybrid, Llm
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
+from secid.mining.write import JOURNAL, Plan, settings_of, write_sources
 from secid.pool import SPLITTERS, sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
@@ -44,27 +41,6 @@ Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together: at the default window 15 MB of each order."""
-WRITTEN_AT_ONCE = 1_024
-MANIFEST = ".manifest.json"
-FILLED = "random"
-"""Name of the miner of the negatives that fill up short rows."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number."""
-
-    miners: tuple[Miner, ...]
-    k: int
-    seed: int
-    on_short: OnShort
-    max_reuse: int | None
-    schema: Schema
-    suffix: str
-
-    def paths(self, folder: Path) -> list[Path]:
-        """The files of the sources, and the manifest."""
-        return [*(folder / f"{miner.name}{self.suffix}" for miner in self.miners), folder / MANIFEST]
 
 
 def mine_all(
@@ -142,6 +118,10 @@ def _refuse(plan: Plan, load: object, split: str | None, pairs: str | None, sett
         raise UsageError("has no effect with --pairs, which names the queries", where="--split")
     if plan.max_reuse is not None and plan.max_reuse < 1:
         raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
+    if plan.concurrency < 1:
+        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
+    if plan.prompt is not None:
+        check_prompt(plan.prompt)
     if plan.on_short not in get_args(OnShort):
         raise UsageError(
             f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
@@ -151,7 +131,8 @@ def _refuse(plan: Plan, load: object, split: str | None, pairs: str | None, sett
 def check_folder(folder: Path) -> None:
     """Raises OutputError for a folder that holds anything but what a killed run left."""
     if folder.is_dir():
-        files = [path.name for path in folder.iterdir() if not PARTIAL.search(path.name)]
+        names = [path.name for path in folder.iterdir()]
+        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
         if files:
             raise OutputError(
                 f"is not empty (it holds {files[0]})",
@@ -186,10 +167,25 @@ def mine_sources(
         if encoder is not None:
             embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
             stack.callback(embedder.close)
+        answers = {
+            number: ask(
+                questions,
+                miner.method,
+                plan.k,
+                plan.seed,
+                plan.prompt,
+                plan.concurrency,
+                folder / JOURNAL.format(miner.name),
+                work / f"{number}.texts",
+                progress,
+            )
+            for number, miner in enumerate(plan.miners)
+            if isinstance(miner.method, Llm)
+        }
         miner = _Mine(plan, questions, exclusions, embedder, settings, progress)
-        picks = miner.picks()
+        picks = miner.picks(answers)
         s_qn = [miner.scores(own) for own in picks]
-        sources = _write(plan, questions, picks, miner.s_qp, s_qn, info, settings, folder, progress)
+        sources = write_sources(plan, questions, picks, answers, miner.s_qp, s_qn, info, settings, folder, progress)
     return sources, info
 
 
@@ -216,11 +212,14 @@ class _Mine:
             embedder.need(distinct(questions.query), passages)
             self.s_qp = dots(embedder.vectors, questions.query, questions.positive)
 
-    def picks(self) -> list[Picks]:
-        """The negatives of each source, in the order of the plan."""
+    def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
+        """The negatives of each source, in the order of the plan. answers : of language models, by number."""
         plan, questions = self._plan, self._questions
         n_rows, n = len(questions.query), questions.n_candidates
         picks = [Picks.empty(n_rows, plan.k, n) for _ in plan.miners]
+        for number, texts in answers.items():
+            picks[number].n_written[:] = texts.counts
+            picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
         keys = questions.queries.keys, questions.passages.keys[:n]
         # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
         order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
@@ -291,169 +290,3 @@ class _Mine:
             query = np.repeat(self._questions.query, picks.counts)
             scores[taken] = dots(self._embedder.vectors, query, ids)
         return scores
-
-
-def _write(
-    plan: Plan,
-    questions: Questions,
-    picks: Sequence[Picks],
-    s_qp: Floats,
-    s_qn: Sequence[Floats],
-    info: EncoderInfo | None,
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
-) -> tuple[MinedSource, ...]:
-    """The files of all sources and the manifest, together or not at all."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    sources = []
-    progress.start("write", len(plan.miners), "files")
-    paths = plan.paths(folder)
-    with new_files(*paths) as partials:
-        for number, (miner, path, partial) in enumerate(zip(plan.miners, paths, partials, strict=False)):
-            own, margin = picks[number], s_qp[:, None] - s_qn[number]
-            kept = own.counts > 0
-            n_missing = int((~kept).sum())
-            if plan.on_short == "drop":
-                kept &= own.why == 0
-            if not kept.any():
-                counts = _by_name(WHY, np.bincount(own.why, minlength=len(WHY) + 1))
-                why = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-                raise InputError(f"no negative for any of the {len(kept):,} queries ({why})", where=miner.name)
-            rows = _Rows(plan, questions, own, margin, kept)
-            with writing(path):
-                written = write_rows(rows, plan.schema, partial, plan.suffix)
-            of_rows = own, kept, n_missing, s_qn[number], margin
-            sources.append(_source(miner, path, partial, *of_rows, settings, written.not_held))
-            progress.advance(1)
-        document = _manifest(plan, questions, sources, info, settings)
-        with writing(paths[-1]):
-            partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return tuple(sources)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of a file, the same at each call. kept: (R,) which of the input's rows are in it."""
-
-    plan: Plan
-    questions: Questions
-    picks: Picks
-    margin: Floats
-    kept: npt.NDArray[np.bool_]
-
-    def __call__(self) -> Iterator[Row]:
-        ids = self.picks.ids.astype(np.int64)
-        used = distinct(ids[self.kept].ravel())
-        used = used[used >= 0]
-        names = dict(zip(used.tolist(), self.questions.ids(used), strict=True))
-        miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
-        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
-        while part := list(islice(rows, WRITTEN_AT_ONCE)):
-            places = np.array([place for place, _ in part])
-            own = ids[places]
-            texts = iter(self.questions.passages.take(own[own >= 0]))
-            for place, row in part:
-                n = int((self.picks.ids[place] >= 0).sum())
-                cells = zip(
-                    *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "scores", "by")),
-                    self.margin[place, :n].tolist(),
-                    strict=True,
-                )
-                negatives = [
-                    Passage(
-                        next(texts), names[key], "", _known(score), max(0, rank) or None, _known(margin), miners[by]
-                    )
-                    for key, rank, score, by, margin in cells
-                ]
-                yield row._replace(negatives=negatives)
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _source(
-    miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
-    s_qn: Floats, margin: Floats, settings: Settings, not_held: Mapping[str, int],
-) -> MinedSource:  # fmt: skip
-    with partial.open("rb") as handle:
-        sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
-    ids = picks.ids[kept]
-    taken = ids >= 0
-    scored = s_qn[kept][taken]
-    margins = margin[kept][taken]
-    known = len(scored) > 0 and not np.isnan(scored).any()
-    _, served = np.unique(ids[taken], return_counts=True)
-    return MinedSource(
-        name=miner.name,
-        path=str(path),
-        sha256=sha256,
-        method=described(miner),
-        n_rows=int(kept.sum()),
-        n_missing=n_missing,
-        n_dropped=len(kept) - int(kept.sum()) - n_missing,
-        n_negatives=int(taken.sum()),
-        n_filled=int((picks.by[kept][taken] == FILL).sum()),
-        n_short=int((picks.why > 0).sum()),
-        short=_by_name(WHY, np.bincount(picks.why, minlength=len(WHY) + 1)),
-        excluded=_by_name(EXCLUDED, picks.excluded),
-        s_query_negative=float(scored.mean()) if known else None,
-        consistency=float(torch.sigmoid(torch.from_numpy(margins / settings.temperature)).mean()) if known else None,
-        inverted_share=float((margins < 0).mean()) if known else None,
-        n_passages=len(served),
-        most_used=int(served.max()),
-        not_held=not_held,
-    )
-
-
-def described(miner: Miner) -> dict[str, Any]:
-    """The method by its name, with every option that it has."""
-    kind = type(miner.method).__name__.lower()
-    options = {name: value for name, value in asdict(miner.method).items() if value is not None}
-    return {"typed": miner.text, "method": kind, **options}
-
-
-def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
-    """What was counted under the numbers from 1 on, by name, but for zeros."""
-    return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
-
-
-def _manifest(
-    plan: Plan, questions: Questions, sources: Sequence[MinedSource], info: EncoderInfo | None, settings: Settings
-) -> dict[str, Any]:
-    """What the files were made of: no time and no absolute path, so that the same input and seed give the same."""
-    keys = questions.passages.keys[: questions.n_candidates]
-    name = None if info is None else Path(info.name).name if Path(info.name).is_absolute() else info.name
-    return {
-        "schema_version": MINE_SCHEMA_VERSION,
-        "secid_version": VERSION,
-        "encoder": None
-        if info is None
-        else {
-            "name": name,
-            "revision": info.revision,
-            "weights_sha256": info.weights_sha256,
-            "fingerprint": info.fingerprint,
-        },
-        "k": plan.k,
-        "seed": plan.seed,
-        "on_short": plan.on_short,
-        "max_reuse": plan.max_reuse,
-        "schema": plan.schema,
-        "settings": settings_of(settings),
-        "n_rows": len(questions.query),
-        "n_candidates": questions.n_candidates,
-        "candidates_sha256": hashlib.sha256(keys.tobytes()).hexdigest(),
-        "skipped": dict(sorted(questions.skipped.items())),
-        "files": {
-            Path(source.path).name: {key: value for key, value in asdict(source).items() if key != "path"}
-            for source in sources
-        },
-    }
-
-
-def settings_of(settings: Settings) -> dict[str, Any]:
-    """The settings that decide what is mined, but for those that are part of the encoder's fingerprint."""
-    return {"tokenizer": settings.tokenizer, "titles": settings.titles, "temperature": settings.temperature}

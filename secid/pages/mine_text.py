@@ -21,6 +21,7 @@ SHORT = {
     "few_candidates": "there are no more candidates",
     "no_common_token": "no other candidate shares a token with the query",
     "parts_ended": "the sources that it combines have no more",
+    "few_written": "the model wrote no more that can be used",
 }
 EXCLUDED = {
     "labelled_positive": "labelled positives of the query",
@@ -86,6 +87,11 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         yield f"{plural(source.n_missing, 'query', 'queries')} without any negative left out"
     if source.excluded:
         yield f"passed over {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
+    if source.tokens is not None:
+        yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
+    if source.kept_beside:
+        beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
+        yield f"answers and texts that are no negatives: {beside}"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"

@@ -25,6 +25,8 @@ class MinedSource:
                  positive; None without an encoder.
     n_passages : distinct passages used.   most_used : rows that the most used one serves.
     not_held   : what the schema does not hold, by name: of how many rows.
+    kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
+                 hidden file .NAME.rejected.jsonl.   tokens : in and out, as its server counted them; None for others.
     """
 
     name: str
@@ -45,6 +47,8 @@ class MinedSource:
     n_passages: int
     most_used: int
     not_held: Mapping[str, int]
+    kept_beside: Mapping[str, int]
+    tokens: tuple[int, int] | None
 
 
 @dataclass(frozen=True, kw_only=True)

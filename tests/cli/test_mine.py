@@ -235,7 +235,7 @@ def test_a_full_disk_leaves_nothing(monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("secid.mining.run.write_rows", full)
+    monkeypatch.setattr("secid.mining.write.write_rows", full)
     with pytest.raises(OutputError) as caught:
         mine(["lex=bm25"])
     assert caught.value.where == "out/lex.jsonl"
@@ -257,7 +257,7 @@ def test_the_manifest_names_each_file_with_its_hash_and_no_path():
 KILLED = """
 import os
 from secid.cli.app import main
-from secid.mining import run
+from secid.mining import write as run
 write = run.write_rows
 def killed(*arguments):
     write(*arguments)
