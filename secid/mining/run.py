@@ -287,6 +287,6 @@ class _Mine:
         if self._embedder is not None and taken.any():
             ids = picks.ids[taken].astype(np.int64)
             self._embedder.need(np.zeros(0, np.int64), distinct(ids))
-            query = np.repeat(self._questions.query, picks.counts)
+            query = np.repeat(self._questions.query, taken.sum(axis=1))
             scores[taken] = dots(self._embedder.vectors, query, ids)
         return scores

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,8 +23,10 @@ from secid import api
 from secid.errors import BadRecordsError, InputError, NothingToScoreError, OutputError, UsageError
 from secid.mining import run as module
 from secid.results.document import json_of
+from tests import llm_server
 from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
 from tests.fake_encoder import HashEncoder
+from tests.llm_server import Server
 from tests.oracle.test_mining import collection
 
 FIXTURES = ROOT / "fixtures" / "collection"
@@ -281,6 +285,62 @@ def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
     assert listing("out") == [".manifest.json", "any.jsonl", "lex.jsonl"]
     api.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
     assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    pytest.importorskip("openai", reason="needs the extra llm")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+    with llm_server.running() as server:
+        yield server
+
+
+def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
+    Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
+    return api.mine([f"gpt=llm:model=m,url={url}", *specs], out, HashEncoder(), **given)
+
+
+def test_a_language_model_writes_negatives_beside_other_sources(server):
+    mined = ask(server, specs=["near=dense"])
+    gpt, near = mined.sources
+    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
+    assert gpt.tokens == (66 * 100, 66 * 20)
+    assert near.n_negatives == 198
+    rows = lines("out/gpt.jsonl")
+    assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
+    assert all(row["neg_miners"] == ["gpt"] * 3 for row in rows)
+    assert sorted(path.name for path in Path("out").glob("*")) == [
+        ".gpt.rejected.jsonl", ".llm-gpt.jsonl", ".manifest.json", "gpt.jsonl", "near.jsonl",
+    ]  # fmt: skip
+    assert "sk-secret-key" not in "".join(path.read_text(encoding="utf-8") for path in Path("out").iterdir())
+    assert len(api.check(["out/gpt.jsonl"]).sources) == 1
+
+
+def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
+    copy = lines(FIXTURES / "corpus.jsonl")[0]["text"]
+    server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
+    gpt = ask(server, on_short="random").sources[0]
+    assert gpt.short == {"few_written": 66}
+    assert gpt.kept_beside["empty"] == 66
+    rejected = lines("out/.gpt.rejected.jsonl")
+    assert len(rejected) == sum(gpt.kept_beside.values())
+    assert gpt.n_negatives == 198
+    assert gpt.n_filled == 198 - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
+    assert gpt.n_filled > 0
+
+
+def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
+        with pytest.raises(OutputError):
+            ask(server)
+    assert listing("out") == [".llm-gpt.jsonl"]
+    asked = len(server.asked)
+    ask(server)
+    assert len(server.asked) == asked == 66
 
 
 class Dataset:
