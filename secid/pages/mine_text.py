@@ -9,7 +9,7 @@ from rich.console import Console
 from secid.pages.glossary import recipe_line
 from secid.pages.numbers import count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
 from secid.results.mine import Mined, MinedSource
 
@@ -59,7 +59,7 @@ def _table(mined: Mined) -> Table:
     )  # fmt: skip
     rows = tuple(
         (
-            source.name,
+            short(source.name),
             count(source.n_rows),
             count(source.n_negatives),
             count(source.n_short),

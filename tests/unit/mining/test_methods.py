@@ -6,6 +6,7 @@ import pytest
 
 from secid.errors import UsageError
 from secid.mining.methods import METHODS, PRESETS, Dense, Hybrid, parse_miners
+from tests.snapshots import Snapshot, situations
 
 
 def test_options_and_defaults():
@@ -33,34 +34,34 @@ def test_shares_of_a_hybrid_are_counts():
     assert mix.method == Hybrid(parts=(("a", 3), ("b", 7)))
 
 
-@pytest.mark.parametrize(
-    ("specs", "named"),
-    [
-        ([], "random"),
-        (["bm25"], "NAME=METHOD"),
-        (["a="], "NAME=METHOD"),
-        (["a/b=bm25"], "a/b"),
-        ([".a=bm25"], ".a"),
-        (["a=bm52"], "bm25"),
-        (["a=bm25", "A=dense"], "A"),
-        (["a=bm25:relative=0.1"], "ranks"),
-        (["a=random:ranks=1-5"], "ranks"),
-        (["a=dense:ranks=0-5"], "ranks=0-5"),
-        (["a=dense:ranks=20-11"], "ranks=20-11"),
-        (["a=dense:ranks=5"], "ranks=5"),
-        (["a=dense:relative=much"], "relative=much"),
-        (["a=dense:relative=nan"], "relative=nan"),
-        (["a=dense:relative"], "relative"),
-        (["a=dense:relative=0.1,relative=0.2"], "relative=0.2"),
-        (["a=dense:pick=best"], "simans"),
-        (["a=dense:a=1"], "simans"),
-        (["a=simans:a=-1"], "-1"),
-        (["a=hybrid:b=10"], "b"),
-        (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
-        (["b=bm25", "a=hybrid:b=5"], "5"),
-        (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
-    ],
-)
+REFUSED = [
+    ([], "random"),
+    (["bm25"], "NAME=METHOD"),
+    (["a="], "NAME=METHOD"),
+    (["a/b=bm25"], "a/b"),
+    ([".a=bm25"], ".a"),
+    (["a=bm52"], "bm25"),
+    (["a=bm25", "A=dense"], "A"),
+    (["a=bm25:relative=0.1"], "ranks"),
+    (["a=random:ranks=1-5"], "ranks"),
+    (["a=dense:ranks=0-5"], "ranks=0-5"),
+    (["a=dense:ranks=20-11"], "ranks=20-11"),
+    (["a=dense:ranks=5"], "ranks=5"),
+    (["a=dense:relative=much"], "relative=much"),
+    (["a=dense:relative=nan"], "relative=nan"),
+    (["a=dense:relative"], "relative"),
+    (["a=dense:relative=0.1,relative=0.2"], "relative=0.2"),
+    (["a=dense:pick=best"], "simans"),
+    (["a=dense:a=1"], "simans"),
+    (["a=simans:a=-1"], "-1"),
+    (["a=hybrid:b=10"], "b"),
+    (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
+    (["b=bm25", "a=hybrid:b=5"], "5"),
+    (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
+]
+
+
+@pytest.mark.parametrize(("specs", "named"), REFUSED)
 def test_what_cannot_be_used_is_refused_by_name(specs, named):
     with pytest.raises(UsageError) as error:
         parse_miners(specs, 10)
@@ -77,3 +78,12 @@ def test_an_unknown_method_is_answered_with_all_there_are():
     with pytest.raises(UsageError) as error:
         parse_miners(["a=unknown"], 10)
     assert all(name in str(error.value) for name in (*METHODS, *PRESETS))
+
+
+def test_refusals(snapshot: Snapshot):
+    texts: dict[str, str] = {}
+    for specs, _ in REFUSED:
+        with pytest.raises(UsageError) as error:
+            parse_miners(specs, 10)
+        texts[" ".join(specs) or "nothing"] = str(error.value)
+    snapshot("mine-refusals.txt", situations(texts))
