@@ -58,6 +58,9 @@ REFUSED = [
     (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
     (["b=bm25", "a=hybrid:b=5"], "5"),
     (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
+    (["a=llm"], "model"),
+    (["a=llm:model=m,price=1"], "price"),
+    (["a=llm:model=m", "b=hybrid:a=10"], "a"),
 ]
 
 
