@@ -180,7 +180,11 @@ def test_what_is_mined_is_what_the_rules_say(plain):
 def test_each_exclusion_and_each_shortfall_occurs(plain):
     mined, _ = plain
     assert {name for source in mined.sources for name in source.excluded} == set(EXCLUDED)
-    assert {name for source in mined.sources for name in source.short} == set(WHY) - {"reused", "few_candidates"}
+    assert {name for source in mined.sources for name in source.short} == set(WHY) - {
+        "reused",
+        "few_candidates",
+        "few_written",
+    }
     margins = [item.margin for rows in written(mined).values() for negatives in rows.values() for item in negatives]
     assert min(margins) < -0.1
     assert max(margins) > 0.1
