@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.api import audit, baseline, check, describe_encoder, flagged, gate, mix, score, select, write_mixture
+    from secid.api import (
+        audit,
+        baseline,
+        check,
+        describe_encoder,
+        flagged,
+        gate,
+        mine,
+        mix,
+        score,
+        select,
+        write_mixture,
+    )
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
     from secid.pages.check_page import check_json
@@ -36,6 +48,7 @@ _PUBLIC = {
     "flagged": "secid.api",
     "from_json": "secid.results.document",
     "gate": "secid.api",
+    "mine": "secid.api",
     "mix": "secid.api",
     "read_run": "secid.results.document",
     "score": "secid.api",
@@ -60,6 +73,7 @@ __all__ = [
     "flagged",
     "from_json",
     "gate",
+    "mine",
     "mix",
     "read_run",
     "score",

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from secid.export.select import By, Selection
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
+    from secid.mining.choose import OnShort
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
     from secid.results.audit import Audit
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
+    from secid.results.mine import Mined
     from secid.scoring.run import Scored
 
 
@@ -422,6 +424,73 @@ def audit(
         return audit_sources(
             readers, files, split, lambda: _load(encoder, values, progress), values, work, clock, progress
         )
+
+
+def mine(
+    miners: Sequence[str],
+    folder: str | PathLike[str],
+    encoder: str | Encoder | None = None,
+    *,
+    k: int = 10,
+    pairs: str | PathLike[str] | None = None,
+    split: str | None = None,
+    on_short: OnShort = "keep",
+    max_reuse: int | None = None,
+    schema: Schema = "flagembedding",
+    parquet: bool = False,
+    prompt: str | None = None,
+    concurrency: int = 8,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Mined:
+    """Finds negatives by several methods over one encoding, and writes a file of training rows for each.
+
+    miners   : "NAME=METHOD:option=value,…" each; see secid.mining.methods.
+    folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
+    encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
+    k        : negatives of each query.
+    pairs    : a source with queries and positives; else the queries are those that the qrels of `collection` judge.
+    split    : only the judgements of this split of the collection; all by default.
+    on_short : what becomes of a query with fewer than k: keep it, drop it, or fill it up with random candidates.
+    max_reuse: how many queries one passage may serve in a source; any number by default.
+    schema   : st-ntuple, flagembedding or tevatron.   parquet : write Parquet instead of JSON lines.
+    prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
+    settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
+    Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.
+
+    >>> import secid
+    >>> mined = secid.mine(["near=dense", "far=dense:ranks=21-40"], "runs/mined", "minilm",
+    ...                    collection="fixtures/collection", k=4)
+    >>> [(source.name, source.n_negatives) for source in mined.sources]
+    [('near', 264), ('far', 264)]
+
+    Source: METHOD 10.
+    """
+    from secid.mining.methods import parse_miners
+
+    sources, target = parse_miners(miners, k), Path(folder)
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
+    from secid.export.writer import schema_of
+    from secid.mining.run import mine_all
+    from secid.mining.write import Plan as Mining
+
+    plan = Mining(
+        miners=sources,
+        k=k,
+        seed=values.seed,
+        on_short=on_short,
+        max_reuse=max_reuse,
+        schema=schema_of(schema, ()),
+        suffix=".parquet" if parquet else ".jsonl",
+        prompt=prompt,
+        concurrency=concurrency,
+    )
+    has_encoder = encoder is not None or values.encoder is not None
+    load = (lambda: _load(encoder, values, progress)) if has_encoder else None
+    with work_folder() as work:
+        return mine_all(plan, None if pairs is None else fspath(pairs), split, load, values, target, work, progress)
 
 
 def gate(

@@ -45,3 +45,14 @@ def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second: int) -> npt.NDArray[np.int64]:
     """(n,) one number for each pair of ids, rising by the first, then the second. n_second: above every second id."""
     return first.astype(np.int64) * n_second + second
+
+
+def first_in_row(table: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """True where a value is the first of its kind in its row."""
+    order = np.argsort(table, axis=1, kind="stable")
+    ordered = np.take_along_axis(table, order, axis=1)
+    new = np.ones_like(ordered, np.bool_)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.empty_like(new)
+    np.put_along_axis(first, order, new, axis=1)
+    return first

@@ -66,6 +66,10 @@ class UnreachableError(EncoderError):
     """The hub that an encoder's files come from cannot be asked."""
 
 
+class EndpointError(SecidError):
+    """The server of a language model cannot be reached, or rejects what it is asked."""
+
+
 class OutputError(SecidError):
     """A result cannot be written where the user asked."""
 

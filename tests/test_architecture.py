@@ -20,10 +20,11 @@ LEVELS = {
     "triplets": 5,
     "analyses": 6, "findings": 6, "run_folder": 6,
     "scoring": 7, "probing": 7,
-    "export": 8, "gating": 8, "shards": 8, "mining": 8,
-    "api": 9,
-    "cli": 10,
-    "__main__": 11, "__init__": 11,
+    "export": 8, "gating": 8, "shards": 8,
+    "mining": 9,
+    "api": 10,
+    "cli": 11,
+    "__main__": 12, "__init__": 12,
 }  # fmt: skip
 FORBIDDEN = {
     "results": {"torch", "pyarrow", "transformers"},

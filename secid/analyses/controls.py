@@ -6,16 +6,14 @@ order of files nor of rows changes them. Source: METHOD 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from secid.arrays import Index, among, distinct, narrow, pairs
+from secid.arrays import Index, among, distinct, first_in_row, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order, splitter
@@ -23,6 +21,7 @@ from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import rows_of_ids
+from secid.triplets.search import bm25_index, nearest
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
@@ -32,8 +31,6 @@ WINDOW_CANDIDATES = 16_384
 QUERY_BLOCK = 1_024
 """Candidates and queries compared at once: 64 MB of scores."""
 TEXTS_AT_ONCE = 4_096
-OTHER_WORD = " "
-"""Stands for all words that no query has: no token holds a space."""
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
@@ -196,19 +193,8 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Twice as many as needed and a few more: own documents and repeats are struck out
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    keep = ~among(pairs(base.query[:, None], table, base.n_passages), base.own) & _first_in_row(table)
+    keep = ~among(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
     return _from_table(base, table, keep)
-
-
-def _first_in_row(table: Index) -> npt.NDArray[np.bool_]:
-    """True where a value is the first of its kind in its row."""
-    order = np.argsort(table, axis=1, kind="stable")
-    ordered = np.take_along_axis(table, order, axis=1)
-    new = np.ones_like(ordered, np.bool_)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = np.empty_like(new)
-    np.put_along_axis(first, order, new, axis=1)
-    return first
 
 
 def _known_positive(base: Base) -> Triplets | str:
@@ -264,28 +250,20 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
-    """The top candidates for each query by BM25, its positives left out. Words of any script.
-
-    All words that no query has are indexed as one: they count for the length of a document alone.
-    """
+    """The top candidates for each query by BM25, its positives left out. Words of any script."""
     split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
     queries = [split(text) for text in plan.queries.take(base.query)]
     # A query without tokens retrieves nothing that is better than anything else
     pair = np.flatnonzero([bool(tokens) for tokens in queries])
     if not len(pair):
         return "no_query_token"
-    words = dict.fromkeys(token for tokens in queries for token in tokens)
-    vocabulary = {word: number for number, word in enumerate([*words, OTHER_WORD])}
-    number, other = vocabulary.get, vocabulary[OTHER_WORD]
-    documents = [
-        [number(token, other) for token in split_document(text)]
+    documents = (
+        plan.passages.take(base.candidates[start : start + TEXTS_AT_ONCE])
         for start in range(0, len(base.candidates), TEXTS_AT_ONCE)
-        for text in plan.passages.take(base.candidates[start : start + TEXTS_AT_ONCE])
-    ]
-    if not any(documents):
+    )
+    index = bm25_index(queries, map(split_document, chain.from_iterable(documents)))
+    if index is None:
         return "no_document_token"
-    index = bm25s.BM25()
-    index.index((documents, vocabulary), show_progress=False)
     k = min(len(base.candidates), base.per_query + _most_known(base))
     ranking, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
     table = np.zeros((len(base.query), k), np.int64)
@@ -304,29 +282,6 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     _, best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
     table = base.candidates[best.cpu().numpy()]
     return _from_table(base, table, ~among(pairs(base.query[:, None], table, base.n_passages), base.known))
-
-
-def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
-    """(n, k) dot products and places of the k rows with the largest dot product with each query, best first.
-
-    queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all. Nothing waits for the device.
-    """
-    best: list[tuple[Tensor, Tensor]] = []
-    n_before = 0
-    for part in parts:
-        for number, rows in enumerate(queries):
-            scores, places = (rows @ part.T).topk(min(k, len(part)), dim=1)
-            places += n_before
-            if n_before:
-                scores = torch.cat([best[number][0], scores], dim=1)
-                places = torch.cat([best[number][1], places], dim=1)
-                scores, order = scores.topk(min(k, scores.shape[1]), dim=1)
-                best[number] = scores, places.gather(1, order)
-            else:
-                best.append((scores, places))
-        n_before += len(part)
-    scores, places = (torch.cat(parts) for parts in zip(*best, strict=True))
-    return scores, places
 
 
 def _most_known(base: Base) -> int:

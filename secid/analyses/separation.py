@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from secid.analyses.controls import nearest
 from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.in_batch import unit
@@ -23,6 +22,7 @@ from secid.results import CorpusSeparation, SourceSeparation
 from secid.triplets.corpus import Corpus
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, Names, combined, finite, names_of, share_interval
+from secid.triplets.search import nearest
 from secid.triplets.table import TripletTable
 
 BINS = 60

@@ -81,11 +81,11 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
 
 
-def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]:
+def takes_settings(*names: str, hidden: Sequence[str] = (), **fixed: object) -> Callable[[Command], Command]:
     """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
-    A setting that is not given stays None, so that files and environment decide. fixed : settings that the command
-    sets itself.
+    A setting that is not given stays None, so that files and environment decide. hidden : flags that help leaves out.
+    fixed : settings that the command sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -97,7 +97,7 @@ def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]
         ]
 
         by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]
-        parameters = [*own, *map(_option, by_flag), _assignments(names)]
+        parameters = [*own, *(_option(name, name in hidden) for name in by_flag), _assignments(names)]
 
         @wraps(command)
         def with_settings(**given: Any) -> Any:
@@ -114,7 +114,7 @@ def takes_settings(*names: str, **fixed: object) -> Callable[[Command], Command]
     return decorate
 
 
-def _option(name: str) -> inspect.Parameter:
+def _option(name: str, hidden: bool) -> inspect.Parameter:
     kind, default, metadata = TYPES[name], getattr(DEFAULTS, name), FIELDS[name].metadata
     text = metadata["help"]
     choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
@@ -130,6 +130,7 @@ def _option(name: str) -> inspect.Parameter:
         show_default=False,
         metavar=metadata["metavar"] or (letters[0] if letters else "NAME" if choices else "TEXT"),
         rich_help_panel=metadata["group"],
+        hidden=hidden,
     )
     return _keyword(name, Annotated[kind | None, option])
 

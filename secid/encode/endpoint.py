@@ -98,12 +98,13 @@ def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, len(texts)
 
 
-def _key() -> str | None:
-    """The key from the environment, without the spaces and line ends that come with files and copies.
+def environment_key(names: Sequence[str] = KEY_VARIABLES) -> str | None:
+    """The key from the first of these environment variables that is set, without the spaces and line ends that come
+    with files and copies; None if none is.
 
     Raises EncoderError, without showing the key, if a header cannot carry it.
     """
-    for name in KEY_VARIABLES:
+    for name in names:
         key = os.environ.get(name, "").strip()
         if key and not (key.isascii() and key.isprintable()):
             raise EncoderError(f"the key in {name} contains an invalid character", remedy="set it again")
@@ -119,7 +120,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     Raises EncoderError if it cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
-    key = _key()
+    key = environment_key()
     http = Http(key, progress.note)
     model = model or _only_model(http, base)
     url = f"{base}/embeddings"

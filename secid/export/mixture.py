@@ -374,7 +374,7 @@ class _Deal:
         for _, row, part in original.rows():
             triplets = original.planned.listed[part].tolist()
             for triplet, passage in zip(triplets, row.negatives if row else (), strict=True):
-                if triplet in wanted and passage[1:] != ("", "", None):
+                if triplet in wanted and passage != Passage(passage.text):
                     passages.setdefault(triplet, passage)
         return passages
 

@@ -19,17 +19,25 @@ from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 QUERY_ID = "query_id"
 SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of one teacher score a passage."""
+PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
+"""Fields of a mined negative, and FlagEmbedding's lists of them."""
 IDS_BESIDE = (POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns of ids beside those of texts, but for the numbers in them."""
 
 
 class Passage(NamedTuple):
-    """text: with the title, where it was joined; then `title` is what it begins with."""
+    """text: with the title, where it was joined; then `title` is what it begins with.
+
+    rank, margin, miner : of a mined negative: its place in the order of the source `miner`, and s_qp - s_qn.
+    """
 
     text: str
     id: str = ""
     title: str = ""
     score: float | None = None
+    rank: int | None = None
+    margin: float | None = None
+    miner: str = ""
 
 
 class Row(NamedTuple):
@@ -68,7 +76,7 @@ def row_of(record: Record) -> Row:
     for texts, placed, n_listed, ids, scores in zip(
         sides, cells, extras.n_listed, IDS_BESIDE, SCORE_COLUMNS, strict=True
     ):
-        n = {max(place for place, _ in placed) + 1, n_listed}
+        n = {max((place for place, _ in placed), default=-1) + 1, n_listed}
         names = [name for name in columns if _is_of_ids(name, ids)]
         of_ids = _of_each(columns, names, n, _is_id)
         of_scores = _of_each(columns, [scores] if scores in columns else [], n, _is_number)
@@ -77,6 +85,13 @@ def row_of(record: Record) -> Row:
             _passage(text, cell, of_ids[place] if of_ids else None, of_scores[place] if of_scores else None)
             for text, (place, cell) in zip(texts, placed, strict=True)
         ])  # fmt: skip
+        for name, column in PROVENANCE.items() if ids == NEGATIVE_IDS else ():
+            if values := _of_each(columns, [column] if column in columns else [], n, MINED[name]):
+                used.add(column)
+                passages[-1] = [
+                    passage._replace(**{name: values[place]})
+                    for passage, (place, _) in zip(passages[-1], placed, strict=True)
+                ]
     lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
     lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
     return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
@@ -113,12 +128,14 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
-    return Passage(text, name, title if isinstance(title, str) and joined else "", score)
+    mined = {key: cell[key] for key in MINED if cell.get(key) is not None} if isinstance(cell, dict) else {}
+    own = {"score": score, **{key: value for key, value in mined.items() if MINED[key](value)}}
+    return Passage(text, name, title if isinstance(title, str) and joined else "", **own)
 
 
 def _lost_of_passages(cells: Sequence[Any], titled: bool) -> list[str]:
     """Names of what the passages' cells hold besides text, id and joined title."""
-    known = {*TEXT_KEYS, *ID_KEYS, *((TITLE_KEY,) if titled else ())}
+    known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
     return [*pairs, *sorted(f"{key} of passages" for key in inside - known)]
@@ -140,6 +157,16 @@ def _is_number(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+MINED: Mapping[str, Callable[[Any], bool]] = {
+    "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": _is_text,
+}  # fmt: skip
+"""Numbers and names that an object may hold with a text."""
 
 
 def _scalar(value: Scalar) -> Scalar:
@@ -165,14 +192,14 @@ class RowsOnDisk:
                     file.write(json.dumps([place, row]) + "\n")
                 yield item
 
-    def rows(self, split: str) -> Iterator[tuple[Place, Row | None]]:
-        """The rows of one source of the files, and those too broken to tell, in the order of reading."""
+    def rows(self, split: str | None) -> Iterator[tuple[Place, Row | None]]:
+        """The rows of one source of the files (None: of all), and those too broken to tell, in the order of reading."""
         with self._path.open(encoding="utf-8") as file:
             for line in file:
                 given, cells = json.loads(line)
                 place = Place(*given)
-                if place.split == split and not place.reason:
+                if not place.reason and split in (place.split, None):
                     query, positives, negatives, *others = cells
                     yield place, Row(query, [Passage(*p) for p in positives], [Passage(*p) for p in negatives], *others)
-                elif place.reason and place.split in (split, None):
+                elif place.reason and (place.split in (split, None) or split is None):
                     yield place, None

@@ -1,8 +1,12 @@
 """Rows in a trainer's schema: the one writer of `secid select`, `secid mix` and whatever else writes training rows.
 
     st-ntuple      anchor, positive, negative_1 … negative_K; one triplet (negative) a row where rows differ in number
-    flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one; other scalar columns
+    flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one, pos_ids and neg_ids
+                   where any has one; other scalar columns
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
+
+Of mined negatives the last two hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
+or keys of each object; null where one has none.
 
 JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
 or what is left out is named: a column whose kinds of values no type of Parquet holds, and one with which secid would
@@ -25,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.export.rows import QUERY_ID, SCORE_COLUMNS, Row
+from secid.export.rows import PROVENANCE, QUERY_ID, SCORE_COLUMNS, Row
 from secid.files import partial_files
 from secid.read.reader import HEAD_ROWS
 from secid.read.schemas.detect import detect
@@ -37,13 +41,15 @@ Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", "flagembedding": "flagembedding", "tevatron": "tevatron"}
 """Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
+ID_COLUMNS = ("pos_ids", "neg_ids")
 BATCH_ROWS = 1024
 """Rows of Parquet put together at once: the readers' own batch size."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "st-ntuple": ("anchor", "positive"),
-    "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS),
+    "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS, *ID_COLUMNS, *PROVENANCE.values()),
     "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
 }
+"""Columns of a schema's own; of the optional ones those that a file has."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that name the query, the first that a row has."""
 NOT_FINITE = "NaN or infinity"
@@ -58,6 +64,7 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
 }
 """The kinds of values that each holds without a change."""
 PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
+MINED = "rank, margin and miner of negatives"
 """What some schemas hold and others do not, as it is named."""
 
 
@@ -155,6 +162,7 @@ class _Survey:
             self.unwritable[name] += kind == NOT_FINITE
         self.held[PASSAGE_IDS] += any(has_ids)
         self.held[SCORES] += any(passage.score is not None for passage in passages)
+        self.held[MINED] += any(passage.miner for passage in row.negatives)
         self.held[FURTHER] += len(row.positives) - 1
         self.lost.update(row.lost)
 
@@ -169,7 +177,8 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     for row in rows():
         survey.take(row)
     equal = len(survey.numbers) == 1
-    scored = schema == "flagembedding" and survey.n_scored == survey.n_rows
+    mined = [*PROVENANCE, *(["score"] if survey.held[SCORES] else [])] if survey.held[MINED] else []
+    scored, with_ids = survey.n_scored == survey.n_rows and not mined, bool(survey.held[PASSAGE_IDS])
     parquet = suffix == ".parquet"
 
     def documents(names: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -179,16 +188,17 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
             if schema == "st-ntuple":
                 yield from _tuples(row, equal)
             elif schema == "flagembedding":
-                yield {**_lists(row, scored), **others}
+                yield {**_lists(row, scored, with_ids, mined), **others}
             else:
-                yield {**_objects(row), **others}
+                yield {**_objects(row, mined), **others}
 
     types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
     names = [name for name, kind in types.items() if name not in TEXT_COLUMNS[schema] and (kind or not parquet)]
     names = _that_keep_the_reading(list(islice(documents(names), HEAD_ROWS)), names)
     held = {
-        PASSAGE_IDS: schema == "tevatron",
-        SCORES: scored,
+        PASSAGE_IDS: schema != "st-ntuple",
+        SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
+        MINED: schema != "st-ntuple",
         FURTHER: schema != "st-ntuple",
         **dict.fromkeys((*names, *([QUERY_ID] if schema == "tevatron" else ())), True),
     }
@@ -267,14 +277,27 @@ def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
         yield from ({**start, "negative": text} for text in texts)
 
 
-def _lists(row: Row, scored: bool) -> dict[str, Any]:
-    sides = row.positives, row.negatives
-    scores = zip(SCORE_COLUMNS, ([passage.score for passage in side] for side in sides), strict=True)
-    texts = ([passage.text for passage in side] for side in sides)
-    return {"query": row.query, **dict(zip(("pos", "neg"), texts, strict=True)), **(dict(scores) if scored else {})}
+def _lists(row: Row, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
+    """scored, with_ids : whether passages have scores and ids.   mined : fields of the negatives to write."""
+    lists: dict[str, list[Any]] = {}
+    for side, (texts, scores, ids) in zip(
+        (row.positives, row.negatives), zip(("pos", "neg"), SCORE_COLUMNS, ID_COLUMNS, strict=True), strict=True
+    ):
+        lists[texts] = [passage.text for passage in side]
+        if scored:
+            lists[scores] = [passage.score for passage in side]
+        if with_ids:
+            lists[ids] = [passage.id or None for passage in side]
+    columns = {**PROVENANCE, "score": SCORE_COLUMNS[1]}
+    lists |= {columns[name]: [_or_none(getattr(passage, name)) for passage in row.negatives] for name in mined}
+    return {"query": row.query, **{name: lists[name] for name in TEXT_COLUMNS["flagembedding"] if name in lists}}
 
 
-def _objects(row: Row) -> dict[str, Any]:
+def _or_none(value: Any) -> Any:
+    return None if value == "" else value
+
+
+def _objects(row: Row, mined: Collection[str]) -> dict[str, Any]:
     return {
         QUERY_ID: _query_id(row) or _made_id(row.query),
         "query": row.query,
@@ -284,6 +307,7 @@ def _objects(row: Row) -> dict[str, Any]:
                     "docid": passage.id or _made_id(passage.text),
                     "title": passage.title,
                     "text": passage.text.removeprefix(f"{passage.title} ") if passage.title else passage.text,
+                    **{name: getattr(passage, name) for name in mined if role == "negative"},
                 }
                 for passage in side
             ]
@@ -318,13 +342,19 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    passages = pa.list_(pa.struct([(name, pa.string()) for name in ("docid", "title", "text")]))
-    special = {
-        **dict.fromkeys(("pos", "neg"), pa.list_(pa.string())),
-        **dict.fromkeys(SCORE_COLUMNS, pa.list_(pa.float64())),
-        **dict.fromkeys(("positive_passages", "negative_passages"), passages),
-    }
     first = next(documents)
+    numbers = {"rank": pa.int64(), "margin": pa.float64(), "score": pa.float64()}
+
+    def passages(role: str) -> pa.DataType:
+        fields = next((list(cell) for cell in first.get(role, ())), [])
+        return pa.list_(pa.struct([(name, numbers.get(name, pa.string())) for name in fields]))
+
+    special = {
+        **dict.fromkeys(("pos", "neg", *ID_COLUMNS, PROVENANCE["miner"]), pa.list_(pa.string())),
+        **dict.fromkeys((*SCORE_COLUMNS, PROVENANCE["margin"]), pa.list_(pa.float64())),
+        PROVENANCE["rank"]: pa.list_(pa.int64()),
+        **{role: passages(role) for role in ("positive_passages", "negative_passages")},
+    }
     others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
     schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])
     n_rows = 0

@@ -124,6 +124,17 @@ def n_shared(left: RunSets, right: RunSets) -> Index:
     return np.bincount((twice >> HALF).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
+def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:
+    """(n,) one of negative i and positive i holds most of the other's runs.
+
+    least : of a negative; with fewer runs it is not compared.
+    """
+    common = n_shared(negatives, positives)
+    flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
+    flags |= (positives.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * positives.sizes - ROUNDING)
+    return flags
+
+
 @dataclass(frozen=True)
 class Positives:
     """Labelled positives by query, each normal form of a query's once; texts without words are left out.
@@ -157,6 +168,11 @@ def labelled_positives(
     query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
     query = queries.form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
     ids = np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
+    return positives_of_pairs(query, ids, forms, passages)
+
+
+def positives_of_pairs(query: Keys, ids: Index, forms: TextForms, passages: TextStore) -> Positives:
+    """The positives of labelled pairs: (n,) hash of each one's query's normal form, and id of its passage."""
     order = np.lexsort((forms.form[ids], query))
     order = order[forms.form[ids[order]] != EMPTY_FORM]
     query, ids = query[order], ids[order]
@@ -262,10 +278,13 @@ class CopyFinder:
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
         """(T,) each: false_negative, near_copy. No triplet has both."""
-        query = self._queries.form[source.query[source.triplet_record()]]
-        equal, near = np.zeros((2, source.n_triplets), np.bool_)
+        return self.flags_of_pairs(self._queries.form[source.query[source.triplet_record()]], source.negatives)
+
+    def flags_of_pairs(self, query: Keys, passage: Index) -> dict[str, Flags]:
+        """(n,) each, of any pairs. query : hash of each one's query's normal form.   passage : its id."""
+        equal, near = np.zeros((2, len(passage)), np.bool_)
         for positives in self._positives:
-            for pairs in _paired(source.negatives, *positives.of_queries(query)):
+            for pairs in _paired(passage, *positives.of_queries(query)):
                 equal[pairs.triplet[positives.forms[pairs.positive] == self._forms.form[pairs.negative]]] = True
                 self._compare(positives, pairs.only(~equal[pairs.triplet]), near)
         return {"false_negative": equal, "near_copy": near & ~equal}
@@ -279,10 +298,7 @@ class CopyFinder:
             places, other = np.unique(part.positive, return_inverse=True)
             left = _runs_of(self._passages, ids, positives.every).take(own)
             right = positives.runs_of(places).take(other)
-            common = n_shared(left, right)
-            copied = (left.sizes >= positives.least) & (common >= CONTAINED * left.sizes - ROUNDING)
-            copied |= (right.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * right.sizes - ROUNDING)
-            near[part.triplet[copied]] = True
+            near[part.triplet[near_copies(left, right, positives.least)]] = True
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[Pairs]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Floats, among, distinct
+from secid.arrays import Flags, Floats, among, distinct
 from secid.errors import InputError
 from secid.findings.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys
 from secid.pool.texts import Packed
@@ -77,6 +77,24 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
     places = np.flatnonzero(in_queries)
     passage[places] = _forms_of([rows[place][1] for place in places.tolist()], collection.passage)
     known = in_queries & (passage != EMPTY_FORM)
+    unknown = unknown_of(rows, in_queries, known, where, most_unknown)
+    queries, query_place = np.unique(query[known], return_inverse=True)
+    passages, passage_place = np.unique(passage[known], return_inverse=True)
+    pairs = query_place * len(passages) + passage_place
+    order = np.lexsort((-grade[known], pairs))
+    pairs = pairs[order]
+    first = np.diff(pairs, prepend=-1) != 0
+    return Judgements(
+        queries, passages, pairs[first], grade[known][order][first], len(rows), int((grade > 0).sum()), unknown
+    )
+
+
+def unknown_of(
+    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float
+) -> dict[str, int]:
+    """How many judgements have no text in the collection, by reason. in_queries, known : (n,) whose query, and whose
+    query and passage, have one. Raises InputError where none has, or more than the share given have not.
+    """
     unknown = {"unknown_query": int((~in_queries).sum()), "unknown_passage": int((in_queries & ~known).sum())}
     if not known.any() or not sum(unknown.values()) <= most_unknown * len(rows):
         without = {0: ~in_queries, 1: in_queries & ~known}
@@ -88,15 +106,7 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
             where=where,
             remedy=OTHER_COLLECTION,
         )
-    queries, query_place = np.unique(query[known], return_inverse=True)
-    passages, passage_place = np.unique(passage[known], return_inverse=True)
-    pairs = query_place * len(passages) + passage_place
-    order = np.lexsort((-grade[known], pairs))
-    pairs = pairs[order]
-    first = np.diff(pairs, prepend=-1) != 0
-    return Judgements(
-        queries, passages, pairs[first], grade[known][order][first], len(rows), int((grade > 0).sum()), unknown
-    )
+    return unknown
 
 
 def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys:

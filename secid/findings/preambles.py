@@ -55,15 +55,6 @@ ENGLISH = rf"""(?:
           (?:document|text|paragraph)s?\ (?:about|on|that|which|for|describing|discussing|related)\b[^.!?:\n]{{0,120}}:
     | (?:(?:here|below)(?:\ is|\ are|['’]s)|the\ following\ (?:is|are))\ (?:(?:an?|the|one|some|your)\s+)?
           (?:[\w'’,-]+\s+){{0,4}}?{MADE}\b[\s,-]+(?:[\w'’,-]+\s+){{0,4}}?{THING}\b
-    | as\ an?\ (?:ai|artificial\ intelligence|(?:(?:ai|artificial\ intelligence)\ )?(?:large\ )?language\ model
-          |(?:ai|artificial\ intelligence)\ (?:assistant|model|chatbot|system))
-          (?:\ (?:developed|created|trained|designed|made|built|without)\b[^,.!?\n]{{0,60}})?(?:,|(?=\ i\b))\s*
-          (?:\w+ly,?\ )?(?:i|my|it(?:['’]s|\ is)\ (?:not|important))\b
-    | i(?:\ am|['’]m)\ (?:very\ |so\ |really\ )?(?:sorry|afraid)\b,?\ (?:but\ |for\ [\w\ ]{{1,40}},?\ but\ |that\ )?
-          (?:{UNABLE}\ (?:{SERVICE}|help\b(?!\ but)|provide\b|do\ th(?:at|is)\b)|as\ an?\ (?:ai|language|large)\b)
-    | (?:(?:unfortunately|regrettably),?\ )?{UNABLE}\ {SERVICE}
-    | i\ apologi[sz]e\b,?\ (?:but\ {UNABLE}
-          |for\ (?:the|any|my)\ (?:confusion|misunderstanding|inconvenience|oversight)\b)
     | \[?(?:hard[\s_-]*negative(?:[\s_-]+(?:passage|document|example|sample|text))?
           |negative[\s_-]+(?:passage|document|example|sample|text))\s*(?:\#?\d+\s*)?[:\]]
     | (?:hard\ |easy\ )?(?:negatives?|passage|document|query|requirements?)
@@ -80,6 +71,20 @@ ENGLISH = rf"""(?:
     )"""
 """What a language model says before the text that it was asked for, or instead of it, and the labels of its prompts:
 in words with which a passage does not open. Others show as openings that many negatives share."""
+
+
+ENGLISH_REFUSAL = rf"""(?:
+      as\ an?\ (?:ai|artificial\ intelligence|(?:(?:ai|artificial\ intelligence)\ )?(?:large\ )?language\ model
+          |(?:ai|artificial\ intelligence)\ (?:assistant|model|chatbot|system))
+          (?:\ (?:developed|created|trained|designed|made|built|without)\b[^,.!?\n]{{0,60}})?(?:,|(?=\ i\b))\s*
+          (?:\w+ly,?\ )?(?:i|my|it(?:['’]s|\ is)\ (?:not|important))\b
+    | i(?:\ am|['’]m)\ (?:very\ |so\ |really\ )?(?:sorry|afraid)\b,?\ (?:but\ |for\ [\w\ ]{{1,40}},?\ but\ |that\ )?
+          (?:{UNABLE}\ (?:{SERVICE}|help\b(?!\ but)|provide\b|do\ th(?:at|is)\b)|as\ an?\ (?:ai|language|large)\b)
+    | (?:(?:unfortunately|regrettably),?\ )?{UNABLE}\ {SERVICE}
+    | i\ apologi[sz]e\b,?\ (?:but\ {UNABLE}
+          |for\ (?:the|any|my)\ (?:confusion|misunderstanding|inconvenience|oversight)\b)
+    )"""
+"""How a language model declines what it was asked for."""
 
 
 class Tongue(NamedTuple):
@@ -277,20 +282,26 @@ ENDS = r"(?![^\W_])"
 
 
 def _of(tongue: Tongue) -> str:
-    """The pattern of one language."""
+    """The pattern of one language, but for refusals."""
     between = BETWEEN_WORDS if tongue.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if tongue.spaced else (r"\ ?", "")
     return rf"""(?:
       (?:(?:{tongue.yes}){PAUSE}+)?(?:{tongue.here}){blank}{between}(?:{tongue.thing}){ends}
     | (?:{tongue.yes})\ ?[,.!，。、！،]\ ?(?:{tongue.here}){ends}
     | (?:{tongue.label})(?:\ ?(?:\#|n[.º°]|№)?\ ?\d{{1,3}})?{COLON}
-    | (?=(?:{tongue.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{tongue.unable}
     )"""
 
 
+def _refusal(tongue: Tongue) -> str:
+    """The pattern of refusals in one language."""
+    return rf"(?=(?:{tongue.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{tongue.unable}"
+
+
 MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
+REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, TONGUES.values())])
 PATTERN = re.compile(
-    rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])})".replace("ı", "i"), re.VERBOSE
+    rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])}|(?P<refusal>{REFUSAL}))".replace("ı", "i"),
+    re.VERBOSE,
 )
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
@@ -306,6 +317,16 @@ def phrase(text: str) -> str | None:
     """
     match = PATTERN.match(head_of(text))
     return None if match is None else SEPARATORS.sub(" ", NUMBER.sub("0", match["phrase"])).strip()
+
+
+def is_refusal(text: str) -> bool:
+    """True where a text declines what its writer was asked for: one of the phrases.
+
+    >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("Sure! Here are three passages:")
+    (True, False)
+    """
+    match = PATTERN.match(head_of(text))
+    return match is not None and match["refusal"] is not None
 
 
 def head_of(text: str) -> str:

@@ -63,16 +63,16 @@ class Cleaner:
     """Turns the rows of one file into records and defects.
 
     query_of, passage_of : id lookups; needed where the binding holds ids.
-    keep : whether records come with their row's extras.
+    keep : whether records come with their row's extras.   without_negatives : whether they may lack negatives.
     """
 
     def __init__(
         self, binding: Binding, path: str, settings: Settings, query_of: Lookup | None = None,
         passage_of: Lookup | None = None,
-        *, keep: bool = False,
+        *, keep: bool = False, without_negatives: bool = False,
     ) -> None:  # fmt: skip
         self._binding = binding
-        self._keep = keep
+        self._keep, self._without_negatives = keep, without_negatives
         self._extract = binding.extract
         self._path = path
         self._titles = settings.titles
@@ -224,7 +224,7 @@ class Cleaner:
         """The item, with its row's extras where it is a record and they are asked for."""
         if not self._keep or not isinstance(item, Record):
             return item
-        good, bad = (self._listed(cells, "no_negatives") for cells in (positives, negatives))
+        good, bad = self._listed(positives, "no_negatives"), self._listed(self._given(negatives), "no_negatives")
         used = self._cells_used(good, "no_positive"), self._cells_used(bad, "empty_negative")
         return item._replace(extras=Extras(self._others(row), query, *used, (len(good), len(bad))))
 
@@ -262,8 +262,8 @@ class Cleaner:
             left_out["unusable_positive", None] += dropped.total()
             if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
                 negatives = tuple(cell for cell in negatives if cell is not None) or negatives
-            bad, dropped = self._usable(self._listed(negatives, "no_negatives"), "empty_negative")
-            if not bad:
+            bad, dropped = self._usable(self._listed(self._given(negatives), "no_negatives"), "empty_negative")
+            if not (bad or self._without_negatives):
                 raise _Unusable(*_verdict(dropped, "no_negatives"), text, dropped)
         except _Unusable as trouble:
             return self._defect(line, trouble, split, left_out)
@@ -332,6 +332,10 @@ class Cleaner:
         if not value.strip():
             raise _Unusable("empty_query")
         return value
+
+    def _given(self, negatives: Any) -> Any:
+        """The negatives of a row; none where it need not have any."""
+        return () if negatives is None and self._without_negatives else negatives
 
     def _listed(self, values: Any, absent: str) -> Any:
         """The list (or tuple of cells) of a row's positives or negatives."""

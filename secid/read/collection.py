@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +48,11 @@ class Collection:
     def passages(self) -> Iterator[str]:
         """The texts of all passages, titles joined, in the order of the file; the same order each time."""
         return (row[0] for row in self._database.execute("SELECT text FROM passages ORDER BY rowid"))
+
+    def passage_ids(self, places: Iterable[int]) -> list[str]:
+        """The ids of the passages at these places, from 0, in the order of the file."""
+        rows = (self._database.execute("SELECT id FROM passages WHERE rowid = ?", (place + 1,)) for place in places)
+        return [row.fetchone()[0] for row in rows]
 
     def _text(self, role: Role, key: str) -> str | None:
         row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608

@@ -50,8 +50,9 @@ class PairGroups:
     labels none for it takes those of the query's other sources.
     """
 
-    def __init__(self) -> None:
-        self._database = temporary_database()
+    def __init__(self, *, without_negatives: bool = False) -> None:
+        """without_negatives: whether queries with positives alone give a record."""
+        self._database, self._least = temporary_database(), 0 if without_negatives else 1
         self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
         self._waiting: list[tuple[bytes, Pair]] = []
 
@@ -87,16 +88,16 @@ class PairGroups:
                 positives = [Pair._make(row) for row in database.execute(POSITIVES, (key,))]
             elif all(pair.positive for pair in own):
                 pairs = own
-            yield _item(pairs, split, positives)
+            yield _item(pairs, split, positives, self._least)
         database.close()
 
 
-def _item(pairs: list[Pair], split: str | None, positives: list[Pair]) -> Item:
+def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: int) -> Item:
     first = next(pair for pair in pairs if pair.split == split)
     negatives = [pair for pair in pairs if not pair.positive]
     n_late = sum(pair.n_late for pair in pairs)
     dropped = (("late_column", n_late),) if n_late else ()
-    if positives and negatives:
+    if positives and len(negatives) >= least:
         good, bad = (tuple(pair.passage for pair in side) for side in (positives, negatives))
         record = Record(first.query, good, bad, first.path, first.line, split or "", dropped, n_rows=len(pairs))
         return record._replace(extras=_extras(first.query, positives, negatives) if first.columns else None)

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from secid.errors import InputError
-from secid.read.clean import Cleaner, Item, Pair
+from secid.read.clean import Cleaner, Item, Lookup, Pair
 from secid.read.collection import Collection, Role, open_collection
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
 from secid.read.grouping import PairGroups
@@ -82,10 +82,12 @@ class Reader:
     n_bytes : bytes of all files as they lie on disk; None for standard input and pipes.
     """
 
-    def __init__(self, source: Source, settings: Settings, *, keep: bool = False) -> None:
+    def __init__(
+        self, source: Source, settings: Settings, *, keep: bool = False, without_negatives: bool = False
+    ) -> None:
         self.source = source
         self._settings = settings
-        self._keep = keep
+        self._keep, self._without_negatives = keep, without_negatives
         self._stream: ByteStream | None = None
         self._bytes_done = self._bytes_within = 0
         self._content: list[FileContent] | None = None
@@ -149,7 +151,7 @@ class Reader:
             raise RuntimeError("a reader can be iterated once")
         self._content = []
         paired = any(file.binding is not None and file.binding.labelled == "pair" for file in self._files)
-        groups = PairGroups() if paired else None
+        groups = PairGroups(without_negatives=self._without_negatives) if paired else None
         try:
             for place, file in enumerate(self._files):
                 self._files[place] = replace(file, stream=None, parts=None)
@@ -201,7 +203,7 @@ class Reader:
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if good:
-                binding = detect(good, self._settings, path)
+                binding = detect(good, self._settings, path, without_negatives=self._without_negatives)
                 file = replace(file, binding=binding, cleaner=self._cleaner(binding, path))
         except BaseException:
             keep = False
@@ -212,19 +214,22 @@ class Reader:
         return file
 
     def _cleaner(self, binding: Binding, path: str) -> Cleaner:
-        if not (binding.query_ids or binding.passage_ids):
-            return Cleaner(binding, path, self._settings, keep=self._keep)
-        collection = _collection_for(binding, path, self._settings)
-        return Cleaner(binding, path, self._settings, collection.query, collection.passage, keep=self._keep)
+        lookups: list[Lookup] = []
+        if binding.query_ids or binding.passage_ids:
+            collection = _collection_for(binding, path, self._settings)
+            lookups = [collection.query, collection.passage]
+        keep, alone = self._keep, self._without_negatives
+        return Cleaner(binding, path, self._settings, *lookups, keep=keep, without_negatives=alone)
 
 
-def open_source(source: Source, settings: Settings, *, keep: bool = False) -> Reader:
+def open_source(source: Source, settings: Settings, *, keep: bool = False, without_negatives: bool = False) -> Reader:
     """Open a source: containers and schemas are inferred from the files' first rows.
 
     keep : whether records come with what else their rows hold (Record.extras), for copies of them.
+    without_negatives : whether rows of a query and positives alone are records too; only with `keep`.
     Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
     """
-    return Reader(source, settings, keep=keep)
+    return Reader(source, settings, keep=keep, without_negatives=without_negatives)
 
 
 def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[Item | Block]:

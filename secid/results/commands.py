@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from hashlib import sha256
 from unicodedata import category
 
@@ -25,6 +26,16 @@ def repair_command(run: str | None, source: str, defects: tuple[str, ...], first
     """
     suffix = next((known for known in COPY_SUFFIXES if first_file.endswith(known)), COPY_SUFFIXES[0])
     return _on_source("select", run, source, ("--drop", ",".join(defects)), f"clean{suffix}")
+
+
+def score_command(files: Sequence[str], encoder: str | None, collection: str | None) -> str:
+    """The command that scores these files.
+
+    >>> score_command(["mined/a.jsonl"], "minilm", None)
+    'secid score mined/a.jsonl --encoder minilm'
+    """
+    options = [("--encoder", encoder), ("--collection", collection)]
+    return shlex.join(["secid", "score", *files, *(word for flag, value in options if value for word in (flag, value))])
 
 
 def flagged_command(run: str | None, source: str, finding: str) -> str:

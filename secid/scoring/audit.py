@@ -97,7 +97,7 @@ def audit_sources(
             auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
-        embedder = Embedder(plan, encoder, settings, folder, progress)
+        embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
         with clock.stage("encode") as counts:
             queries, passages = auditor.texts()
             embedder.need(queries, passages)

@@ -135,7 +135,7 @@ def measure(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
-    embedder = Embedder(plan, encoder, settings, folder, progress)
+    embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
     early = None
     if settings.until_ranked is None:
         with clock.stage("encode") as counts:

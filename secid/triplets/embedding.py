@@ -1,4 +1,4 @@
-"""Encodes the texts of a plan as they are asked for, each once, and keeps their unit rows."""
+"""Encodes texts as they are asked for, each once, and keeps their unit rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from secid.encode.device import gpu_of, gpu_with_room
 from secid.encode.transfer import host_rows
 from secid.errors import EncoderError
 from secid.measure.blocks import Vectors
-from secid.pool import Plan
 from secid.pool.texts import StoredTexts, TextStore
 from secid.progress import Progress
 from secid.results import EncoderInfo
@@ -31,7 +30,7 @@ CUTS_UNKNOWN = "cuts_unknown"
 
 
 class Embedder:
-    """Encodes each text of a plan once, when first needed.
+    """Encodes each text of two stores once, when first needed.
 
     vectors   : rows by id; a row is zero until it has been asked for.
     truncated : (n_passages,) which of the embedded passages were cut at the maximum length; None where the encoder
@@ -39,10 +38,18 @@ class Embedder:
     counts    : what embedding took so far, by COUNTED, without n_truncated where the encoder does not say.
     """
 
-    def __init__(self, plan: Plan, encoder: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
-        self._stores: dict[Role, TextStore] = {"query": plan.queries, "passage": plan.passages}
-        self._first: dict[Role, int] = {"query": 0, "passage": len(plan.queries)}  # rows of all texts are in one table
-        n, d, info = len(plan.queries) + len(plan.passages), encoder.dimension, encoder.info
+    def __init__(
+        self,
+        queries: TextStore,
+        passages: TextStore,
+        encoder: Encoder,
+        settings: Settings,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        self._stores: dict[Role, TextStore] = {"query": queries, "passage": passages}
+        self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # rows of all texts are in one table
+        n, d, info = len(queries) + len(passages), encoder.dimension, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
         device = gpu_with_room(info.device, 4 * n * d)
@@ -58,7 +65,7 @@ class Embedder:
         return self._truncated[self._first["passage"] :] if self._reports_cuts else None
 
     def everything(self) -> None:
-        """Embeds all texts of the plan."""
+        """Embeds all texts."""
         self.passages(np.arange(len(self._stores["passage"])))
 
     def passages(self, ids: Index) -> None:
@@ -102,17 +109,17 @@ class Embedder:
         return self._done[passages + self._first["passage"]]
 
     def cached(self, keys: npt.NDArray[np.uint8], put: CachedRows) -> npt.NDArray[np.bool_]:
-        """Hands over the rows of passages outside the plan that the cache holds; (n,) which they are."""
+        """Hands over the rows of passages outside the stores that the cache holds; (n,) which they are."""
         if self._cache is None:
             return np.zeros(len(keys), np.bool_)
         return self._cache.lookup(keys, self._encoder.dimension, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
-        """Whether so many texts outside the plan are few: up to this share of its own, of an encoder that runs here."""
+        """Whether so many further texts are few: up to this share of its own, of an encoder that runs here."""
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
-        """(n, d) rows of passages outside the plan, encoded and put in the cache."""
+        """(n, d) rows of passages outside the stores, encoded and put in the cache."""
         self._progress.start("encode the corpus", len(texts), "texts")
         rows = torch.empty(len(texts), self._encoder.dimension)
         if self._cache is not None:

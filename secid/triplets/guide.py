@@ -258,9 +258,9 @@ def _by_rows(
     """Cosines of a bi-encoder, by the pass that measures the target's. Only the texts needed have rows."""
     queries = distinct(np.concatenate([rows.query for rows in asked]))
     passages = distinct(np.concatenate([ids for rows in asked for ids in (rows.positive, rows.negative)]))
-    texts = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
+    texts = plan.queries.only(queries), plan.passages.only(passages)
     folder.mkdir()
-    embedder = Embedder(texts, guide, under_guide(settings), folder, progress)
+    embedder = Embedder(*texts, guide, under_guide(settings), folder, progress)
     try:
         embedder.everything()
         counts.update(embedder.counts)
@@ -277,8 +277,8 @@ def _by_rows(
         return scores
     finally:
         embedder.close()
-        texts.queries.close()
-        texts.passages.close()
+        for store in texts:
+            store.close()
 
 
 def _by_pair(

@@ -384,9 +384,9 @@ def test_each_file_is_opened_and_understood_once(two, monkeypatch):
         opened.append(path)
         before[0](self, path, *arguments)
 
-    def detect(rows: Any, settings: Settings, path: str) -> Any:
+    def detect(rows: Any, settings: Settings, path: str, **options: Any) -> Any:
         detected.append(path)
-        return before[1](rows, settings, path)
+        return before[1](rows, settings, path, **options)
 
     monkeypatch.setattr(ByteStream, "__init__", open_stream)
     monkeypatch.setattr(reader, "detect", detect)

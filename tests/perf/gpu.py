@@ -241,7 +241,7 @@ class Bench:
                 own, timed = load(settings), Timed()
                 own.encode(self.texts[:2000], "passage")
                 plan = plan_of(Path(rows), ["what is it"], self.texts)
-                embedder = Embedder(plan, own, settings, Path(rows), Silent())
+                embedder = Embedder(plan.queries, plan.passages, own, settings, Path(rows), Silent())
                 wait(self.device)
                 began = time.perf_counter()
                 with timed.watching():

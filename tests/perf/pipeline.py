@@ -191,7 +191,7 @@ def run(case: Case, dim: int) -> Result:
         folder, clocks = Path(name), []
         plan = plan_of(folder, (f"what is number {number}" for number in range(N_QUERIES)), passages(case.texts))
         settings = Settings(cache=case.cache, cache_dir=str(folder / "cache"))
-        embedder = Embedder(plan, encoder_of(case, dim, clocks), settings, folder, Silent())
+        embedder = Embedder(plan.queries, plan.passages, encoder_of(case, dim, clocks), settings, folder, Silent())
         profiler = cProfile.Profile()
         began, cpu, main = time.perf_counter(), time.process_time(), time.thread_time()
         profiler.enable()

@@ -18,7 +18,17 @@ from secid.read.schemas.explain import list_columns, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import columns_of_ids, with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
-from secid.read.schemas.patterns import DOCS, NEGATIVE, PASSAGE, POSITIVE, QUERY, composed, named, negative_groups
+from secid.read.schemas.patterns import (
+    DOCS,
+    LABEL,
+    NEGATIVE,
+    PASSAGE,
+    POSITIVE,
+    QUERY,
+    composed,
+    named,
+    negative_groups,
+)
 from secid.read.schemas.refusals import (
     REFUSALS,
     refuse_labels,
@@ -35,10 +45,10 @@ from secid.read.schemas.toolkits import are_miners, no_wider
 from secid.settings import Settings
 
 
-def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
+def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negatives: bool = False) -> Binding:
     """The one binding that fits the first rows of a file.
 
-    rows : at least one good row.
+    rows : at least one good row.   without_negatives : whether a query and a positive are enough.
     Raises SchemaError where no shape fits or several do, listing the candidates, the columns seen
     and the flags that decide; InputError where the collection resolves none of the ids.
     """
@@ -47,7 +57,9 @@ def detect(rows: Sequence[Row], settings: Settings, path: str) -> Binding:
         refuse_names(head, path)
     if settings.source_column is not None and settings.source_column not in head.kinds:
         raise _no_column(head, "--source-column", settings.source_column, path)
-    if settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
+    if without_negatives and (pair := _pair(head, settings, path)):
+        binding = pair
+    elif settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
         binding = replace(_by_flags(head, settings, path), schema="columns")
         binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
@@ -200,6 +212,31 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
     splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
     binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
     return binding if head.named else no_wider(binding, head)
+
+
+def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
+    """Columns of queries and positives, where none holds negatives or labels; None where there is another reading."""
+    if settings.format or settings.negative_column or settings.label_column or named(head, NEGATIVE):
+        return None
+    try:
+        query = _column(head, settings.query_column, QUERY, "--query-column", path)
+        positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+    except SchemaError:
+        return None
+    if set(named(head, LABEL)) - {positive}:
+        return None
+    binding = bind_columns(head, query, positive, [positive])
+    bound = binding.extract
+    columns = None if binding.columns is None else binding.columns[:2]
+    binding = replace(
+        binding,
+        schema="pairs",
+        negatives="none",
+        columns=columns,
+        numbered="",
+        extract=lambda row: (*bound(row)[:2], ()),
+    )
+    return with_ids(binding, head, settings, path, texts=False)
 
 
 def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:

@@ -61,7 +61,7 @@ NEGATIVE_WORD = re.compile(r"neg(ative)?s?|irrelevant|wrong|incorrect|bad|false|
 ABOUT = re.compile(
     r"(?i)titles?|headings?|summar(y|ies)|headlines?|reason(s|ing)?|rationales?|explanations?|expansions?|keywords?|"
     r"urls?|authors?|dates?|categor(y|ies)|topics?|domains?|difficult(y|ies)|genres?|stages?|(p|doc|q)?ids?|idx|"
-    r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
+    r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|margins?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
     r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
 """Words of columns that say something of a passage and hold none."""

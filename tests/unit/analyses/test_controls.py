@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secid.analyses import controls as module
-from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, nearest, rows_of_ids
+from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, rows_of_ids
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -130,24 +130,6 @@ def test_the_candidates_are_the_same_however_many_sources_list_them(made, monkey
         assert control.n_candidates == expected
         if expected == 20:
             assert set(control.triplets.negative.tolist()) <= set(drawn.candidates.tolist())
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, 1000])
-def test_the_nearest_rows_are_those_of_one_search_whatever_the_windows(size):
-    draw = torch.Generator().manual_seed(0)
-    queries, rows = torch.randn(11, 8, generator=draw), torch.randn(300, 8, generator=draw)
-    expected = (queries @ rows.T).topk(10, dim=1).indices
-    assert torch.equal(nearest(queries.split(4), rows.split(size), 10)[1], expected)
-
-
-def test_the_search_never_waits_for_the_device():
-    queries, rows = torch.empty(2000, 16, device="meta"), torch.empty(50_000, 16, device="meta")
-    with NoWait() as mode:
-        _, found = nearest(queries.split(1024), rows.split(16_384), 12)
-    assert found.shape == (2000, 12)
-    assert found.device.type == "meta"
-    assert mode.counts["mm"] == 2 * 4
-    assert sum(mode.counts.values()) <= 9 * 2 * 4 + 10
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ class Notes(Silent):
 
 
 def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
-    """An embedder of a plan that has these distinct texts in one role and none in the other. work: for its files."""
+    """An embedder of stores that have these distinct texts in one role and none in the other. work: for its files."""
     from secid.pool.texts import TextSpool
     from secid.settings import Settings
     from secid.triplets.embedding import Embedder
@@ -283,8 +283,7 @@ def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", 
         spool = TextSpool(name, work / f"{name}.texts")
         spool.add(own)
         stores[name] = spool.store()[0]
-    plan = SimpleNamespace(queries=stores["query"], passages=stores["passage"])
-    return Embedder(plan, encoder, Settings(**settings), work, Notes())
+    return Embedder(stores["query"], stores["passage"], encoder, Settings(**settings), work, Notes())
 
 
 def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:

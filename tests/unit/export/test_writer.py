@@ -15,7 +15,7 @@ import pytest
 
 from secid.errors import OutputError, UsageError
 from secid.export.rows import Passage, Row, RowsOnDisk, row_of
-from secid.export.writer import SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
+from secid.export.writer import MINED, SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
 from secid.read import open_source
 from secid.read.schemas.table import SHAPES
 from secid.records import Defect, Record, Source
@@ -64,13 +64,13 @@ def test_rows_come_back_the_same(tmp_path, schema, suffix):
     assert read_back(tmp_path / f"out{suffix}") == texts(rows)
     assert (result.n_rows, result.n_negatives, len(documents)) == (2059, 4118, 2059)
     ids, scores, both = {"ids of passages": 2059}, {"scores of passages": 2059}, {"lang": 2059, "n": 2059}
-    lost = {"st-ntuple": {**ids, **scores, **both}, "flagembedding": ids, "tevatron": scores}
+    lost = {"st-ntuple": {**ids, **scores, **both}, "flagembedding": {}, "tevatron": scores}
     assert result.not_held == lost[schema]
     assert documents[6] == {
         "st-ntuple": {"anchor": "q 7", "positive": "T good 7", "negative_1": "bad 7 0", "negative_2": "bad 7 1"},
         "flagembedding": {
             "query": "q 7", "pos": ["T good 7"], "neg": ["bad 7 0", "bad 7 1"], "pos_scores": [0.9],
-            "neg_scores": [0.0, 0.1], "lang": "de", "n": 7,
+            "neg_scores": [0.0, 0.1], "pos_ids": ["p7"], "neg_ids": ["n0", "n1"], "lang": "de", "n": 7,
         },
         "tevatron": {
             "query_id": hashed("q 7"), "query": "q 7",
@@ -79,6 +79,29 @@ def test_rows_come_back_the_same(tmp_path, schema, suffix):
             "lang": "de", "n": 7,
         },
     }[schema]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", COPY_SUFFIXES)
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_where_a_negative_is_from_is_kept_where_there_is_place(tmp_path, schema, suffix):
+    mined = [
+        Passage("near one", "d1", "", 0.75, 3, -0.25, "dense"),
+        Passage("any one", "", "", None, None, 0.5, "random"),
+    ]
+    rows = [Row("q 1", [Passage("good one", "p1")], mined, query_id="q1"), row(2)]
+    path = tmp_path / f"out{suffix}"
+    result, _ = written(rows, schema, path)
+    disk = RowsOnDisk(tmp_path / "rows")
+    for _ in disk.watch(open_source(Source("in", (str(path),)), Settings(), keep=True).blocks()):
+        pass
+    kept = [own for _, own in disk.rows("") if own is not None]
+    if schema == "st-ntuple":
+        assert result.not_held == {"ids of passages": 2, "query_id": 1, "scores of passages": 2, MINED: 1}
+        return
+    assert result.not_held == {}
+    made = "" if schema == "flagembedding" else hashed("any one")
+    assert kept[0].negatives == [mined[0], mined[1]._replace(id=made)]
+    assert not kept[0].lost
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

@@ -13,7 +13,7 @@ from secid.findings.openings import (
     opening,
     opening_flags,
 )
-from secid.findings.preambles import TONGUES, phrase
+from secid.findings.preambles import TONGUES, is_refusal, phrase
 from tests.unit.findings.planned import pool_of
 
 PREAMBLES = {
@@ -212,6 +212,17 @@ LOST = "the goats of the high valley climb slowly"
 @pytest.mark.parametrize("language", PREAMBLES)
 def test_preambles_are_recognised(language):
     assert [text for text in PREAMBLES[language] if phrase(text) is None] == []
+
+
+REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
+"""How many of the preambles, the last ones, decline."""
+
+
+@pytest.mark.parametrize("language", PREAMBLES)
+def test_refusals_are_told_from_other_preambles(language):
+    n = len(PREAMBLES[language]) - REFUSALS[language]
+    assert [is_refusal(text) for text in PREAMBLES[language]] == [False] * n + [True] * REFUSALS[language]
+    assert not any(map(is_refusal, PASSAGES[language]))
 
 
 @pytest.mark.parametrize("language", PASSAGES)

@@ -10,7 +10,6 @@ import sys
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,20 +51,20 @@ class Streaming(HashEncoder):
             yield EncodedBatch(order, values, order % 7 == 0, len(order))
 
 
-def plan_of(folder: Path, n_queries: int = 70, n_passages: int = 200) -> Any:
+def stores_of(folder: Path, n_queries: int = 70, n_passages: int = 200) -> list[Any]:
     stores = []
     for role, n in (("query", n_queries), ("passage", n_passages)):
         spool = TextSpool(role, folder / f"{role}.texts")
         spool.add([f"{role} {number} {'word ' * (number % 9)}" for number in range(n)])
         stores.append(spool.store()[0])
-    return SimpleNamespace(queries=stores[0], passages=stores[1])
+    return stores
 
 
 def embedder(tmp_path: Path, encoder: Any, **settings: Any) -> Embedder:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     own = Settings(**{"cache": False, "cache_dir": str(tmp_path / "cache"), **settings})
-    return Embedder(plan_of(work), encoder, own, work, Silent())
+    return Embedder(*stores_of(work), encoder, own, work, Silent())
 
 
 def rows_of(own: Embedder, role: Any, ids: np.ndarray) -> np.ndarray:
@@ -124,7 +123,7 @@ def test_each_role_is_one_stream_of_texts_that_are_read_as_they_are_needed(tmp_p
 
 
 def test_stored_texts_are_a_sequence(tmp_path: Path) -> None:
-    store = plan_of(tmp_path).passages
+    store = stores_of(tmp_path)[1]
     texts = StoredTexts(store, np.array([7, 3, 150, 3]))
     expected_texts = [store.get(place, place + 1)[0] for place in (7, 3, 150, 3)]
     assert list(texts) == expected_texts

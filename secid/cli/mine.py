@@ -1,0 +1,138 @@
+"""`secid mine`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secid.cli.options import ENCODING, READING, Json, Quiet, takes_settings
+
+if TYPE_CHECKING:
+    from secid.export.writer import Schema
+    from secid.mining.choose import OnShort
+
+MINING = "Mining"
+AS_OF_SCORE = (
+    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
+    "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
+)  # fmt: skip
+"""Flags that work as those of `secid score` do, and that few need here."""
+
+
+@takes_settings("encoder", *READING, *ENCODING, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
+def mine(
+    miners: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=METHOD",
+            help="Sources to mine: random; bm25; dense; hybrid:NAME=5,NAME=5; llm:model=NAME,url=URL; or a preset "
+            "(nv-retriever-95, simans, rank-10-210, rank-50-100, qwen-0.1). Options after a colon: ranks=11-20 (bm25, "
+            "dense); relative=0.05, absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.", show_default=False),
+    ],
+    k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each query.", rich_help_panel=MINING)] = 10,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            metavar="SOURCE",
+            help="Queries and positives, not the qrels'.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split", metavar="NAME", help="Only the queries of these qrels. [default: all]", rich_help_panel=MINING
+        ),
+    ] = None,
+    on_short: Annotated[
+        str,
+        typer.Option(
+            "--on-short",
+            metavar="NAME",
+            help="Queries with fewer than K: keep, drop, or random (fill up).",
+            rich_help_panel=MINING,
+        ),
+    ] = "keep",
+    max_reuse: Annotated[
+        int | None,
+        typer.Option(
+            "--max-reuse",
+            metavar="N",
+            help="Queries that a passage may serve in a source.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompt",
+            metavar="FILE",
+            help="What llm asks, with {query}, {positive}, {n}.",
+            rich_help_panel=MINING,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", metavar="N", help="Requests of llm at once.", rich_help_panel=MINING)
+    ] = 8,
+    schema: Annotated[
+        str,
+        typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron.", rich_help_panel="Output"),
+    ] = "flagembedding",
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.", rich_help_panel="Output")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Find hard negatives by several methods over one encoding: a file for each.
+
+    No labelled positive of a query, nor a near copy of one, becomes its negative. Flags of files and of the encoder
+    are those of `secid score`.
+
+    Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
+    """
+    from typing import cast
+
+    from secid import api
+    from secid.cli.console import ConsoleProgress, stdout
+    from secid.pages.mine_text import print_mined
+    from secid.results.document import json_of
+
+    with ConsoleProgress(quiet) as progress:
+        result = api.mine(
+            miners,
+            out,
+            k=k,
+            pairs=pairs,
+            split=split,
+            on_short=cast("OnShort", on_short),
+            max_reuse=max_reuse,
+            schema=cast("Schema", schema),
+            parquet=parquet,
+            prompt=None if prompt is None else _text_of(prompt),
+            concurrency=concurrency,
+            progress=progress,
+            **settings,
+        )
+    if json:
+        sys.stdout.write(json_of(result))
+    else:
+        print_mined(stdout(), result)
+
+
+def _text_of(path: Path) -> str:
+    from secid.errors import InputError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error

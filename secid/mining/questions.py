@@ -1,0 +1,200 @@
+"""What negatives are mined for, and the candidates: rows of queries and labelled positives, texts in two stores."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from secid.arrays import Index
+from secid.errors import BadRecordsError, InputError, NothingToScoreError
+from secid.export.rows import Passage, Row, RowsOnDisk
+from secid.findings.judgements import unknown_of
+from secid.pool import key_ranks
+from secid.pool.labels import judgement_files
+from secid.pool.texts import TextSpool, TextStore
+from secid.read import Reader
+from secid.read.collection import Collection
+from secid.read.evaluation import read_qrels
+from secid.records import REASONS
+from secid.settings import Settings
+
+Rows = Callable[[], Iterator[Row]]
+TEXTS_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True)
+class Questions:
+    """R rows, each a query with its labelled positives, and the candidates for their negatives.
+
+    rows     : gives them as they are written, but for the negatives; the same at each call.
+    query    : (R,) id in `queries`.   positive : (R,) id in `passages` of the first labelled one.
+    labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
+    passages : the candidates, in the order of their text keys, and then positives that are none.
+    ids      : the ids of some candidates, rising; "" for one without.
+    skipped  : rows of the input, or judgements, that give nothing, by reason.
+    """
+
+    rows: Rows
+    queries: TextStore
+    passages: TextStore
+    n_candidates: int
+    query: Index
+    positive: Index
+    labels: tuple[Index, Index]
+    ids: Callable[[Index], list[str]]
+    skipped: Mapping[str, int]
+
+    def close(self) -> None:
+        """Lets go of the spool files."""
+        self.queries.close()
+        self.passages.close()
+
+
+def questions_of_collection(
+    collection: Collection, files: Sequence[Path], labels: Sequence[Path], folder: Path, most_unknown: float
+) -> Questions:
+    """The queries that some qrels files judge, with the passages of a grade above 0 as positives.
+
+    labels : qrels of all splits: what they label is no negative either.   most_unknown : as in `read_judgements`.
+    Raises InputError where no judgement is above 0, too many have no text, or the corpus has none.
+    """
+    judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
+    where = ", ".join(map(str, files))
+    if not judgements:
+        raise InputError("holds no judgement above 0", where=where, remedy="a positive is a passage of a grade above 0")
+    queries = dict.fromkeys(row[0] for row in judgements)
+    with_text = {key for key in queries if _has_text(collection.query(key))}
+    in_queries = np.array([row[0] in with_text for row in judgements])
+    passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
+    known = in_queries & np.array([row[1] in passages for row in judgements])
+    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
+    relevant: dict[str, dict[str, None]] = {}
+    for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
+        relevant.setdefault(query, {})[passage] = None
+
+    def rows() -> Iterator[Row]:
+        for key, positives in relevant.items():
+            given = [Passage(collection.passage(own) or "", own) for own in positives]
+            yield Row(collection.query(key) or "", given, (), key)
+
+    return _questions(rows, collection, labels, folder, {reason: n for reason, n in unknown.items() if n})
+
+
+def questions_of_pairs(
+    readers: Sequence[Reader], collection: Collection | None, settings: Settings, folder: Path, tick: Callable[[], None]
+) -> Questions:
+    """The rows of a source. Without a collection the candidates are its own passages, negatives included.
+
+    readers : opened with `keep` and `without_negatives`.   tick : called now and then.
+    Raises BadRecordsError where too many rows are malformed, NothingToScoreError where none can be used.
+    """
+    skipped: dict[str, int] = {}
+    on_disk = [RowsOnDisk(folder / f"{number}.rows") for number in range(len(readers))]
+    n_read = n_bad = 0
+    for reader, kept in zip(readers, on_disk, strict=True):
+        for _ in kept.watch(reader.blocks()):
+            tick()
+    for kept in on_disk:
+        for place, row in kept.rows(None):
+            n_read += 1
+            if row is None:
+                skipped[place.reason] = skipped.get(place.reason, 0) + 1
+                n_bad += REASONS[place.reason].malformed
+    where = ", ".join(path for reader in readers for path in reader.source.paths[:3])
+    if n_read == sum(skipped.values()):
+        raise NothingToScoreError(f"no row has a query and a positive ({_counted(skipped)})", where=where)
+    if n_bad > settings.max_bad_fraction * n_read:
+        raise BadRecordsError(
+            f"{n_bad:,} of {n_read:,} rows are malformed ({_counted(skipped)})",
+            where=where,
+            remedy="fix the file, or raise --set max_bad_fraction=X",
+        )
+
+    def rows() -> Iterator[Row]:
+        return (row for kept in on_disk for _, row in kept.rows(None) if row is not None)
+
+    return _questions(rows, collection, judgement_files(settings), folder, skipped)
+
+
+def _questions(
+    rows: Rows, collection: Collection | None, labels: Sequence[Path], folder: Path, skipped: Mapping[str, int]
+) -> Questions:
+    spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
+    query, positive = array("q"), array("q")
+    label_query, label_passage, listed = array("q"), array("q"), array("q")
+    own_ids: dict[int, str] = {}
+    for row in rows():
+        query.extend(spools[0].add([row.query]))
+        numbers = spools[1].add([passage.text for passage in row.positives])
+        positive.append(numbers[0])
+        label_query.extend(query[-1:] * len(numbers))
+        label_passage.extend(numbers)
+        if collection is None:
+            numbers += spools[1].add([passage.text for passage in row.negatives])
+            listed.extend(numbers)
+            for number, passage in zip(numbers, (*row.positives, *row.negatives), strict=True):
+                if passage.id:
+                    own_ids.setdefault(number, passage.id)
+    places = array("q")
+    if collection is not None:
+        for texts in _labelled(labels, collection, spools[0]):
+            label_query.extend(spools[0].add(texts[:1]))
+            label_passage.extend(spools[1].add(texts[1:]))
+        passages = ((place, text) for place, text in enumerate(collection.passages()) if text.strip())
+        while part := list(islice(passages, TEXTS_AT_ONCE)):
+            places.extend(place for place, _ in part)
+            listed.extend(spools[1].add([text for _, text in part]))
+    (queries, query_ids), (passages_read, passage_ids) = (spool.store() for spool in spools)
+    first, place_of = np.unique(passage_ids[np.array(listed, np.int64)], return_index=True)
+    is_candidate = np.zeros(len(passages_read), np.bool_)
+    is_candidate[first] = True
+    order = np.lexsort((key_ranks(passages_read.keys), ~is_candidate))
+    new_id = np.empty(len(order), np.int64)
+    new_id[order] = np.arange(len(order))
+    ids_known = {int(new_id[passage_ids[number]]): name for number, name in reversed(own_ids.items())}
+    place_of = place_of[np.searchsorted(first, order[: len(first)])]
+    in_file = np.array(places, np.int64)
+
+    def ids(some: Index) -> list[str]:
+        if collection is None:
+            return [ids_known.get(number, "") for number in some.tolist()]
+        return collection.passage_ids(in_file[place_of[some]].tolist())
+
+    return Questions(
+        rows=rows,
+        queries=queries,
+        passages=passages_read.only(order),
+        n_candidates=len(first),
+        query=query_ids[np.array(query, np.int64)],
+        positive=new_id[passage_ids[np.array(positive, np.int64)]],
+        labels=(
+            query_ids[np.array(label_query, np.int64)],
+            new_id[passage_ids[np.array(label_passage, np.int64)]],
+        ),
+        ids=ids,
+        skipped=skipped,
+    )
+
+
+def _labelled(files: Sequence[Path], collection: Collection, queries: TextSpool) -> Iterator[tuple[str, str]]:
+    """Texts of each relevant pair of these qrels whose query is among those added."""
+    pairs = ((row[0], row[1]) for file in files for row in read_qrels(file) if row[2] > 0)
+    while part := list(islice(pairs, TEXTS_AT_ONCE)):
+        texts = [(collection.query(query), collection.passage(passage)) for query, passage in part]
+        known = [(query, passage) for query, passage in texts if query and passage and passage.strip()]
+        for pair, held in zip(known, queries.holds([query for query, _ in known]), strict=True):
+            if held:
+                yield pair
+
+
+def _has_text(text: str | None) -> bool:
+    return bool(text and text.strip())
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))

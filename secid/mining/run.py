@@ -1,0 +1,289 @@
+"""`secid mine`: several sources over one encoding of the same queries and candidates, written whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+
+from secid.arrays import Floats, Index, distinct
+from secid.encode import Encoder
+from secid.errors import InputError, OutputError, UsageError
+from secid.files import PARTIAL
+from secid.mining.ask import Answers, ask
+from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill
+from secid.mining.exclusions import Exclusions
+from secid.mining.llm import check_prompt
+from secid.mining.methods import Bm25, Dense, Hybrid, Llm
+from secid.mining.methods import Random as RandomMethod
+from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
+from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
+from secid.mining.write import JOURNAL, Plan, settings_of, write_sources
+from secid.pool import SPLITTERS, sample_order
+from secid.pool.reading import bytes_read_by
+from secid.progress import Progress
+from secid.read import open_source, resolve_sources
+from secid.read.collection import open_collection
+from secid.results import EncoderInfo
+from secid.results.commands import score_command
+from secid.results.mine import MINE_SCHEMA_VERSION, Mined, MinedSource
+from secid.scoring.audit import label_files
+from secid.settings import Settings, flag_of
+from secid.triplets.embedding import Embedder
+from secid.version import VERSION
+
+ROWS_AT_ONCE = 4_096
+"""Rows whose lists are in memory together: at the default window 15 MB of each order."""
+
+
+def mine_all(
+    plan: Plan,
+    pairs: str | None,
+    split: str | None,
+    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
+    settings: Settings,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+) -> Mined:
+    """Reads the queries, mines and writes. pairs, split : as in `secid.api.mine`.   load : None without an encoder.
+
+    What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
+    are there. Raises SecidError.
+    """
+    _refuse(plan, load, split, pairs, settings)
+    check_folder(folder)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    questions = _questions(pairs, split, settings, work, progress)
+    try:
+        sources, info = mine_sources(plan, questions, load, settings, folder, work, progress)
+        n_rows, n_candidates, skipped = len(questions.query), questions.n_candidates, questions.skipped
+    finally:
+        questions.close()
+    return Mined(
+        schema_version=MINE_SCHEMA_VERSION,
+        secid_version=VERSION,
+        folder=str(folder),
+        encoder=info,
+        n_rows=n_rows,
+        n_candidates=n_candidates,
+        skipped=skipped,
+        k=plan.k,
+        seed=plan.seed,
+        on_short=plan.on_short,
+        max_reuse=plan.max_reuse,
+        schema=plan.schema,
+        settings=settings_of(settings),
+        sources=sources,
+        next_command=score_command([source.path for source in sources], settings.encoder, settings.collection),
+    )
+
+
+def _questions(pairs: str | None, split: str | None, settings: Settings, work: Path, progress: Progress) -> Questions:
+    if pairs is None:
+        files, labels = label_files(None, split, settings), label_files(None, None, settings)
+        progress.start("read", None, "")
+        return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
+            for source in resolve_sources([pairs], settings)
+        ]
+        given = settings.collection or settings.corpus
+        collection = open_collection(settings) if given else None
+        tick = bytes_read_by(readers, progress)
+        return questions_of_pairs(readers, collection, settings, work, tick)
+
+
+def _refuse(plan: Plan, load: object, split: str | None, pairs: str | None, settings: Settings) -> None:
+    """Raises UsageError for what cannot work together."""
+    dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
+    if dense and load is None:
+        raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+    if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in plan.miners):
+        raise UsageError(
+            f"bm25 has no tokenizer {settings.tokenizer!r}",
+            where=flag_of("tokenizer"),
+            remedy=f"one of {', '.join(SPLITTERS)}",
+        )
+    if split is not None and pairs is not None:
+        raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+    if plan.max_reuse is not None and plan.max_reuse < 1:
+        raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
+    if plan.concurrency < 1:
+        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
+    if plan.prompt is not None:
+        check_prompt(plan.prompt)
+    if plan.on_short not in get_args(OnShort):
+        raise UsageError(
+            f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
+        )
+
+
+def check_folder(folder: Path) -> None:
+    """Raises OutputError for a folder that holds anything but what a killed run left."""
+    if folder.is_dir():
+        names = [path.name for path in folder.iterdir()]
+        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
+        if files:
+            raise OutputError(
+                f"is not empty (it holds {files[0]})",
+                where=str(folder),
+                remedy="name a new directory; nothing is overwritten",
+            )
+    elif folder.exists() or folder.is_symlink():
+        raise OutputError("is not a directory", where=str(folder))
+
+
+def mine_sources(
+    plan: Plan,
+    questions: Questions,
+    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
+    settings: Settings,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+) -> tuple[tuple[MinedSource, ...], EncoderInfo | None]:
+    """Mines all sources and writes their files and the manifest to `folder`, which is created.
+
+    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
+    work : an empty folder for temporary files. Raises InputError where there is no candidate, OutputError where the
+    files cannot be written, and what encoding raises.
+    """
+    if not questions.n_candidates:
+        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
+    exclusions = Exclusions(questions, progress)
+    encoder, info = load() if load else (None, None)
+    with ExitStack() as stack:
+        embedder = None
+        if encoder is not None:
+            embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
+            stack.callback(embedder.close)
+        answers = {
+            number: ask(
+                questions,
+                miner.method,
+                plan.k,
+                plan.seed,
+                plan.prompt,
+                plan.concurrency,
+                folder / JOURNAL.format(miner.name),
+                work / f"{number}.texts",
+                progress,
+            )
+            for number, miner in enumerate(plan.miners)
+            if isinstance(miner.method, Llm)
+        }
+        miner = _Mine(plan, questions, exclusions, embedder, settings, progress)
+        picks = miner.picks(answers)
+        s_qn = [miner.scores(own) for own in picks]
+        sources = write_sources(plan, questions, picks, answers, miner.s_qp, s_qn, info, settings, folder, progress)
+    return sources, info
+
+
+class _Mine:
+    """The search for all sources."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        questions: Questions,
+        exclusions: Exclusions,
+        embedder: Embedder | None,
+        settings: Settings,
+        progress: Progress,
+    ) -> None:
+        self._plan, self._questions, self._exclusions = plan, questions, exclusions
+        self._embedder, self._settings, self._progress = embedder, settings, progress
+        n_rows = len(questions.query)
+        self.s_qp = np.full(n_rows, np.nan)
+        if embedder is not None:
+            dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
+            candidates = np.arange(questions.n_candidates if dense else 0)
+            passages = distinct(np.concatenate([candidates, questions.positive]))
+            embedder.need(distinct(questions.query), passages)
+            self.s_qp = dots(embedder.vectors, questions.query, questions.positive)
+
+    def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
+        """The negatives of each source, in the order of the plan. answers : of language models, by number."""
+        plan, questions = self._plan, self._questions
+        n_rows, n = len(questions.query), questions.n_candidates
+        picks = [Picks.empty(n_rows, plan.k, n) for _ in plan.miners]
+        for number, texts in answers.items():
+            picks[number].n_written[:] = texts.counts
+            picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
+        keys = questions.queries.keys, questions.passages.keys[:n]
+        # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
+        order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
+        groups = self._groups()
+        self._progress.start("mine", n_rows, "queries")
+        for start in range(0, n_rows, ROWS_AT_ONCE):
+            rows = order[start : start + ROWS_AT_ONCE]
+            query, s_qp = questions.query[rows], self.s_qp[rows]
+            for ranking, numbers in groups:
+                miners = [plan.miners[number] for number in numbers]
+                capped = plan.max_reuse is not None
+                lists = deep_enough(ranking, self._exclusions, query, s_qp, miners, plan.k, capped, n)
+                for number, miner in zip(numbers, miners, strict=True):
+                    own = keys[0][query], keys[1]
+                    choose(miner, number, picks[number], rows, lists, s_qp, own, plan.seed, plan.max_reuse)
+            for number, miner in enumerate(plan.miners):
+                if isinstance(miner.method, Hybrid):
+                    parts = [(self._number(name), count) for name, count in miner.method.parts]
+                    combine(parts, picks, number, rows, self._exclusions, plan.max_reuse)
+            self._progress.advance(len(rows))
+        if plan.on_short == "random":
+            self._fill(picks, order)
+        return picks
+
+    def _fill(self, picks: Sequence[Picks], order: Index) -> None:
+        short = [order[own.why[order] > 0] for own in picks]
+        self._progress.start("fill", sum(map(len, short)), "queries")
+        ranking = self._random()
+        for own, rows in zip(picks, short, strict=True):
+            fill(own, rows, self._questions.query[rows], ranking, self._exclusions, self._plan.max_reuse)
+            self._progress.advance(len(rows))
+
+    def _number(self, name: str) -> int:
+        return [miner.name for miner in self._plan.miners].index(name)
+
+    def _random(self) -> RandomRanking:
+        return RandomRanking(self._questions.queries, self._questions.n_candidates, self._plan.seed)
+
+    def _groups(self) -> list[tuple[Ranking, list[int]]]:
+        """Each order that is needed, with the numbers of the sources that take from it."""
+        questions, embedder = self._questions, self._embedder
+
+        def bm25() -> Ranking:
+            self._progress.start("index", questions.n_candidates, "texts")
+            stores = questions.queries, questions.passages
+            return Bm25Ranking(*stores, questions.n_candidates, self._settings.tokenizer, self._progress.advance)
+
+        def dense() -> Ranking:
+            if embedder is None:
+                raise UsageError("needs an encoder", where="dense")
+            return DenseRanking(embedder.vectors, questions.n_candidates)
+
+        makers: Mapping[type, Callable[[], Ranking]] = {RandomMethod: self._random, Bm25: bm25, Dense: dense}
+        groups = []
+        for kind, maker in makers.items():
+            numbers = [place for place, miner in enumerate(self._plan.miners) if isinstance(miner.method, kind)]
+            if numbers:
+                groups.append((maker(), numbers))
+        return groups
+
+    def scores(self, picks: Picks) -> Floats:
+        """(R, K) s_qn of the negatives, NaN where there is none, or no encoder."""
+        scores = np.full(picks.ids.shape, np.nan)
+        taken = picks.ids >= 0
+        if self._embedder is not None and taken.any():
+            ids = picks.ids[taken].astype(np.int64)
+            self._embedder.need(np.zeros(0, np.int64), distinct(ids))
+            query = np.repeat(self._questions.query, taken.sum(axis=1))
+            scores[taken] = dots(self._embedder.vectors, query, ids)
+        return scores

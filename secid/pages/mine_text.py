@@ -1,0 +1,101 @@
+"""What `secid mine` prints: a table of the sources, why queries are short, what was passed over, and what is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+
+from secid.pages.glossary import recipe_line
+from secid.pages.numbers import count, fraction, percent, plural
+from secid.pages.page import Table, foreign, number
+from secid.pages.sanitize import named, plain, short
+from secid.pages.terminal import command, print_table, write
+from secid.results.mine import Mined, MinedSource
+
+SHORT = {
+    "margin": "the margin rejects most of the window",
+    "maximum": "the maximum score rejects most of the window",
+    "reused": "--max-reuse is reached",
+    "window_ended": "the window of ranks is too narrow",
+    "few_candidates": "there are no more candidates",
+    "no_common_token": "no other candidate shares a token with the query",
+    "parts_ended": "the sources that it combines have no more",
+    "few_written": "the model wrote no more that can be used",
+}
+EXCLUDED = {
+    "labelled_positive": "labelled positives of the query",
+    "near_copy": "near copies of them",
+    "query_echo": "the query's own text",
+    "empty": "empty texts",
+    "repeat": "repeats of a candidate",
+}
+
+
+def print_mined(console: Console, mined: Mined) -> None:
+    """Prints the sources, what they lack, and the command that scores them."""
+    n = sum(source.n_negatives for source in mined.sources)
+    rows, candidates = plural(mined.n_rows, "query", "queries"), plural(mined.n_candidates, "candidate")
+    write(
+        console, f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {rows} from {candidates}", "bold"
+    )
+    if mined.encoder is not None:
+        write(console, recipe_line(mined.encoder))
+    console.print()
+    print_table(console, _table(mined))
+    console.print()
+    for source in mined.sources:
+        for line in _lines(mined, source):
+            write(console, f"{named(source.name)}: {line}.", mark="- ")
+    if mined.skipped:
+        write(console, f"Left out of the input: {_by_reason(mined.skipped)}.", "yellow")
+    command(console, plain(mined.next_command))
+
+
+def _table(mined: Mined) -> Table:
+    columns = (
+        foreign("source"), number("queries"), number("negatives"), number("short"), number("s_qn"), number("mean π"),
+        number("outscoring"), number("passages"), number("most used"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            short(source.name),
+            count(source.n_rows),
+            count(source.n_negatives),
+            count(source.n_short),
+            fraction(source.s_query_negative),
+            fraction(source.consistency),
+            percent(source.inverted_share),
+            count(source.n_passages),
+            count(source.most_used),
+        )
+        for source in mined.sources
+    )
+    return Table(caption="What was mined", columns=columns, rows=rows)
+
+
+def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
+    """What is missing from a source, and what was passed over."""
+    if source.n_short:
+        why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
+        yield f"{plural(source.n_short, 'query has', 'queries have')} fewer than {mined.k} negatives: {why}"
+    if source.n_filled:
+        yield f"{plural(source.n_filled, 'negative')} drawn at random in their place"
+    if source.n_dropped:
+        yield f"{plural(source.n_dropped, 'such query', 'such queries')} left out"
+    if source.n_missing:
+        yield f"{plural(source.n_missing, 'query', 'queries')} without any negative left out"
+    if source.excluded:
+        yield f"passed over {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
+    if source.tokens is not None:
+        yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
+    if source.kept_beside:
+        beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
+        yield f"answers and texts that are no negatives: {beside}"
+    if source.not_held:
+        lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
+        yield f"no place in {mined.schema} for {lost}"
+
+
+def _by_reason(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in reasons.items())

@@ -1,0 +1,77 @@
+"""What `secid mine` reports: frozen results. Source: METHOD 10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secid.results.inputs import EncoderInfo
+
+MINE_SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinedSource:
+    """One source that was written.
+
+    path       : of its file.   sha256 : of its bytes.   method : with every option, as it was applied.
+    n_rows     : rows of the file; n_missing : rows of the input without any negative, which are not in it, and
+                 n_dropped : short ones that --on-short drop left out.
+    n_negatives: in the file.   n_filled : those of them drawn at random for short rows.
+    n_short    : rows of the input for which the method found fewer than K; short : the same by what ended it.
+    excluded   : candidates that may be no negative of their query and were passed over, by reason.
+    s_query_negative, consistency, inverted_share : means over the negatives, and the share of those above their
+                 positive; None without an encoder.
+    n_passages : distinct passages used.   most_used : rows that the most used one serves.
+    not_held   : what the schema does not hold, by name: of how many rows.
+    kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
+                 hidden file .NAME.rejected.jsonl.   tokens : in and out, as its server counted them; None for others.
+    """
+
+    name: str
+    path: str
+    sha256: str
+    method: Mapping[str, Any]
+    n_rows: int
+    n_missing: int
+    n_dropped: int
+    n_negatives: int
+    n_filled: int
+    n_short: int
+    short: Mapping[str, int]
+    excluded: Mapping[str, int]
+    s_query_negative: float | None
+    consistency: float | None
+    inverted_share: float | None
+    n_passages: int
+    most_used: int
+    not_held: Mapping[str, int]
+    kept_beside: Mapping[str, int]
+    tokens: tuple[int, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined:
+    """Sources mined over the same queries and candidates.
+
+    n_rows, n_candidates : of the input.   skipped : rows or judgements of the input that give nothing, by reason.
+    k, seed, on_short, max_reuse, schema : as they were asked for.   settings : the others that decide what is mined.
+    encoder : None where none was used.   next_command : scores the files.
+    """
+
+    schema_version: str
+    secid_version: str
+    folder: str
+    encoder: EncoderInfo | None
+    n_rows: int
+    n_candidates: int
+    skipped: Mapping[str, int]
+    k: int
+    seed: int
+    on_short: str
+    max_reuse: int | None
+    schema: str
+    settings: Mapping[str, Any]
+    sources: tuple[MinedSource, ...]
+    next_command: str

@@ -1,0 +1,403 @@
+"""`secid mine`: what it writes and prints, what it refuses, and what is left after a kill."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow.parquet as pq
+import pytest
+
+from secid import api
+from secid.errors import BadRecordsError, InputError, NothingToScoreError, OutputError, UsageError
+from secid.mining import run as module
+from secid.results.document import json_of
+from tests import llm_server
+from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
+from tests.fake_encoder import HashEncoder
+from tests.llm_server import Server
+from tests.oracle.test_mining import collection
+
+FIXTURES = ROOT / "fixtures" / "collection"
+PAIRS = [
+    {"anchor": f"question {n} of subject {n % 3}", "positive": f"answer {n} on subject {n % 3} in full", "lang": "en"}
+    for n in range(12)
+]
+
+
+def lines(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def mine(specs: list[str], out: str = "out", encoder: Any = None, **options: Any) -> Any:
+    return api.mine(specs, out, encoder, **{"collection": str(FIXTURES), "k": 4, **options})
+
+
+def test_prints_what_the_api_returns(invoke, tiny):
+    code, out, err = invoke(
+        "mine", "near=dense", "lex=bm25", "-k", 3, "--collection", FIXTURES, "--encoder", tiny, "-o", "a", "--json"
+    )
+    assert code == 0, err
+    other = api.mine(["near=dense", "lex=bm25"], "b", str(tiny), k=3, collection=str(FIXTURES))
+    typed, returned = json.loads(out), json.loads(json_of(other))
+    folders = typed.pop("folder"), returned.pop("folder")
+    assert folders == ("a", "b")
+    assert typed.pop("next_command").replace(" a/", " b/") == returned.pop("next_command")
+    for own, source in zip(typed["sources"], returned["sources"], strict=True):
+        assert own.pop("path").replace("a/", "b/") == source.pop("path")
+    assert typed == returned
+
+
+def test_the_table_has_a_row_for_each_source_and_ends_with_the_next_command(invoke):
+    code, out, _ = invoke("mine", "lex=bm25", "any=random", "-k", 3, "--collection", FIXTURES, "-o", "mined")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("lex ", "any "))] == ["lex", "any"]
+    assert out.splitlines()[-1] == f"secid score mined/lex.jsonl mined/any.jsonl --collection {FIXTURES}"
+    assert listing("mined") == [".manifest.json", "any.jsonl", "lex.jsonl"]
+
+
+def test_score_check_and_select_read_the_files_at_once(invoke, tiny):
+    mine(["near=dense", "lex=bm25"], "mined", str(tiny))
+    assert invoke("check", "mined/near.jsonl", "mined/lex.jsonl").code == 0
+    run = api.score(["mined/near.jsonl", "mined/lex.jsonl"], str(tiny), collection=str(FIXTURES), run="run")
+    assert {source.name: source.n_read for source in run.sources} == {"near": 66, "lex": 66}
+    api.select("run", "copy.jsonl", source="near", top=2)
+    before = {row["query_id"]: row for row in lines("mined/near.jsonl")}
+    for row in lines("copy.jsonl"):
+        own = before[row["query_id"]]
+        places = [own["neg_ids"].index(key) for key in row["neg_ids"]]
+        for name in ("neg", "neg_scores", "neg_ranks", "neg_margins", "neg_miners"):
+            assert row[name] == [own[name][place] for place in places]
+
+
+def test_without_an_encoder_no_margin_is_known():
+    mined = mine(["lex=bm25"])
+    assert mined.encoder is None
+    assert (mined.sources[0].s_query_negative, mined.sources[0].inverted_share) == (None, None)
+    row = lines("out/lex.jsonl")[0]
+    assert set(row["neg_margins"]) == {None}
+    assert all(score > 0 for score in row["neg_scores"])
+
+
+@pytest.mark.parametrize("schema", ["flagembedding", "tevatron", "st-ntuple"])
+def test_parquet_holds_what_json_lines_hold(schema):
+    mine(["near=dense"], "a", HashEncoder(), schema=schema)
+    mine(["near=dense"], "b", HashEncoder(), schema=schema, parquet=True)
+    assert pq.read_table("b/near.parquet").to_pylist() == lines("a/near.jsonl")
+
+
+def test_pairs_keep_their_columns_and_their_own_passages_are_the_candidates():
+    write_rows(Path("pairs.jsonl"), PAIRS)
+    mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=3)
+    assert (mined.n_rows, mined.n_candidates) == (12, 12)
+    rows = lines("out/any.jsonl")
+    assert [(row["query"], row["pos"], row["lang"]) for row in rows] == [
+        (row["anchor"], [row["positive"]], "en") for row in PAIRS
+    ]
+    assert all(row["pos"][0] not in row["neg"] and len(set(row["neg"])) == 3 for row in rows)
+
+
+def test_negatives_of_pairs_are_candidates_and_those_of_a_collection_replace_them():
+    write_rows(Path("rows.jsonl"), [{"query": "q a", "pos": ["good a"], "neg": ["bad a", "bad b"]}])
+    assert api.mine(["any=random"], "own", pairs="rows.jsonl", k=2).n_candidates == 3
+    assert sorted(lines("own/any.jsonl")[0]["neg"]) == ["bad a", "bad b"]
+    with_collection = api.mine(["any=random"], "other", pairs="rows.jsonl", k=2, corpus=str(FIXTURES / "corpus.jsonl"))
+    assert with_collection.n_candidates == 290
+
+
+def test_qrels_of_the_collection_label_the_queries_of_pairs():
+    queries, corpus = collection(Path("beir"))
+    query, positives = queries["q3"]
+    write_rows(Path("rows.jsonl"), [{"query": query, "pos": [corpus["d50"]]}])
+    api.mine(["near=dense"], "out", HashEncoder(), pairs="rows.jsonl", k=60, collection="beir")
+    assert corpus["d50"] not in positives
+    assert not set(positives) & set(lines("out/near.jsonl")[0]["neg"])
+
+
+def test_a_split_restricts_the_queries_and_not_the_labels():
+    queries, _ = collection(Path("beir"))
+    qrels = Path("beir/qrels/test.tsv")
+    head, *rest = qrels.read_text(encoding="utf-8").splitlines()
+    own = [line for line in rest if line.startswith("q0\t")]
+    assert len(own) == 2
+    qrels.write_text("\n".join([head, own[0]]), encoding="utf-8")
+    Path("beir/qrels/train.tsv").write_text("\n".join([head, own[1], *rest]), encoding="utf-8")
+    mined = api.mine(["near=dense"], "out", HashEncoder(), split="test", k=50, collection="beir")
+    assert mined.n_rows == 1
+    (row,) = lines("out/near.jsonl")
+    assert row["pos"] == queries["q0"][1][:1]
+    assert queries["q0"][1][1] not in row["neg"]
+
+
+def test_few_candidates_are_said_to_be_few():
+    write_rows(Path("pairs.jsonl"), PAIRS[:3])
+    mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)
+    assert mined.sources[0].short == {"few_candidates": 3}
+
+
+def beir(**files: str) -> str:
+    for name, text in files.items():
+        path = Path("beir") / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".tsv" if "qrels" in name else ".jsonl").write_text(text, encoding="utf-8")
+    return "beir"
+
+
+CORPUS = '{"_id": "d1", "text": "one text"}\n{"_id": "d2", "text": "two texts"}\n'
+QUERIES = '{"_id": "q1", "text": "a query"}\n'
+QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\n"
+
+
+WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "error", "named"),
+    [
+        ({"corpus": CORPUS, "queries": QUERIES}, {}, InputError, "qrels"),
+        (
+            {**WHOLE, "qrels__test": QRELS.replace("\t1\n", "\t0\n")},
+            {},
+            InputError,
+            "test.tsv",
+        ),
+        ({**WHOLE, "qrels__test": QRELS.replace("d1", "d9")}, {}, InputError, "'d9'"),
+        ({**WHOLE, "qrels__test": QRELS.replace("q1", "q9")}, {}, InputError, "'q9'"),
+        ({"corpus": "", "queries": QUERIES, "qrels__test": QRELS}, {}, InputError, "corpus"),
+        (WHOLE, {"split": "dev"}, UsageError, "test.tsv"),
+        (WHOLE, {"max_reuse": 0}, UsageError, "--max-reuse"),
+        (WHOLE, {"on_short": "pad"}, UsageError, "'pad'"),
+        (WHOLE, {"schema": "dpr"}, UsageError, "tevatron"),
+        (
+            {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS},
+            {"tokenizer": "wordpieces"},
+            UsageError,
+            "trigrams",
+        ),
+        (WHOLE, {}, InputError, "no_common_token"),
+        ({"corpus": CORPUS}, {"pairs": "gone.jsonl"}, InputError, "gone.jsonl"),
+    ],
+)
+def test_what_cannot_be_mined_is_refused_and_nothing_is_written(files, options, error, named):
+    folder = beir(**files)
+    with pytest.raises(error) as caught:
+        api.mine(["lex=bm25"], "out", collection=folder, **options)
+    assert named in str(caught.value)
+    assert not Path("out").exists() or listing("out") == []
+
+
+def test_dense_without_an_encoder_is_refused_by_name():
+    with pytest.raises(UsageError) as caught:
+        mine(["lex=bm25", "near=dense"])
+    assert "near" in str(caught.value)
+
+
+def test_no_collection_and_no_pairs_is_refused():
+    with pytest.raises(UsageError) as caught:
+        api.mine(["lex=bm25"], "out")
+    assert "--collection" in str(caught.value)
+
+
+def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
+    Path("out").mkdir()
+    Path("out/mine.jsonl").write_text("", encoding="utf-8")
+    monkeypatch.setattr(module, "open_collection", None)
+    for out in ("out", "out/mine.jsonl"):
+        with pytest.raises(OutputError) as caught:
+            mine(["lex=bm25"], out)
+        assert caught.value.where == out
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([{"anchor": " ", "positive": "p"}, {"anchor": "", "positive": "p"}], NothingToScoreError),
+        ([*PAIRS, {"anchor": " ", "positive": "p"}], BadRecordsError),
+    ],
+)
+def test_malformed_pairs_are_counted_and_too_many_refused(rows, error):
+    write_rows(Path("pairs.jsonl"), rows)
+    with pytest.raises(error):
+        api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2)
+    if error is BadRecordsError:
+        mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5)
+        assert mined.skipped == {"empty_query": 1}
+
+
+def test_a_full_disk_leaves_nothing(monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("secid.mining.write.write_rows", full)
+    with pytest.raises(OutputError) as caught:
+        mine(["lex=bm25"])
+    assert caught.value.where == "out/lex.jsonl"
+    assert listing("out") == []
+
+
+def test_the_manifest_names_each_file_with_its_hash_and_no_path():
+    mined = mine(["lex=bm25", "near=dense:relative=0.1"], encoder=HashEncoder())
+    manifest = json.loads(Path("out/.manifest.json").read_text(encoding="utf-8"))
+    assert {name: file["sha256"] for name, file in manifest["files"].items()} == {
+        f"{source.name}.jsonl": source.sha256 for source in mined.sources
+    }
+    assert manifest["files"]["near.jsonl"]["method"] == {
+        "typed": "dense:relative=0.1", "method": "dense", "ranks": [1, 200], "relative": 0.1, "pick": "top",
+    }  # fmt: skip
+    assert str(ROOT) not in json.dumps(manifest)
+
+
+KILLED = """
+import os
+from secid.cli.app import main
+from secid.mining import write as run
+write = run.write_rows
+def killed(*arguments):
+    write(*arguments)
+    os.kill(os.getpid(), 9)
+run.write_rows = killed
+main({})
+"""
+"""Dies when the first file is whole, under its partial name."""
+
+
+def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
+    arguments = ["mine", "lex=bm25", "any=random", "--collection", str(FIXTURES), "-k", "4", "-o", "out"]
+    program = KILLED.format(arguments)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=child_environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert Path("out").is_dir()
+    assert [name for name in listing("out") if not name.endswith(".partial")] == []
+    for path in Path("out").iterdir():
+        os.utime(path, (time.time() - 100,) * 2)
+    assert run_child(*arguments, cwd=tmp_path).code == 0
+    assert listing("out") == [".manifest.json", "any.jsonl", "lex.jsonl"]
+    api.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
+    assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    pytest.importorskip("openai", reason="needs the extra llm")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+    with llm_server.running() as server:
+        yield server
+
+
+def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
+    Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
+    return api.mine([f"gpt=llm:model=m,url={url}", *specs], out, HashEncoder(), **given)
+
+
+def test_a_language_model_writes_negatives_beside_other_sources(server):
+    mined = ask(server, specs=["near=dense"])
+    gpt, near = mined.sources
+    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
+    assert gpt.tokens == (66 * 100, 66 * 20)
+    assert near.n_negatives == 198
+    rows = lines("out/gpt.jsonl")
+    assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
+    assert all(row["neg_miners"] == ["gpt"] * 3 for row in rows)
+    assert sorted(path.name for path in Path("out").glob("*")) == [
+        ".gpt.rejected.jsonl", ".llm-gpt.jsonl", ".manifest.json", "gpt.jsonl", "near.jsonl",
+    ]  # fmt: skip
+    assert "sk-secret-key" not in "".join(path.read_text(encoding="utf-8") for path in Path("out").iterdir())
+    assert len(api.check(["out/gpt.jsonl"]).sources) == 1
+
+
+def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
+    copy = lines(FIXTURES / "corpus.jsonl")[0]["text"]
+    server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
+    gpt = ask(server, on_short="random").sources[0]
+    assert gpt.short == {"few_written": 66}
+    assert gpt.kept_beside["empty"] == 66
+    rejected = lines("out/.gpt.rejected.jsonl")
+    assert len(rejected) == sum(gpt.kept_beside.values())
+    assert gpt.n_negatives == 198
+    assert gpt.n_filled == 198 - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
+    assert gpt.n_filled > 0
+
+
+def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
+        with pytest.raises(OutputError):
+            ask(server)
+    assert listing("out") == [".llm-gpt.jsonl"]
+    asked = len(server.asked)
+    ask(server)
+    assert len(server.asked) == asked == 66
+
+
+class Dataset:
+    """As much of a `datasets.Dataset` as sentence-transformers' miner uses; that package needs pandas."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns = columns
+        self.column_names = list(columns)
+
+    @classmethod
+    def from_dict(cls, columns: dict[str, list[Any]]) -> Dataset:
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self.columns[self.column_names[0]])
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.columns[name]
+
+    def to_pandas(self) -> Any:
+        """What counts the positives of each query."""
+        query, positive = self.column_names
+        counts = SimpleNamespace(to_dict=lambda: {positive: Counter(self[query])})
+        return SimpleNamespace(groupby=lambda _: SimpleNamespace(count=lambda: counts))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({}, ""),
+        ({"absolute_margin": -0.005}, ",absolute=-0.005"),
+        ({"relative_margin": 0.002}, ",relative=0.002"),
+        ({"max_score": 0.98}, ",maximum=0.98"),
+        ({"relative_margin": -0.005, "max_score": 0.99}, ",relative=-0.005,maximum=0.99"),
+    ],
+)
+def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
+    """Where each query has one positive and no candidate is a copy. It applies a margin against the lowest positive of
+    a query and ranks after it, and leaves short pairs out.
+    """
+    from sentence_transformers import SentenceTransformer, util
+
+    miner = sys.modules[util.mine_hard_negatives.__module__]
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(Dataset=Dataset))
+    monkeypatch.setattr(miner, "is_datasets_available", lambda: True)
+    corpus = [row["text"] for row in lines(FIXTURES / "corpus.jsonl")]
+    queries = [row["text"] for row in lines(FIXTURES / "queries.jsonl")]
+    write_rows(Path("pairs.jsonl"), [{"query": q, "positive": p} for q, p in zip(queries, corpus, strict=False)])
+    settings = {"corpus": str(FIXTURES / "corpus.jsonl"), "titles": False}
+    mined = api.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
+    assert mined.sources[0].excluded.keys() <= {"labelled_positive"}
+    own = {row["query"]: row["neg"] for row in lines("out/near.jsonl") if len(row["neg"]) == 3}
+    dataset = Dataset({"query": queries, "positive": corpus[: len(queries)]})
+    model = SentenceTransformer(str(tiny), device="cpu")
+    found = util.mine_hard_negatives(
+        dataset, model, corpus=corpus, range_max=290, num_negatives=3, output_format="n-tuple", verbose=False, **theirs
+    )
+    columns = [found[f"negative_{n}"] for n in (1, 2, 3)]
+    assert len(own) > 20
+    assert own == {query: list(texts) for query, *texts in zip(found["query"], *columns, strict=True)}

@@ -1,0 +1,153 @@
+"""A small OpenAI-compatible chat server on loopback that misbehaves on request, and programs that ask it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROMPT = "Query: {query}\nPositive: {positive}\nNumber: {n}"
+"""Short enough that the server can read the query back."""
+TOPICS = ("rye starter", "oven steam", "gluten network", "malt flour", "cold proofing", "baking stone", "salt ratio")
+
+
+def texts(query: str, n: int) -> list[str]:
+    """n different passages for a query."""
+    topics = [f"{TOPICS[place % len(TOPICS)]} number {place}" for place in range(n)]
+    return [f"Bakers who read about {query} also ask how {topic} behaves in a home kitchen." for topic in topics]
+
+
+def completion(content: str | None, **changed: Any) -> dict[str, Any]:
+    """A chat completion. changed: finish_reason, refusal, usage, model."""
+    message = {"role": "assistant", "content": content, "refusal": changed.get("refusal")}
+    choice = {"index": 0, "message": message, "finish_reason": changed.get("finish_reason", "stop")}
+    usage = changed.get("usage", {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120})
+    document = {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def right(query: str, n: int) -> tuple[int, Any]:
+    """A proper answer."""
+    return 200, completion(json.dumps({"negatives": texts(query, n)}))
+
+
+Reply = Callable[[str, int], tuple[int, Any]]
+"""Query and number of negatives -> status and document; bytes are sent as they are."""
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with `script` first, one entry a request, then by `usual`; records what came.
+
+    refuses : words of a request's body that get a 400 which names them.
+    headers : of answers that are no success.   cut : leaves the last bytes of that many answers out.
+    delay   : seconds from a request to its answer, by its query.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Reply] = []
+        self.usual: Reply = right
+        self.asked: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.refuses: tuple[str, ...] = ()
+        self.headers: dict[str, str] = {}
+        self.cut = 0
+        self.delay: Callable[[str], float] = lambda query: 0.0
+        self.at_once = self.most_at_once = 0
+        self.times: list[float] = []
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, *_: Any) -> None:  # a client that went away
+        return
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = body["messages"][0]["content"]
+        query, n = prompt.split("\n")[0].removeprefix("Query: "), int(prompt.rpartition("Number: ")[2])
+        with self.server.lock:
+            self.server.times.append(time.monotonic())
+            self.server.keys.append(self.headers["Authorization"])
+            self.server.bodies.append(body)
+            unknown = next((word for word in self.server.refuses if word in json.dumps(body)), None)
+            if unknown is None:
+                self.server.asked.append(query)
+                reply = self.server.script.pop(0) if self.server.script else self.server.usual
+            self.server.at_once += 1
+            self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
+        time.sleep(self.server.delay(query))
+        with self.server.lock:
+            self.server.at_once -= 1
+        if self.path != "/v1/chat/completions":
+            self._send(404, {"error": {"message": f"no such path: {self.path}"}})
+        elif unknown is not None:
+            self._send(400, {"error": {"message": f"{'see the manual, ' * 30} {unknown} is not supported"}})
+        else:
+            self._send(*reply(query, n))
+
+    def _send(self, code: int, document: Any) -> None:
+        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(code)
+        for name, value in self.server.headers.items() if code != 200 else ():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        with self.server.lock:
+            cut = code == 200 and self.server.cut > 0
+            self.server.cut -= cut
+        self.wfile.write(content[: len(content) // 2] if cut else content)
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """A server until the end of the block."""
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+ASK = """
+import sys
+from pathlib import Path
+from secid.mining.answers import Pair
+from secid.mining.llm import llm_negatives
+from secid.progress import Silent
+from tests.llm_server import PROMPT
+
+class Loud(Silent):
+    def note(self, text):
+        print(text, file=sys.stderr)
+
+url, journal, n = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+pairs = [Pair(f"{place:032x}", f"question {place}", ("Bread rises because yeast eats sugar.",)) for place in range(n)]
+for pair, result in llm_negatives(
+    pairs, url=url, model="m", prompt=PROMPT, n=3, seed=0, concurrency=3, temperature=None, journal=journal,
+    progress=Loud(),
+):
+    print(pair.query, *result.texts, sep="|", flush=True)
+"""
+"""A program: URL, JOURNAL, NUMBER OF PAIRS."""

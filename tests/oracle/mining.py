@@ -1,0 +1,258 @@
+"""Mining once more, query by query and candidate by candidate, in plain Python: what a run must have written."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from secid.findings.normal_form import is_empty, normal_form
+from secid.pool.texts import text_key
+from secid.pool.tokens import split_alphanumeric
+from tests.fake_encoder import HashEncoder
+
+MASK = 2**64 - 1
+SPARE_DRAWS = 8
+
+
+class Negative(NamedTuple):
+    id: str
+    rank: int | None
+    score: float | None
+    margin: float
+    miner: str
+
+
+@dataclass
+class Expected:
+    """Of one source: negatives by query id, and what is counted."""
+
+    negatives: dict[str, list[Negative]] = field(default_factory=dict)
+    short: Counter[str] = field(default_factory=Counter)
+    excluded: Counter[str] = field(default_factory=Counter)
+
+
+class Rules:
+    """The rules, one method each, so that a test can break one. labels : texts of all labelled positives by query."""
+
+    def __init__(
+        self,
+        queries: Mapping[str, tuple[str, Sequence[str]]],
+        corpus: Mapping[str, str],
+        encoder: HashEncoder,
+        *,
+        k: int,
+        seed: int,
+        reuse: int | None = None,
+        on_short: str = "keep",
+        labels: Mapping[str, set[str]] | None = None,
+    ) -> None:
+        self.queries, self.k, self.seed, self.reuse, self.on_short = queries, k, seed, reuse, on_short
+        self._orders: dict[tuple[str, str], list[tuple[str, float | None]]] = {}
+        texts: dict[str, str] = {}
+        for key, text in corpus.items():
+            if text.strip():
+                texts.setdefault(text, key)
+        self.ids = texts
+        self.candidates = sorted(texts, key=lambda text: text_key("passage", text))
+        self.labels = labels or {key: set(positives) for key, (_, positives) in queries.items()}
+        passages = [*self.candidates, *(text for _, positives in queries.values() for text in positives)]
+        self._passages = self._rows(encoder, passages, "passage")
+        self._queries = self._rows(encoder, [query for query, _ in queries.values()], "query")
+        self.documents = [split_alphanumeric(text) for text in self.candidates]
+
+    @staticmethod
+    def _rows(encoder: HashEncoder, texts: Sequence[str], role: Any) -> dict[str, list[float]]:
+        rows = encoder.encode(list(dict.fromkeys(texts)), role).astype(np.float32)
+        return dict(zip(dict.fromkeys(texts), rows.astype(np.float64).tolist(), strict=True))
+
+    def s(self, query: str, passage: str) -> float:
+        return math.fsum(a * b for a, b in zip(self._queries[query], self._passages[passage], strict=True))
+
+    # what must never be a negative
+    def reason(self, key: str, text: str, before: set[str]) -> str:
+        form = normal_form(text)
+        positives = [normal_form(positive) for positive in self.labels[key]]
+        if form and form in positives:
+            return "labelled_positive"
+        if any(self.near(form, positive) for positive in positives):
+            return "near_copy"
+        if form and form == normal_form(self.queries[key][0]):
+            return "query_echo"
+        if is_empty(form):
+            return "empty"
+        return "repeat" if form in before else ""
+
+    @staticmethod
+    def near(negative: str, positive: str) -> bool:
+        left, right = (
+            {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (negative.split(), positive.split())
+        )
+        common = len(left & right)
+        return (len(left) >= 2 and common >= 0.8 * len(left)) or (len(right) >= 3 and common >= 0.8 * len(right))
+
+    # orders of candidates
+    def order(self, method: str, key: str) -> list[tuple[str, float | None]]:
+        if (method, key) not in self._orders:
+            self._orders[method, key] = getattr(self, method)(key)
+        return self._orders[method, key]
+
+    def dense(self, key: str) -> list[tuple[str, float | None]]:
+        query = self.queries[key][0]
+        scores = [self.s(query, text) for text in self.candidates]
+        order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+        return [(self.candidates[place], scores[place]) for place in order]
+
+    def bm25(self, key: str) -> list[tuple[str, float | None]]:
+        query = split_alphanumeric(self.queries[key][0])
+        n, mean = len(self.documents), sum(map(len, self.documents)) / len(self.documents)
+        scores = [0.0] * n
+        for token in query:
+            having = sum(token in document for document in self.documents)
+            idf = math.log(1 + (n - having + 0.5) / (having + 0.5))
+            for place, document in enumerate(self.documents):
+                count = document.count(token)
+                scores[place] += idf * count / (count + 1.5 * (0.25 + 0.75 * len(document) / mean))
+        scores = [round(score, 4) for score in scores]
+        order = sorted((place for place in range(n) if scores[place] > 0), key=lambda place: (-scores[place], place))
+        return [(self.candidates[place], scores[place]) for place in order]
+
+    def random(self, key: str) -> list[tuple[str, float | None]]:
+        numbers = np.frombuffer(text_key("query", self.queries[key][0]), "<u4").tolist()
+        generator = np.random.default_rng([self.seed, 4, *numbers])
+        seen: dict[int, None] = {}
+        while len(seen) < len(self.candidates):
+            seen.setdefault(int(generator.integers(len(self.candidates))))
+        return [(self.candidates[place], None) for place in seen]
+
+    # choosing among them
+    @staticmethod
+    def mixed(value: int, seed: int) -> int:
+        value = (value + seed * 0x9E3779B97F4A7C15) & MASK
+        value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & MASK
+        value = ((value ^ value >> 27) * 0x94D049BB133111EB) & MASK
+        return value ^ value >> 31
+
+    @staticmethod
+    def half(role: Any, text: str) -> int:
+        return int.from_bytes(text_key(role, text)[:8], "little")
+
+    def passes(self, options: Mapping[str, Any], s_qn: float, s_qp: float) -> str:
+        if "relative" in options and not s_qn < s_qp - options["relative"] * abs(s_qp):
+            return "margin"
+        if "absolute" in options and not s_qn < s_qp - options["absolute"]:
+            return "margin"
+        return "maximum" if "maximum" in options and not s_qn < options["maximum"] else ""
+
+    def preference(self, options: Mapping[str, Any], key: str, text: str, s_qn: float, s_qp: float) -> float:
+        query = self.queries[key][0]
+        number = self.mixed(self.half("query", query) ^ self.half("passage", text), self.seed)
+        value = -math.log(-math.log(((number >> 11) + 0.5) / 2**53))
+        if options["pick"] == "simans":
+            value -= options.get("a", 0.5) * (s_qn - s_qp - options.get("b", 0.0)) ** 2
+        return value
+
+    def order_of_rows(self) -> list[str]:
+        return sorted(self.queries, key=lambda key: self.mixed(self.half("query", self.queries[key][0]), self.seed))
+
+    def mine(self, name: str, method: str, **options: Any) -> Expected:
+        """One source. options : ranks, relative, absolute, maximum, pick, a, b."""
+        result, used = Expected(), Counter[str]()
+        low, high = options.get("ranks", (1, max(200, self.k)))
+        pick = options.get("pick", "top")
+        for key in self.order_of_rows():
+            s_qp = self.s(self.queries[key][0], self.queries[key][1][0])
+            order = self.order(method, key)
+            before: set[str] = set()
+            window: list[tuple[str, int, float | None, int]] = []
+            reasons: list[str] = []
+            rank = 0
+            for text, score in order:
+                if rank == high:
+                    break
+                reasons.append(self.reason(key, text, before))
+                before.add(normal_form(text))
+                if reasons[-1]:
+                    continue
+                rank += 1
+                if rank >= low:
+                    window.append((text, rank, score, len(reasons)))
+            failed, passing = Counter[str](), []
+            for item in window:
+                why = self.passes(options, item[2] or 0.0, s_qp) if method == "dense" else ""
+                failed[why] += 1
+                if not why:
+                    passing.append(item)
+            if pick != "top":
+                passing.sort(key=lambda item: -self.preference(options, key, item[0], item[2] or 0.0, s_qp))
+            free = [item for item in passing if self.reuse is None or used[item[0]] < self.reuse]
+            taken = free[: self.k]
+            failed["reused"] = len(passing) - len(free)
+            if len(taken) < self.k:
+                result.short[self.why(len(window), rank, high, len(order), failed)] += 1
+                searched = reasons
+            else:
+                searched = reasons[: taken[-1][3]] if pick == "top" else reasons
+            result.excluded.update(filter(None, searched))
+            used.update(text for text, *_ in taken)
+            result.negatives[key] = [self.negative(key, text, rank, score, name) for text, rank, score, _ in taken]
+        self.finish(result, used)
+        return result
+
+    def why(self, n_window: int, n_allowed: int, high: int, n_listed: int, failed: Mapping[str, int]) -> str:
+        if n_window < self.k:
+            if n_allowed >= high:
+                return "window_ended"
+            return "few_candidates" if n_listed == len(self.candidates) else "no_common_token"
+        return max(("margin", "maximum", "reused"), key=lambda name: failed.get(name, 0))
+
+    def negative(self, key: str, text: str, rank: int | None, score: float | None, miner: str) -> Negative:
+        query, positives = self.queries[key]
+        return Negative(self.ids[text], rank, score, self.s(query, positives[0]) - self.s(query, text), miner)
+
+    def hybrid(self, parts: Sequence[tuple[str, int, Expected]]) -> Expected:
+        """Of each part the first n that are new."""
+        result, used = Expected(), Counter[str]()
+        text_of = {key: text for text, key in self.ids.items()}
+        for key in self.order_of_rows():
+            taken: list[Negative] = []
+            skipped = 0
+            for _, n, part in parts:
+                own = 0
+                for negative in part.negatives.get(key, []):
+                    forms = {normal_form(text_of[item.id]) for item in taken}
+                    if own == n or normal_form(text_of[negative.id]) in forms:
+                        continue
+                    if self.reuse is not None and used[text_of[negative.id]] >= self.reuse:
+                        skipped += 1
+                        continue
+                    taken.append(negative)
+                    used[text_of[negative.id]] += 1
+                    own += 1
+            if len(taken) < self.k:
+                result.short["reused" if skipped else "parts_ended"] += 1
+            result.negatives[key] = taken
+        self.finish(result, used)
+        return result
+
+    def finish(self, result: Expected, used: Counter[str]) -> None:
+        """What becomes of short rows."""
+        text_of = {key: text for text, key in self.ids.items()}
+        for key in self.order_of_rows():
+            taken = result.negatives[key]
+            if self.on_short == "random" and len(taken) < self.k:
+                before: set[str] = set()
+                own = {normal_form(text_of[item.id]) for item in taken}
+                for text, _ in self.order("random", key):
+                    reason, form = self.reason(key, text, before), normal_form(text)
+                    before.add(form)
+                    full = self.reuse is not None and used[text] >= self.reuse
+                    if len(taken) < self.k and not reason and form not in own and not full:
+                        taken.append(self.negative(key, text, None, None, "random"))
+                        used[text] += 1
+            if not taken or (self.on_short == "drop" and len(taken) < self.k):
+                del result.negatives[key]

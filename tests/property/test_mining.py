@@ -1,0 +1,124 @@
+"""What must not change what is mined: orders of files and rows, the size of blocks, other sources, where rows lie."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import secid
+from secid.measure.blocks import Vectors
+from secid.mining import choose, orders, run, write
+from secid.mining.orders import DenseRanking, dots
+from tests.oracle.test_mining import K, Twins, collection, typed
+
+OPTIONS: list[dict[str, Any]] = [{}, {"max_reuse": 2, "on_short": "random"}]
+
+
+def mine(folder: Path, out: str, specs: list[str] | None = None, **options: Any) -> Path:
+    beir = str(folder / "beir")
+    given = {"k": K, "collection": beir, "cache": False, "seed": 3, **options}
+    secid.mine(specs or typed(), folder / out, Twins(), **given)
+    return folder / out
+
+
+def by_query(folder: Path) -> dict[str, dict[str, Any]]:
+    """Each file's rows by query, without ids: of equal texts the first id in the corpus stands."""
+    result = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        result[path.name] = {row["query_id"]: {**row, "neg_ids": None, "pos_ids": None} for row in rows}
+    return result
+
+
+@pytest.fixture(scope="module", params=OPTIONS, ids=["plain", "capped"])
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("property")
+    collection(folder / "beir")
+    return folder, mine(folder, "base", **request.param), request.param
+
+
+def test_the_order_of_queries_and_candidates_changes_nothing(base, tmp_path):
+    folder, expected, options = base
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    draw = random.Random(5)
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        head, *lines = (folder / "beir" / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        if name.startswith("qrels"):  # of several positives the first one listed is scored
+            lines.sort(key=lambda line: draw.random() if int(line.split("\t")[0][1:]) % 3 else -1.0)
+        else:
+            lines.append(head)
+            head = ""
+            draw.shuffle(lines)
+        (tmp_path / "beir" / name).write_text("".join([head, *lines]), encoding="utf-8")
+    assert by_query(mine(tmp_path, "other", **options)) == by_query(expected)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
+    folder, expected, options = base
+    for module, name in (
+        (run, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (orders, "QUERY_BLOCK"), (orders, "PAIRS_AT_ONCE"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(orders, "WINDOW", 10 * size)
+    monkeypatch.setattr(orders, "SPARE", size - 1)
+    monkeypatch.setattr(choose, "SPARE", size - 1)
+    other = mine(folder, f"blocks-{size}", **options)
+    assert contents(other) == contents(expected)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_same_input_and_seed_give_the_same_bytes(base):
+    folder, expected, options = base
+    assert ".manifest.json" in contents(expected)
+    assert contents(mine(folder, "again", **options)) == contents(expected)
+
+
+def test_another_seed_draws_others_and_keeps_what_is_not_drawn(tmp_path):
+    collection(tmp_path / "beir")
+    other, own = by_query(mine(tmp_path, "other", seed=4)), by_query(mine(tmp_path, "own"))
+    assert other["near.jsonl"] == own["near.jsonl"]
+    for name in ("rnd.jsonl", "draw.jsonl", "sim.jsonl"):
+        assert other[name] != own[name]
+
+
+def test_a_source_is_the_same_whatever_else_is_mined(base):
+    folder, expected, options = base
+    for spec in typed()[:5]:
+        name = spec.partition("=")[0]
+        alone = mine(folder, f"alone-{name}", [spec], **options)
+        assert (alone / f"{name}.jsonl").read_bytes() == (expected / f"{name}.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("depth", [1, 9, 40])
+def test_the_dense_order_is_exact_where_float32_is_not(depth):
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(1, 64)) + 1e-7 * draw.normal(size=(300, 64))  # which float32 products cannot tell apart
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    query = rows[:3] + np.float32(0.01)
+    query /= np.linalg.norm(query, axis=1, keepdims=True)
+    ranking = DenseRanking(Vectors(torch.from_numpy(query), torch.from_numpy(rows)), 300)
+    exact = query.astype(np.float64) @ rows.T.astype(np.float64)
+    expected = np.lexsort((np.broadcast_to(np.arange(300), exact.shape), -exact))[:, :depth]
+    found = ranking.first(np.arange(3), depth)
+    assert np.array_equal(found.ids, expected)
+    rough = torch.from_numpy(query) @ torch.from_numpy(rows).T
+    assert not np.array_equal(rough.argsort(dim=1, descending=True, stable=True)[:, :40].numpy(), expected[:, :40])
+
+
+def test_a_score_is_the_same_in_any_company():
+    draw = np.random.default_rng(1)
+    vectors = Vectors(*(torch.from_numpy(draw.normal(size=(n, 48)).astype(np.float32)) for n in (5, 400)))
+    queries, passages = draw.integers(5, size=900), draw.integers(400, size=900)
+    together = dots(vectors, queries, passages)
+    alone = [dots(vectors, queries[place : place + 1], passages[place : place + 1])[0] for place in range(900)]
+    assert together.tolist() == alone

@@ -1,0 +1,609 @@
+"""Negatives of a language model, against a real server on loopback that misbehaves in every way that is counted."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="needs the extra llm")
+
+from secid.errors import EndpointError, OutputError, UsageError
+from secid.mining import llm
+from secid.mining.answers import Pair, Written
+from secid.mining.llm import FORMATS, PROMPT, check_prompt, cost, llm_negatives, rendered
+from secid.progress import Silent
+from tests import llm_server
+from tests.kills import ROOT
+from tests.llm_server import Server, completion, right, texts
+from tests.snapshots import Snapshot, refusal, situations
+
+SECRET = "sk-very-secret-0123456789"
+POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
+
+
+class Record(Silent):
+    """Notes, and how far the stage came."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.total: int | None = -1
+        self.done = 0
+
+    def start(self, stage: str, total: int | None, unit: str) -> None:
+        self.total = total
+
+    def advance(self, n: int) -> None:
+        self.done += n
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with llm_server.running() as server:
+        yield server
+
+
+def pairs_of(n: int) -> list[Pair]:
+    return [Pair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
+
+
+class Asker:
+    """Runs against a server; the journal stays between runs."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server, self.journal = server, folder / ".llm-gpt.jsonl"
+        self.progress = Record()
+
+    def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
+        pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
+        self.progress = Record()
+        options: dict[str, Any] = {
+            "url": self.server.url, "model": "m", "prompt": llm_server.PROMPT, "n": 3, "seed": 0, "concurrency": 2,
+            "temperature": None, "journal": self.journal, "progress": self.progress,
+        }  # fmt: skip
+        results = list(llm_negatives(pairs, **options | changed))
+        assert [pair for pair, _ in results] == pairs
+        return [written for _, written in results]
+
+    def reasons(self, content: str, pair: Pair | None = None, **answer: Any) -> tuple[int, dict[str, int]]:
+        """How many negatives an answer gives, and the reasons of what is kept beside."""
+        self.journal.unlink(missing_ok=True)
+        self.server.script = [lambda query, n: (200, completion(content, **answer))]
+        (written,) = self([pair] if pair else 1)
+        return len(written.texts), dict(Counter(reason for reason, _ in written.kept_beside))
+
+
+@pytest.fixture
+def ask(server: Server, tmp_path: Path) -> Asker:
+    return Asker(server, tmp_path)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few retries: their waits are the client's own, and the tests sit through them."""
+    monkeypatch.setattr(llm, "RETRIES", 1)
+    monkeypatch.setattr(llm, "TIMEOUT_SECONDS", 1.5)
+
+
+# what comes back
+
+
+def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) -> None:
+    written = ask(5)
+    assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
+    assert {(item.kept_beside, item.tokens_in, item.tokens_out) for item in written} == {((), 100, 20)}
+    assert ask.server.bodies[0]["response_format"] == FORMATS[0]
+    assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
+    assert "temperature" not in ask.server.bodies[0]
+    assert (ask.progress.total, ask.progress.done) == (5, 5)
+
+
+def test_order_holds_where_answers_come_in_another(ask: Asker) -> None:
+    ask.server.delay = lambda query: 0.3 if query == "question 0" else 0.02
+    written = ask(12, concurrency=4)
+    assert [item.texts[0] for item in written] == [texts(f"question {place}", 3)[0] for place in range(12)]
+    assert ask.server.most_at_once == 4
+    assert ask.server.asked.index("question 6") < 10
+    lines = [json.loads(line) for line in ask.journal.read_text(encoding="utf-8").splitlines()]
+    assert lines[0]["key"] != pairs_of(1)[0].key  # the slow one came later
+
+
+def test_no_pairs_ask_nothing(ask: Asker) -> None:
+    assert ask([]) == []
+    assert (ask.server.asked, ask.progress.notes) == ([], [])
+
+
+def test_pairs_without_a_length_work_too(ask: Asker) -> None:
+    results = llm_negatives(
+        iter(pairs_of(30)), url=ask.server.url, model="m", prompt=llm_server.PROMPT, n=1, seed=0, concurrency=1,
+        temperature=0.5, journal=ask.journal, progress=ask.progress,
+    )  # fmt: skip
+    assert [pair.query for pair, _ in results] == [f"question {place}" for place in range(30)]
+    assert ask.progress.total is None
+    assert {body["temperature"] for body in ask.server.bodies} == {0.5}
+
+
+# every bad answer under a reason
+
+GOOD = json.dumps(texts("q", 3))
+ENGLISH = texts("q", 3)
+GERMAN = "Die meisten Bäckereien in unserer Stadt öffnen am Sonntag erst gegen neun Uhr und schließen schon mittags."
+LONGER = "To repeat it once more for all of us here: " + POSITIVE + " And that is all."
+ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
+    "an object": (json.dumps({"negatives": ENGLISH}), 3, {}),
+    "a list": (GOOD, 3, {}),
+    "a code fence": (f"```json\n{GOOD}\n```", 3, {}),
+    "prose around it": (f"Sure! Here they are [as asked]:\n\n{GOOD}\n\nLet me know {{if}} you need more.", 3, {}),
+    "thoughts before it": (f"<think>Maybe [1, 2] or {{}} …</think>{GOOD}", 3, {}),
+    "objects with a text each": (json.dumps({"n": 3, "list": [{"id": 1, "text": t} for t in ENGLISH]}), 3, {}),
+    "line ends in a string": (GOOD.replace(" also ", "\nalso "), 3, {}),
+    "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 0, {"not_json": 1}),
+    "nothing": ("", 0, {"not_json": 1}),
+    "an empty list": ('{"negatives": []}', 0, {"not_json": 1}),
+    "numbers": ("[1, 2, 3]", 0, {"not_json": 1}),
+    "brackets without end": ("[" * 20_000, 0, {"not_json": 1}),
+    "an excuse": ("I'm sorry, but I can't help with that request.", 0, {"refusal": 1}),
+    "an excuse in German": ("Es tut mir leid, aber ich kann dir dabei nicht helfen.", 0, {"refusal": 1}),
+    "fewer": (json.dumps(ENGLISH[:2]), 2, {"fewer": 1}),
+    "more": (json.dumps(texts("q", 5)), 3, {"more": 2}),
+    "a null and a lone surrogate": ('["a baker bakes", null, "cut \\ud800 here"]', 1, {"not_text": 2}),
+    "an emoji in two halves": ('["a \\ud83c\\udf5e baker", "a bakery", "some bakers"]', 3, {}),
+    "an empty text": (json.dumps([*ENGLISH[:2], " … "]), 2, {"empty": 1}),
+    "a refusal in the list": (json.dumps([*ENGLISH[:2], "I cannot assist with that."]), 2, {"refusal": 1}),
+    "a preamble in the list": (json.dumps(["Here are three hard negatives:", *ENGLISH]), 3, {"preamble": 1}),
+    "a label": (json.dumps([*ENGLISH[:2], f"Hard negative 3: {ENGLISH[2]}"]), 2, {"preamble": 1}),
+    "the positive": (json.dumps([*ENGLISH[:2], POSITIVE.upper()]), 2, {"copy_of_positive": 1}),
+    "a near copy of it": (json.dumps([*ENGLISH[:2], LONGER]), 2, {"copy_of_positive": 1}),
+    "the query": (json.dumps([*ENGLISH[:2], "Question 0?"]), 2, {"query_echo": 1}),
+    "a text twice": (json.dumps([*ENGLISH[:2], ENGLISH[0].upper()]), 2, {"repeat": 1}),
+    "another language": (json.dumps([*ENGLISH[:2], GERMAN]), 2, {"wrong_language": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_read_tolerantly_and_the_rest_is_kept_under_a_reason(ask: Asker, name: str) -> None:
+    content, n, reasons = ANSWERS[name]
+    assert ask.reasons(content) == (n, reasons)
+
+
+def test_what_the_server_says_of_an_answer_counts(ask: Asker) -> None:
+    assert ask.reasons("", refusal="I won't.") == (0, {"refusal": 1})
+    assert ask.reasons("[", finish_reason="content_filter") == (0, {"refusal": 1})
+    assert ask.reasons(GOOD[:-40], finish_reason="length") == (0, {"truncated": 1})
+    assert ask.reasons(GOOD, finish_reason="length") == (3, {})
+    assert ask.reasons(GOOD[:-40]) == (0, {"not_json": 1})
+
+
+def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: Asker) -> None:
+    other = "Rye dough stays flat since pentosans keep its gluten from forming a network that holds the gas."
+    pair = Pair("0", "why does bread rise", (POSITIVE, other, GERMAN))
+    assert ask.reasons(json.dumps([ENGLISH[0], other.lower(), GERMAN + " Manche haben auch am Montag zu."]), pair) == (
+        1,
+        {"copy_of_positive": 2},
+    )
+    german = (
+        "Sauerteig braucht bei Zimmertemperatur etwa zwölf Stunden, bis er deutlich aufgegangen ist und sauer riecht."
+    )
+    assert ask.reasons(json.dumps([ENGLISH[0], ENGLISH[1], german]), pair) == (3, {})
+
+
+def test_a_short_positive_is_found_and_has_no_language(ask: Asker) -> None:
+    pair = Pair("0", "what is the capital of France", ("Paris.",))
+    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"copy_of_positive": 1})
+
+
+def test_bad_answers_are_kept_whole(ask: Asker) -> None:
+    ask.server.script = [
+        lambda query, n: (200, completion("No list \ud800.")),
+        lambda query, n: (200, completion('["a baker"]')),
+    ]
+    first, second = ask(2, concurrency=1)
+    assert first.kept_beside == (("not_json", "No list ?."),)
+    assert second.kept_beside == (("fewer", '["a baker"]'),)
+    assert (first.tokens_in, second.tokens_in) == (100, 100)  # paid all the same
+
+
+# servers without what OpenAI's has
+
+
+@pytest.mark.parametrize(
+    ("refuses", "formats"),
+    [
+        ((), ["json_schema"]),
+        (("json_schema",), ["json_schema", "json_object"]),
+        (("response_format",), ["json_schema", "json_object", None]),
+        (("seed",), ["json_schema", "json_schema"]),
+        (("response_format", "seed"), ["json_schema", "json_object", None, None]),
+    ],
+)
+def test_what_a_server_does_not_support_is_left_out_from_then_on(
+    ask: Asker, refuses: tuple[str, ...], formats: list[str | None]
+) -> None:
+    ask.server.refuses = refuses
+    assert len(ask(4, concurrency=1)[0].texts) == 3
+    sent = [body.get("response_format", {}).get("type") for body in ask.server.bodies]
+    assert sent == formats + [formats[-1]] * 3
+    assert ("seed" in ask.server.bodies[-1]) == ("seed" not in refuses)
+    assert len([note for note in ask.progress.notes if ask.server.url in note]) == len(formats) - 1
+
+
+def test_many_threads_leave_it_out_once(ask: Asker) -> None:
+    ask.server.refuses = ("response_format",)
+    ask.server.delay = lambda query: 0.05
+    assert all(len(item.texts) == 3 for item in ask(8, concurrency=8))
+    assert len([note for note in ask.progress.notes if ask.server.url in note]) == 2
+
+
+def test_a_plain_local_server(ask: Asker) -> None:
+    """No structured output, no seed, no usage, and an answer with talk around it."""
+    ask.server.refuses = ("response_format", "seed")
+    ask.server.usual = lambda query, n: (200, completion(f"Here:\n```\n{json.dumps(texts(query, n))}\n```", usage=None))
+    written = ask(3)
+    assert [(len(item.texts), item.tokens_in, item.tokens_out) for item in written] == [(3, 0, 0)] * 3
+    assert "answers without a token count: 3" in ask.progress.notes
+    assert set(ask.server.keys) == {"Bearer none"}
+
+
+# servers that fail
+
+
+def test_retry_after_is_honoured(ask: Asker) -> None:
+    ask.server.headers = {"Retry-After": "1"}
+    ask.server.script = [lambda query, n: (429, {"error": "slow down"})]
+    assert len(ask()[0].texts) == 3
+    assert ask.server.times[1] - ask.server.times[0] >= 1.0
+    assert len([note for note in ask.progress.notes if ask.server.url in note]) == 1
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_busy_and_broken_servers_are_asked_again(ask: Asker, code: int) -> None:
+    ask.server.script = [lambda query, n: (code, {"error": "later"})] * 2
+    assert len(ask()[0].texts) == 3
+    first, second, third = ask.server.times
+    assert second - first < third - second
+
+
+def test_a_hanging_server_and_a_cut_answer_are_asked_again(ask: Asker, impatient: None) -> None:
+    slow = iter([3.0])
+    ask.server.delay = lambda query: next(slow, 0.0)
+    assert len(ask()[0].texts) == 3
+    assert len(ask.server.asked) == 2
+    ask.server.cut = 1
+    assert len(ask(2)[1].texts) == 3
+    assert len(ask.server.asked) == 4
+
+
+def test_a_page_instead_of_an_answer_is_asked_for_again_and_then_an_error(ask: Asker) -> None:
+    wrong: list[Any] = [b"<html>", {"choices": []}, b"[" * 100_000, {"choices": [{"message": {"content": 1}}]}]
+    for document in wrong:
+        ask.server.script = [lambda query, n, document=document: (200, document)] * 2
+        assert len(ask()[0].texts) == 3
+        ask.journal.unlink()
+    ask.server.script = [lambda query, n: (200, b"<html>")] * 3
+    refusal(ask, EndpointError, ask.server.url)
+
+
+def test_a_server_that_stays_broken_stops_the_run_and_keeps_what_is_paid(ask: Asker, impatient: None) -> None:
+    ask(3)
+    ask.server.usual = lambda query, n: (500, {"error": "boom"})
+    message = refusal(lambda: ask(6), EndpointError, ask.server.url)
+    assert all(part in message for part in (" 2 ", "HTTP 500", "boom"))
+    ask.server.usual = right
+    ask.server.asked.clear()
+    assert [len(item.texts) for item in ask(6)] == [3] * 6
+    assert sorted(ask.server.asked) == ["question 3", "question 4", "question 5"]
+    assert ask.progress.total == 3
+
+
+def test_answers_in_flight_are_kept_when_another_fails(ask: Asker) -> None:
+    ask.server.delay = lambda query: 0.0 if query == "question 0" else 0.4
+    ask.server.script = [lambda query, n: (401, {}), right]
+    ask.server.usual = lambda query, n: (401, {}) if query == "question 0" else right(query, n)
+    refusal(lambda: ask(4), EndpointError, ask.server.url)
+    assert len(ask.journal.read_text(encoding="utf-8").splitlines()) >= 1
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 307])
+def test_rejections_stop_the_run_at_once(ask: Asker, code: int) -> None:
+    ask.server.headers = {"Location": "http://127.0.0.1:9/elsewhere"}
+    ask.server.usual = lambda query, n: (code, {"error": "no"})
+    message = refusal(lambda: ask(50), EndpointError, ask.server.url)
+    assert f"HTTP {code} " in message
+    assert len(ask.server.asked) < 20
+
+
+def test_a_query_that_the_server_refuses_is_counted_and_asked_again_by_the_next_run(ask: Asker) -> None:
+    ask.server.usual = lambda query, n: (400, {"error": "too long"}) if query == "question 1" else right(query, n)
+    written = ask(3)
+    assert [len(item.texts) for item in written] == [3, 0, 3]
+    ((reason, text),) = written[1].kept_beside
+    assert (reason, "too long" in text) == ("rejected", True)
+    ask.server.asked.clear()
+    ask(3)
+    assert ask.server.asked == ["question 1"]
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_a_server_that_refuses_every_query_stops_the_run(ask: Asker, n: int) -> None:
+    ask.server.usual = lambda query, n: (400, {"error": "temperature must be 1"})
+    message = refusal(lambda: ask(n), EndpointError, ask.server.url)
+    assert "temperature must be 1" in message
+    assert len(ask.server.asked) < 20
+
+
+def test_no_server(ask: Asker, impatient: None) -> None:
+    refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
+
+
+def test_a_long_retry_after_is_not_waited_for(ask: Asker) -> None:
+    ask.server.headers = {"Retry-After": "3600"}
+    ask.server.usual = lambda query, n: (429, {"error": "quota"})
+    assert " 1 attempt;" in refusal(ask, EndpointError, ask.server.url)
+
+
+# the journal
+
+
+def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
+    first = ask(4)
+    ask.server.asked.clear()
+    assert ask(4) == first
+    assert ask.server.asked == []
+    assert (ask.progress.total, ask.progress.done) == (0, 0)
+    assert ask.progress.notes[-1].endswith(": 4")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"prompt": llm_server.PROMPT.replace("Positive", "Answer")}, {"model": "m2"}, {"n": 2}, {"seed": 1},
+     {"temperature": 0.0}],
+)  # fmt: skip
+def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, Any]) -> None:
+    first = ask(3)
+    ask.server.asked.clear()
+    ask(3, **changed)
+    assert len(ask.server.asked) == 3
+    (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
+    assert note.endswith(": 3")
+    assert next(iter(changed)) in note
+    ask.server.asked.clear()
+    assert ask(3) == first  # both recipes are in the journal now
+    assert ask.server.asked == []
+
+
+def test_another_positive_asks_again_and_another_address_does_not(ask: Asker) -> None:
+    ask([Pair("0", "question", ("one positive",))])
+    ask([Pair("0", "question", ("another positive",))])
+    assert len(ask.server.asked) == 2
+    with llm_server.running() as other:
+        ask([Pair("0", "question", ("one positive",))], url=other.url)
+        assert other.asked == []
+
+
+def test_equal_pairs_are_paid_once(ask: Asker) -> None:
+    pair = pairs_of(1)[0]
+    ask.server.delay = lambda query: 0.1
+    first = ask([pair, pair, pair], concurrency=3)
+    assert len(ask.server.asked) == 1
+    assert ask([pair]) == first[:1]
+
+
+@pytest.mark.parametrize("damage", [b'{"key": "ab', b"\n\n", b"[" * 10_000 + b"\n", b"\xff\xfe\n", b'{"request": 1}\n'])
+def test_damaged_lines_are_not_used_and_spoil_no_other(ask: Asker, damage: bytes) -> None:
+    first = ask(2)
+    with ask.journal.open("ab") as file:
+        file.write(damage)
+    assert len(ask(3)) == 3
+    ask.server.asked.clear()
+    assert ask(3)[:2] == first
+    assert ask.server.asked == []
+
+
+def test_a_cut_last_answer_is_asked_for_again(ask: Asker) -> None:
+    ask(3)
+    ask.journal.write_bytes(ask.journal.read_bytes()[:-30])
+    ask.server.asked.clear()
+    assert [len(item.texts) for item in ask(3)] == [3] * 3
+    assert len(ask.server.asked) == 1
+
+
+def test_a_journal_that_cannot_be_written(ask: Asker, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    refusal(lambda: ask(journal=tmp_path), OutputError, tmp_path)
+    refusal(lambda: ask(journal=tmp_path / "file" / "j"), OutputError, tmp_path / "file" / "j")
+
+
+def test_a_full_disk(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left" in refusal(lambda: ask(3), OutputError, ask.journal)
+
+
+def child(server: Server, journal: Path, n: int, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", llm_server.ASK, server.url, str(journal), str(n)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_killed_run_continues_without_paying_twice(server: Server, tmp_path: Path) -> None:
+    n = 40
+    server.delay = lambda query: 0.05
+    whole = child(server, tmp_path / "whole.jsonl", n).communicate()[0]
+    assert whole.count("\n") == n
+    server.asked.clear()
+    journal = tmp_path / "journal.jsonl"
+    for _ in range(2):
+        killed, before = child(server, journal, n), len(server.asked)
+        while len(server.asked) < before + 10:
+            assert killed.poll() is None
+            time.sleep(0.01)
+        killed.kill()
+        killed.communicate()
+        time.sleep(0.2)  # what was in flight is answered, and lost
+    kept = [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1] if line.endswith(b"}")]
+    assert len(kept) >= 14
+    paid, before = {entry["key"] for entry in kept}, len(server.asked)
+    out, _ = child(server, journal, n).communicate()
+    assert out == whole
+    again = {f"{int(query.removeprefix('question ')):032x}" for query in server.asked[before:]}
+    assert len(again) == len(server.asked) - before == n - len(paid)
+    assert not again & paid
+    assert len(server.asked) <= n + 2 * 3  # at most the three in flight at each kill
+
+
+def test_a_run_that_is_interrupted_keeps_the_answers_in_flight(server: Server, tmp_path: Path) -> None:
+    server.delay = lambda query: 0.3
+    journal = tmp_path / "journal.jsonl"
+    run = child(server, journal, 40)
+    while len(server.asked) < 7:
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate()
+    assert run.returncode != 0
+    assert "KeyboardInterrupt" in err
+    keys = [json.loads(line)["key"] for line in journal.read_text(encoding="utf-8").splitlines()]
+    assert sorted(keys) == sorted(f"{int(query.removeprefix('question ')):032x}" for query in server.asked)
+    assert len(keys) < 15
+
+
+# the key
+
+
+def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET + "\n")
+    ask(2)
+    assert set(ask.server.keys) == {f"Bearer {SECRET}"}
+    assert any("http" in note for note in ask.progress.notes)
+    shown = [*ask.progress.notes]
+    monkeypatch.setattr(llm, "RETRIES", 0)
+    for code in (401, 400, 500, 429):
+        ask.server.usual = lambda query, n, code=code: (code, {"error": "x" * 150 + f" invalid key {SECRET}"})
+        with pytest.raises(EndpointError) as caught:
+            ask(9, model=f"m{code}")
+        shown += ["".join(traceback.format_exception(caught.value)), *ask.progress.notes]
+    ask.server.usual = lambda query, n: (200, {"choices": SECRET})
+    with pytest.raises(EndpointError) as caught:
+        ask(9)
+    shown += ["".join(traceback.format_exception(caught.value))]
+    shown += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("***" in text for text in shown)
+    assert not any(SECRET[:8] in text for text in shown)
+
+
+def test_not_even_the_clients_own_log_shows_it(server: Server, tmp_path: Path) -> None:
+    run = child(server, tmp_path / "journal.jsonl", 2, OPENAI_API_KEY=SECRET, OPENAI_LOG="debug")
+    out, err = run.communicate()
+    assert run.returncode == 0, err
+    assert "DEBUG" in err  # the log is on
+    assert set(server.keys) == {f"Bearer {SECRET}"}
+    assert SECRET[:12] not in out + err + (tmp_path / "journal.jsonl").read_text(encoding="utf-8")
+
+
+def test_secids_own_key_is_not_sent_to_it(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECID_API_KEY", SECRET)
+    ask()
+    assert ask.server.keys == ["Bearer none"]
+
+
+# addresses, prompts, costs
+
+
+def test_the_address_comes_from_the_option_then_the_environment(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", ask.server.url)
+    assert len(ask(url=None)[0].texts) == 3
+    monkeypatch.setenv("OPENAI_BASE_URL", "ftp://h")
+    ask.journal.unlink()
+    assert len(ask()[0].texts) == 3
+    refusal(lambda: ask(url=None), EndpointError, "OPENAI_BASE_URL")
+
+
+def test_loopback_is_reached_through_no_proxy(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert len(ask()[0].texts) == 3
+
+
+def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
+    pair = Pair("0", "what is {positive}?", ("a {n} and {query}", "other"))
+    assert rendered('{query}|{positive}|{n}|{"negatives": []}', pair, 7) == (
+        'what is {positive}?|a {n} and {query}|7|{"negatives": []}'
+    )
+    check_prompt(PROMPT)
+    refusal(lambda: check_prompt("Write {n} passages", "prompt.txt"), UsageError, "prompt.txt")
+
+
+def test_the_prompt_fills_every_place() -> None:
+    text = rendered(PROMPT, Pair("0", "a query", ("a positive",)), 10)
+    assert all(part in text for part in ("\na query\n", "\na positive\n", "Write 10 ", "10 strings"))
+    assert "JSON" in text  # what OpenAI's json_object asks of a prompt
+
+
+def test_cost_is_noted_where_a_price_is_given(ask: Asker) -> None:
+    assert cost(1_000_000, 500_000, (0.5, 2.0)) == 1.5
+    ask(4, price=(1000.0, 5000.0))
+    assert ask.progress.notes[-1].endswith(f"cost: {4 * (100 * 1000 + 20 * 5000) / 1e6:.4f}")
+    ask(4, seed=1)
+    assert ask.progress.notes[-1].endswith(" out")
+
+
+def test_tokens_are_noted_on_the_way(ask: Asker) -> None:
+    ask(35)
+    sums = [note for note in ask.progress.notes if "tokens: " in note]
+    assert [int(note.split(";")[0].split()[1]) for note in sums] == [*range(3, 34, 3), 35]
+
+
+# wording
+
+
+def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot) -> None:
+    monkeypatch.setattr(llm, "RETRIES", 1)
+    url = ask.server.url
+    ask.server.refuses = ("response_format", "seed")
+    ask.server.script = [lambda query, n: (503, {"error": "later"}), lambda query, n: (200, completion("", usage=None))]
+    ask(2, concurrency=1, price=(1.0, 2.0))
+    said = {"notes": "\n".join(ask.progress.notes)}
+    ask(3, prompt="{query}\nNumber: {n}", seed=3)
+    said["another recipe"] = "\n".join(ask.progress.notes)
+    ask.server.refuses = ()
+    for code in (400, 401, 404, 307, 503):
+        ask.server.usual = lambda query, n, code=code: (code, {"error": "no"})
+        said[f"HTTP {code}"] = refusal(lambda: ask(9, model="gpt"), EndpointError, url)
+    ask.server.usual = lambda query, n: (200, {"choices": []})
+    said["no completion"] = refusal(lambda: ask(9), EndpointError, url)
+    for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
+        said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
+    said["a prompt without {query}"] = refusal(lambda: ask(prompt="Write"), UsageError, "--prompt")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk\r1")
+    said["a key of two lines"] = refusal(ask, EndpointError, None)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ALL_PROXY", "ftp://127.0.0.1:9")
+    said["a proxy"] = refusal(ask, EndpointError, url).split(": U")[0]
+    monkeypatch.setitem(sys.modules, "openai", None)
+    said["no openai"] = refusal(ask, UsageError, None)
+    shown = {name: text.replace(url, "URL").replace(str(ask.journal), "JOURNAL") for name, text in said.items()}
+    snapshot("mine-llm.txt", situations(shown))

@@ -1,0 +1,92 @@
+"""NAME=METHOD:option=value,… to methods, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from secid.errors import UsageError
+from secid.mining.methods import METHODS, PRESETS, Dense, Hybrid, parse_miners
+from tests.snapshots import Snapshot, situations
+
+
+def test_options_and_defaults():
+    near, far = parse_miners(["near=dense", "far=dense:ranks=11-20,relative=0.05,pick=random"], 10)
+    assert (near.method, near.window) == (Dense(ranks=(1, 200)), (1, 200))
+    assert (far.method, far.window) == (Dense(ranks=(11, 20), relative=0.05, pick="random"), (11, 20))
+
+
+def test_the_default_window_holds_k():
+    (miner,) = parse_miners(["r=random"], 300)
+    assert miner.window == (1, 300)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_a_method_whose_options_can_be_changed(name):
+    own, other = parse_miners([f"own={name}", f"other={name}:ranks=2-9"], 5)
+    assert isinstance(own.method, Dense)
+    assert isinstance(other.method, Dense)
+    assert other.window == (2, 9)
+    assert (other.method.relative, other.method.absolute) == (own.method.relative, own.method.absolute)
+
+
+def test_shares_of_a_hybrid_are_counts():
+    *_, mix = parse_miners(["a=bm25", "b=dense", "mix=hybrid:a=3,b=7"], 10)
+    assert mix.method == Hybrid(parts=(("a", 3), ("b", 7)))
+
+
+REFUSED = [
+    ([], "random"),
+    (["bm25"], "NAME=METHOD"),
+    (["a="], "NAME=METHOD"),
+    (["a/b=bm25"], "a/b"),
+    ([".a=bm25"], ".a"),
+    (["a=bm52"], "bm25"),
+    (["a=bm25", "A=dense"], "A"),
+    (["a=bm25:relative=0.1"], "ranks"),
+    (["a=random:ranks=1-5"], "ranks"),
+    (["a=dense:ranks=0-5"], "ranks=0-5"),
+    (["a=dense:ranks=20-11"], "ranks=20-11"),
+    (["a=dense:ranks=5"], "ranks=5"),
+    (["a=dense:relative=much"], "relative=much"),
+    (["a=dense:relative=nan"], "relative=nan"),
+    (["a=dense:relative"], "relative"),
+    (["a=dense:relative=0.1,relative=0.2"], "relative=0.2"),
+    (["a=dense:pick=best"], "simans"),
+    (["a=dense:a=1"], "simans"),
+    (["a=simans:a=-1"], "-1"),
+    (["a=hybrid:b=10"], "b"),
+    (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
+    (["b=bm25", "a=hybrid:b=5"], "5"),
+    (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
+    (["a=llm"], "model"),
+    (["a=llm:model=m,price=1"], "price"),
+    (["a=llm:model=m", "b=hybrid:a=10"], "a"),
+]
+
+
+@pytest.mark.parametrize(("specs", "named"), REFUSED)
+def test_what_cannot_be_used_is_refused_by_name(specs, named):
+    with pytest.raises(UsageError) as error:
+        parse_miners(specs, 10)
+    assert named in str(error.value)
+
+
+def test_no_negatives_are_refused():
+    with pytest.raises(UsageError) as error:
+        parse_miners(["a=bm25"], 0)
+    assert error.value.where == "-k"
+
+
+def test_an_unknown_method_is_answered_with_all_there_are():
+    with pytest.raises(UsageError) as error:
+        parse_miners(["a=unknown"], 10)
+    assert all(name in str(error.value) for name in (*METHODS, *PRESETS))
+
+
+def test_refusals(snapshot: Snapshot):
+    texts: dict[str, str] = {}
+    for specs, _ in REFUSED:
+        with pytest.raises(UsageError) as error:
+            parse_miners(specs, 10)
+        texts[" ".join(specs) or "nothing"] = str(error.value)
+    snapshot("mine-refusals.txt", situations(texts))
