@@ -93,7 +93,7 @@ def mine(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Find hard negatives by several methods over one encoding: a file for each.
+    """Mine hard negatives by several methods in one pass.
 
     No labelled positive of a query, nor a near copy of one, becomes its negative. Flags of files and of the encoder
     are those of `secid score`.
