@@ -8,6 +8,7 @@ no message, note or file.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -348,7 +349,8 @@ class Journal:
         self._places: dict[str, tuple[int, int]] = {}
         make_folder(path)
         try:
-            self._file = path.open("a+b")
+            self._file = path.open("ab", buffering=0)  # with a buffer, closing after a full disk would fail again
+            self._reader = path.open("rb")
             others = self._read()
         except OSError as error:
             raise self._error(error) from error
@@ -361,9 +363,8 @@ class Journal:
     def _read(self) -> dict[str, int]:
         """Finds the answers, and counts those that are not used by what differs."""
         others: dict[str, int] = {}
-        self._file.seek(0)
         line, place = b"\n", 0
-        for line in self._file:
+        for line in self._reader:
             try:
                 entry = json.loads(line)
                 differ = [name for name, value in self._recipe.items() if entry["recipe"][name] != value]
@@ -378,7 +379,6 @@ class Journal:
             place += len(line)
         if not line.endswith(b"\n"):
             self._file.write(b"\n")
-            self._file.flush()
         return others
 
     def add(self, request: str, key: str, answer: Answer) -> None:
@@ -388,8 +388,8 @@ class Journal:
         with self._lock:
             try:
                 place = self._file.seek(0, os.SEEK_END)
-                self._file.write(line)
-                self._file.flush()
+                if self._file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._file.fileno())
             except OSError as error:
                 raise self._error(error) from error
@@ -400,15 +400,15 @@ class Journal:
         with self._lock:
             place, length = self._places[request]
             try:
-                self._file.seek(place)
-                line = self._file.read(length)
-                return Answer(**json.loads(line)["answer"])
+                self._reader.seek(place)
+                return Answer(**json.loads(self._reader.read(length))["answer"])
             except OSError as error:
                 raise self._error(error) from error
 
     def close(self) -> None:
         """Nothing is written or read afterwards."""
         self._file.close()
+        self._reader.close()
 
     def _error(self, error: OSError) -> OutputError:
         return OutputError(f"cannot be written: {plainly(error)}", where=str(self._path), remedy=CONTINUES)

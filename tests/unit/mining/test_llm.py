@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("openai", reason="needs the extra llm")
 
 from secid.errors import EndpointError, OutputError, UsageError
 from secid.mining import llm
@@ -429,19 +426,9 @@ def test_a_journal_that_cannot_be_written(ask: Asker, tmp_path: Path) -> None:
     refusal(lambda: ask(journal=tmp_path / "file" / "j"), OutputError, tmp_path / "file" / "j")
 
 
-def test_a_full_disk(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask()
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert "No space left" in refusal(lambda: ask(3), OutputError, ask.journal)
-
-
-def child(server: Server, journal: Path, n: int, **environment: str) -> subprocess.Popen[str]:
+def child(server: Server, journal: Path, n: int, first: str = "", **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", llm_server.ASK, server.url, str(journal), str(n)],
+        [sys.executable, "-c", first + llm_server.ASK, server.url, str(journal), str(n)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -473,6 +460,24 @@ def test_a_killed_run_continues_without_paying_twice(server: Server, tmp_path: P
     assert len(again) == len(server.asked) - before == n - len(paid)
     assert not again & paid
     assert len(server.asked) <= n + 2 * 3  # at most the three in flight at each kill
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
+def test_a_full_disk_stops_the_run_and_the_next_one_continues(server: Server, tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    model = "from secid.findings.languages import language_numbers\nlanguage_numbers(['a'])\n"  # unpacks a file
+    limit = f"{model}import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+    run = child(server, journal, 20, limit)
+    _, err = run.communicate()
+    assert run.returncode != 0
+    assert f"OutputError: {journal}" in err
+    assert err.count("Traceback") == 2  # of the system's error, and of the one that it became
+    assert journal.stat().st_size == 5000
+    n_kept = journal.read_bytes().count(b"\n")
+    server.asked.clear()
+    out, _ = child(server, journal, 20).communicate()
+    assert out.count("\n") == 20
+    assert len(server.asked) == 20 - n_kept
 
 
 def test_a_run_that_is_interrupted_keeps_the_answers_in_flight(server: Server, tmp_path: Path) -> None:
