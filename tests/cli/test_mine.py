@@ -289,7 +289,6 @@ def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    pytest.importorskip("openai", reason="needs the extra llm")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
     with llm_server.running() as server:
         yield server
