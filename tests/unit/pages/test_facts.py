@@ -41,6 +41,11 @@ def test_a_kind_of_a_newer_version_is_left_out() -> None:
     assert (fault_text(newer), fault_text(None)) == ("", "")
 
 
+def test_a_fact_without_the_values_of_its_kind_has_no_words():
+    assert fact_lines([Fact("truncated"), Fact("pickle")]) == [FACTS["pickle"]]
+    assert (fault_text(Fact("type")), fault_text(Fact("type", {"n_lines": 2}))) == ("", "")
+
+
 def test_a_row_of_several_lines_says_how_many_a_quotation_mark_joins() -> None:
     values = {"n": 4, "expected": 3}
     alone, joined = (fault_text(Fact("field_count", {**values, **more})) for more in ({}, {"n_lines": 31}))
