@@ -91,6 +91,10 @@ class GuideResult:
     sample: int | None
     sources: tuple[GuideSource, ...]
 
+    def of(self, source: str) -> GuideSource | None:
+        """What it says of a source; None for one that it did not score."""
+        return next((own for own in self.sources if own.name == source), None)
+
     @property
     def is_sampled(self) -> bool:
         """Whether it scored only some negatives of some source."""
