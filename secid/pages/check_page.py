@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
@@ -216,5 +216,4 @@ def _spread(spread: Spread) -> str:
     return ", ".join(map(count, (spread.minimum, spread.median, spread.p95, spread.maximum)))
 
 
-check_json: Callable[[Check], str] = json_of
-CHECK_FORMATS = formats(check_page, check_json)
+CHECK_FORMATS = formats(check_page, json_of)

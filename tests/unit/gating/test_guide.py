@@ -14,10 +14,11 @@ from secid.errors import UsageError
 from secid.gating.baseline import read_baseline
 from secid.gating.limits import limits_for
 from secid.gating.policy import Policy
-from secid.pages.gate_page import gate_page, verdict_json
+from secid.pages.gate_page import gate_page
 from secid.pages.glossary import why_not
 from secid.pages.junit import to_junit
 from secid.pages.markdown import render
+from secid.results.document import json_of
 from tests.fake_encoder import PieceEncoder
 from tests.oracle.test_guide import encoder_of, vectors
 from tests.snapshots import refusal
@@ -76,7 +77,7 @@ def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monk
     verdict = judged(files, "mined.jsonl", other)
     assert (verdict.outcome, verdict.guide) == ("undecided", None)
     assert "suspect" not in {finding.name for finding in verdict.sources[0].findings}
-    for page in (render(gate_page(verdict)), verdict_json(verdict), to_junit(verdict)):
+    for page in (render(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
         assert "findings.suspect" in page
     case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")
     assert why_not("other_guide") in case.get("message")
