@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from secid.encode.presets import FAMILIES
+from secid.pages.check_page import evaluation_words
 from secid.pages.encoder import CHECKS, FACTS, fact_lines
 from secid.records import FAULTS, Fact, fault_text
+from secid.results import Example
 
 PACKAGE = Path(__file__).resolve().parents[3] / "secid"
 
@@ -49,3 +51,11 @@ def test_a_row_of_several_lines_says_how_many_a_quotation_mark_joins() -> None:
     alone, joined = (fault_text(Fact("field_count", {**values, **more})) for more in ({}, {"n_lines": 31}))
     assert joined.startswith(alone)
     assert "31" in joined.removeprefix(alone)
+
+
+def test_a_text_of_the_evaluation_set_is_named_with_its_likeness():
+    exact, near = {"text": "mine", "id": "q7"}, {"similarity": 0.93, "evaluation_text": "theirs"}
+    words = [evaluation_words(Example("", "a", 1, Fact("evaluation_text", own))) for own in (exact, exact | near)]
+    assert all("mine" in text and "q7" in text for text in words)
+    assert ["0.93" in text and "theirs" in text for text in words] == [False, True]
+    assert evaluation_words(Example("", "a", 1, Fact("empty_list"))) == ""
