@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     )
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
-    from secid.pages.check_page import check_json
-    from secid.pages.gate_page import verdict_json
     from secid.results import Run, SourceResult
     from secid.results.document import from_json, read_run, to_json
     from secid.results.gate import GateVerdict
@@ -43,7 +41,6 @@ _PUBLIC = {
     "audit": "secid.api",
     "baseline": "secid.api",
     "check": "secid.api",
-    "check_json": "secid.pages.check_page",
     "describe_encoder": "secid.api",
     "flagged": "secid.api",
     "from_json": "secid.results.document",
@@ -54,7 +51,6 @@ _PUBLIC = {
     "score": "secid.api",
     "select": "secid.api",
     "to_json": "secid.results.document",
-    "verdict_json": "secid.pages.gate_page",
     "write_mixture": "secid.api",
 }
 
@@ -68,7 +64,6 @@ __all__ = [
     "audit",
     "baseline",
     "check",
-    "check_json",
     "describe_encoder",
     "flagged",
     "from_json",
@@ -79,7 +74,6 @@ __all__ = [
     "score",
     "select",
     "to_json",
-    "verdict_json",
     "write_mixture",
 ]
 

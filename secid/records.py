@@ -191,10 +191,17 @@ FAULTS: Mapping[str, str] = {
 """What exactly is wrong with a row, by kind. parser: the message of the parser that refused it."""
 
 
-def fault_text(fact: Fact | None) -> str:
-    """What is wrong with a row, in a few words; "" where its reason says it, or a newer secid named the kind."""
-    if fact is None or fact.kind not in FAULTS:
+def words(table: Mapping[str, str], fact: Fact) -> str:
+    """A fact in the words of a table; "" for a kind, or values, that only another version knows."""
+    try:
+        return table[fact.kind].format_map(fact.values)
+    except KeyError:
         return ""
-    n_lines = fact.values.get("n_lines")
-    joined = "" if n_lines is None else f"; a quotation mark joins {n_lines} lines"
-    return FAULTS[fact.kind].format_map(fact.values) + joined
+
+
+def fault_text(fact: Fact | None) -> str:
+    """What is wrong with a row, in a few words; "" where its reason says it."""
+    text = "" if fact is None else words(FAULTS, fact)
+    if not fact or not text or "n_lines" not in fact.values:
+        return text
+    return f"{text}; a quotation mark joins {fact.values['n_lines']} lines"

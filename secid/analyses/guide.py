@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from secid.measure.margins import Margin, flagged, lowest_positive
+from secid.measure.margins import MARGIN, Margin, flagged, lowest_positive
 from secid.measure.sweep import DOT_ROUNDING
 from secid.results import EncoderInfo, WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.triplets.estimates import interval, names_of, paired_gap, share_interval
-from secid.triplets.guide import MARGIN, GuideScores
+from secid.triplets.guide import GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
 

@@ -11,11 +11,11 @@ from scipy import sparse
 from secid.arrays import Index, among, distinct, pairs
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Batch, Conflicts, flagged_counts
+from secid.measure.margins import MARGIN
 from secid.pool import Plan, sample_order
 from secid.results import BatchSize, InBatch
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Share, names_of, share_interval
-from secid.triplets.guide import MARGIN
 
 SIZES = tuple(2**power for power in range(5, 16))
 """32 to 32,768. Source: METHOD 10."""

@@ -13,11 +13,10 @@ import numpy as np
 
 from secid.arrays import Flags, Index
 from secid.measure.blocks import Vectors
-from secid.measure.margins import flagged
+from secid.measure.margins import MARGIN, flagged
 from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, ObjectiveValues, Records, objective_values
 from secid.results import ObjectiveResult
 from secid.results.catalogue import FINDINGS
-from secid.triplets.guide import MARGIN
 from secid.triplets.measured import Measured
 from secid.triplets.positives import positive_cosines
 from secid.triplets.table import TripletTable

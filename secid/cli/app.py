@@ -87,7 +87,10 @@ def main(arguments: list[str]) -> int:
         sys.stderr.close()  # the reader of our output has gone; click ends with 1, which is a verdict here
         return DONE
     except OSError as error:
-        return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
+        if error.errno != errno.ENAMETOOLONG:
+            return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
+        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
+        return WRONG_USE
     except Exception as error:
         return TERMINATED if error_of_ending(error) else _unexpected(error)
     if result == INTERRUPTED:  # typer turns Ctrl-C into this number, silently

@@ -54,8 +54,9 @@ def check(
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import check_outputs, files_read
     from secid.files import write_whole
-    from secid.pages.check_page import CHECK_FORMATS, check_json
+    from secid.pages.check_page import CHECK_FORMATS
     from secid.pages.check_text import print_check
+    from secid.results.document import json_of
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -65,7 +66,7 @@ def check(
         write_whole(path, CHECK_FORMATS[path.suffix](result))
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         if json:
-            sys.stdout.write(check_json(result))
+            sys.stdout.write(json_of(result))
         else:
             print_check(stdout(), result)
     return 1 if result.failed else 0

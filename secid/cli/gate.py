@@ -141,14 +141,15 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.cli.console import stdout
     from secid.files import write_whole
     from secid.pages.annotations import append_step_summary, github_annotations
-    from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
+    from secid.pages.gate_page import GATE_FORMATS, gate_page
     from secid.pages.terminal import print_page
+    from secid.results.document import json_of
 
     for path in out:
         write_whole(path, GATE_FORMATS[path.suffix](verdict))
     with suppress(BrokenPipeError):
         if json:
-            sys.stdout.write(verdict_json(verdict))
+            sys.stdout.write(json_of(verdict))
         else:
             print_page(stdout(), gate_page(verdict))
         if annotations is Annotations.github:

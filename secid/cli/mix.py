@@ -135,7 +135,8 @@ def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None
         write(console, f"No allowed mixture scores more than {mixture.gap_nats:.1e} nats above it.")
     taken = {part.name for part in mixture.parts if part.share > 0}
     used = [source for source in run.sources if source.name in taken]
-    write(console, f"Sources in the mixture. {statuses_line(used)}" if used else "")
+    if used:
+        write(console, f"Sources in the mixture. {statuses_line(used)}")
     for source in used:
         command(console, source.repair or "", indent=2)
     write(console, NOT_RETRIEVAL)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from secid.encode.protocol import Encoder
 from secid.encode.recipe import Recipe
-from secid.encode.selftest import CHECKS, Check, self_test
+from secid.encode.selftest import CHECKS, Probe, self_test
 from secid.results import EncoderInfo
 
 
@@ -24,7 +24,7 @@ class Description:
     info: EncoderInfo
     n_parameters: int | None
     heads: tuple[str, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Probe, ...]
     truncate_dim: int | None = None
     not_asked: tuple[str, ...] = ()
 

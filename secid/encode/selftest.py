@@ -43,39 +43,32 @@ Outcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
-class Check:
-    """One check of the self-test.
-
-    fact: what was compared, of the kinds of pages.encoder.CHECKS.   measured: the number behind it; None if there is
-    none.
-    """
+class Probe:
+    """One check of the self-test. fact: what was compared, of the kinds of pages.encoder.CHECKS."""
 
     name: str
     outcome: Outcome
     fact: Fact
-    measured: float | None = None
 
 
-def self_test(encoder: Encoder) -> tuple[Check, ...]:
-    """The checks of CHECKS, which pass only on evidence. Roles and batch do not apply to stored rows; rows that are not
-    finite fail as such, and no other check is made of them.
+def self_test(encoder: Encoder) -> tuple[Probe, ...]:
+    """The checks of CHECKS, which pass only on evidence. Roles and batch do not apply to stored rows; no other check is
+    made of rows that are not finite, or of another length than the recipe says.
     """
-    if isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
-        rows = encoder.stored()
-        finite = _finite(encoder, rows)
-        return (finite, _unit(encoder, rows), _stored_texts(rows)) if finite.outcome == "pass" else (finite,)
-    queries = encoder.encode(list(TEXTS), "query")
-    passages = encoder.encode(list(TEXTS), "passage")
-    finite = _finite(encoder, np.concatenate([queries, passages]))
+    if stored := isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
+        rows = queries = passages = encoder.stored()
+    else:
+        queries, passages = encoder.encode(list(TEXTS), "query"), encoder.encode(list(TEXTS), "passage")
+        rows = np.concatenate([queries, passages])
+    finite = _finite(encoder, rows)
     if finite.outcome == "fail":
         return (finite,)
-    return (
-        finite,
-        _unit(encoder, np.concatenate([queries, passages])),
-        _texts(passages),
-        _roles(encoder, queries, passages),
-        _batch(encoder, passages),
-    )
+    unit = _unit(encoder, rows)
+    if unit.outcome == "fail":
+        return finite, unit
+    if stored:
+        return finite, unit, _stored_texts(rows)
+    return finite, unit, _texts(passages), _roles(encoder, queries, passages), _batch(encoder, passages)
 
 
 def batch_noise(encoder: Encoder) -> float:
@@ -110,58 +103,61 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
     return scaled
 
 
-def _finite(encoder: Encoder, rows: Float32Rows) -> Check:
+def _probe(name: str, passes: bool, kind: str, **values: str | float) -> Probe:
+    return Probe(name, "pass" if passes else "fail", Fact(kind, values))
+
+
+def _finite(encoder: Encoder, rows: Float32Rows) -> Probe:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
     half = bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder)
-    fact = Fact("half_precision" if half else "finite", {"bad": bad, "n": len(rows), "dtype": encoder.info.dtype})
-    return Check("finite", "pass" if bad == 0 else "fail", fact)
+    kind = "half_precision" if half else "finite"
+    return _probe("finite", bad == 0, kind, bad=bad, n=len(rows), dtype=encoder.info.dtype)
 
 
-def _unit(encoder: Encoder, rows: Float32Rows) -> Check:
+def _unit(encoder: Encoder, rows: Float32Rows) -> Probe:
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not encoder.info.normalize:
         shortest = float(lengths.min())
-        return Check("unit", "pass" if shortest > 0 else "fail", Fact("any_length"), shortest)
+        return _probe("unit", shortest > 0, "any_length", measured=shortest)
     error = float(np.abs(lengths - 1).max())
-    return Check("unit", "pass" if error <= UNIT_TOLERANCE else "fail", Fact("unit_length"), error)
+    return _probe("unit", error <= UNIT_TOLERANCE, "unit_length", measured=error)
 
 
-def _texts(passages: Float32Rows) -> Check:
+def _texts(passages: Float32Rows) -> Probe:
     rows = _scaled(passages)
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
     nearest = float(distances.min())
-    return Check("texts", "pass" if nearest > FLOAT32_DISTANCE else "fail", Fact("texts"), nearest)
+    return _probe("texts", nearest > FLOAT32_DISTANCE, "texts", measured=nearest)
 
 
-def _stored_texts(rows: Float32Rows) -> Check:
+def _stored_texts(rows: Float32Rows) -> Probe:
     """Texts of a file may be similar; only a file in which all rows are equal is wrong."""
     if len(rows) == 1:
-        return Check("texts", "not evaluated", Fact("one_row"))
+        return Probe("texts", "not evaluated", Fact("one_row"))
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
-    return Check("texts", "pass" if farthest > FLOAT32_DISTANCE else "fail", Fact("stored_texts"), farthest)
+    return _probe("texts", farthest > FLOAT32_DISTANCE, "stored_texts", measured=farthest)
 
 
-def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Check:
+def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Probe:
     """Of a chain of modules each role is compared with sentence-transformers', so that routes and tasks count, too."""
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
         farthest = max(_farthest(queries, reference(TEXTS, "query")), _farthest(passages, reference(TEXTS, "passage")))
-        return Check("roles", "pass" if farthest <= limit else "fail", Fact("reference", {"limit": limit}), farthest)
+        return _probe("roles", farthest <= limit, "reference", measured=farthest, limit=limit)
     distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
     if info.query_prefix != info.passage_prefix:
-        nearest = float(distances.min())
-        fact = Fact("other_prefixes", {"limit": FLOAT32_DISTANCE})
-        return Check("roles", "pass" if nearest > FLOAT32_DISTANCE else "fail", fact, nearest)
+        nearest, limit = float(distances.min()), FLOAT32_DISTANCE
+        return _probe("roles", nearest > limit, "other_prefixes", measured=nearest, limit=limit)
     if info.rules.get("query_prefix") == "function":
-        return Check("roles", "not evaluated", Fact("own_prefixes"))
+        return Probe("roles", "not evaluated", Fact("own_prefixes"))
     farthest = float(distances.max())
-    return Check("roles", "pass" if farthest <= limit else "fail", Fact("same_prefixes", {"limit": limit}), farthest)
+    return _probe("roles", farthest <= limit, "same_prefixes", measured=farthest, limit=limit)
 
 
-def _batch(encoder: Encoder, passages: Float32Rows) -> Check:
+def _batch(encoder: Encoder, passages: Float32Rows) -> Probe:
     noise, limit = _noise(encoder, passages), _tolerance(encoder)
-    return Check("batch", "pass" if noise <= limit else "fail", Fact("batch", {"n": len(TEXTS), "limit": limit}), noise)
+    return _probe("batch", noise <= limit, "batch", n=len(TEXTS), measured=noise, limit=limit)
 
 
 def _tolerance(encoder: Encoder) -> float:

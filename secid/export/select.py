@@ -28,6 +28,8 @@ from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
 from secid.findings.texts import text_masks
 from secid.pages.glossary import why_not
+from secid.pages.sanitize import named
+from secid.pages.sections.guide import suspects_sentences
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.pool import select as part_of
 from secid.progress import Progress
@@ -180,6 +182,8 @@ def select(
             remedy="score without --until-ranked",
         )
     result = find_source(run, name)
+    if "suspect" in rule.drop:
+        _refuse_no_evidence(run, result.name)
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
@@ -307,6 +311,19 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
             where=flag,
             remedy=f"leave {finding} out of {flag}, or score again so that it is evaluated",
         )
+
+
+def _refuse_no_evidence(run: Run, source: str) -> None:
+    """Raises UsageError where a guide's flags say nothing of the source: a copy without them would lose sound rows."""
+    own = None if run.guide is None else run.guide.of(source)
+    if run.guide is None or own is None or own.is_evidence:
+        return
+    why = suspects_sentences(replace(run.guide, sources=(own,)))[0].rstrip(".")
+    raise UsageError(
+        f"suspects of {named(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
+        where="--drop",
+        remedy="leave suspect out of --drop, or score again with another guide",
+    )
 
 
 def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:

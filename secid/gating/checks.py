@@ -20,9 +20,11 @@ from secid.measure.interval import FEWEST_QUERIES
 from secid.results import SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
+from secid.results.guide import GuideSource
 from secid.triplets.estimates import UNBOUNDED, share_interval
 
 NO_GUIDE_BEFORE = "no_guide_before"
+GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 
 def all_checks(subject: Subject) -> Iterator[Check]:
@@ -104,7 +106,18 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
         check = replace(check, notice=True)  # as bad as the baseline already is
     shown = check.outcome != "pass" or check.notice
+    if finding == "suspect" and (why := _doubt(subject.guide, shown)):
+        return undecided(name, "share", bound, why)
     return replace(check, examples=_examples(result)) if shown else check
+
+
+def _doubt(guide: GuideSource | None, shown: bool) -> str:
+    """Why a guide's flags decide nothing. Few of them may pass where they are not significantly more than of random
+    passages, which a sound source has no more of.
+    """
+    if guide is None or guide.is_evidence or not (shown or guide.is_blind or guide.repeats_target):
+        return ""
+    return GUIDE_REPEATS if guide.repeats_target else GUIDE_FLAGS_RANDOM
 
 
 def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:

@@ -251,6 +251,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_gu
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
             for row in planned.tally.examples[:EXAMPLES]
         ),
+        guide=None if scored.run.guide is None else scored.run.guide.of(item.name),
     )
 
 

@@ -17,6 +17,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample
 from secid.measure.interval import reach_95
 from secid.results.gate import Check, CheckExample
+from secid.results.guide import GuideSource
 from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
@@ -54,6 +55,7 @@ class Subject:
     hardness  : None where it cannot be computed, or not with an interval.
     missing   : why hardness or a finding could not be evaluated, by name.
     example   : the row and the texts of a triplet, without cosines.   left_out: rows that were not used.
+    guide     : what its guide's flags are worth; None without one.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Subject:
     missing: Mapping[str, str]
     example: Callable[[int], CheckExample]
     left_out: tuple[CheckExample, ...] = ()
+    guide: GuideSource | None = None
 
 
 def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> Check:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Margin = Literal["absolute", "relative", "maximum"]
+MARGIN = 0.05
+"""Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
 
 
 def flagged(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
@@ -13,7 +13,7 @@ from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.pages.sections.warnings import MISREADS
-from secid.results import SourceFinding
+from secid.results import Example, SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
 from secid.results.commands import hidden
@@ -22,6 +22,8 @@ from secid.settings import flag_of
 
 SHOWN_PLACES = 3
 """Rows that a caution names."""
+SHOWN_TEXT = 100
+"""Characters of a text of the evaluation set."""
 TO_REPAIR = "To drop the defects, score the sources first, with an encoder of your choice"
 ROLES = ("query", "positive", "negative")
 
@@ -135,8 +137,8 @@ def _caution(item: SourceCaution) -> Item:
     entry = CAUTIONS[item.name]
     words = caution_words(item)
     detail = f": {words}" if words else ""
-    places = [f"{named(example.path)}:{example.line}" for example in item.examples[:SHOWN_PLACES]]
-    where = f" For example {listed(places)}." if places else ""
+    places = [f"{named(example.path)}:{example.line}{evaluation_words(example)}" for example in item.examples]
+    where = f" For example {listed(places[:SHOWN_PLACES])}." if places else ""
     return Item(
         name=item.name,
         sentence=f"{percent(item.fraction)} of the {entry.of} {entry.says}{detail}. {capital(entry.do)}.{where}",
@@ -144,6 +146,17 @@ def _caution(item: SourceCaution) -> Item:
         examples=(),
         n_negatives=0,
     )
+
+
+def evaluation_words(example: Example) -> str:
+    """Which text of the evaluation set an example is, and how near to it; "" for another example."""
+    if example.fact is None or example.fact.kind != "evaluation_text":
+        return ""
+    values = example.fact.values
+    own, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
+    near = values.get("similarity")
+    nearly = f", {fraction(float(near), 2)} similar to {other}" if near is not None else ""
+    return f": {own} is {named(str(values.get('id', '')))}{nearly}"
 
 
 def caution_words(item: SourceCaution) -> str:
@@ -216,5 +229,4 @@ def _spread(spread: Spread) -> str:
     return ", ".join(map(count, (spread.minimum, spread.median, spread.p95, spread.maximum)))
 
 
-check_json: Callable[[Check], str] = json_of
-CHECK_FORMATS = formats(check_page, check_json)
+CHECK_FORMATS = formats(check_page, json_of)

@@ -8,12 +8,21 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from secid.pages.check_page import TO_REPAIR, Problem, answer, caution_words, left_out, problems, verdict
+from secid.pages.check_page import (
+    TO_REPAIR,
+    Problem,
+    answer,
+    caution_words,
+    evaluation_words,
+    left_out,
+    problems,
+    verdict,
+)
 from secid.pages.findings import match_words, repeated_rows, says
 from secid.pages.numbers import capital, count, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
-from secid.results import SourceFinding
+from secid.results import SourceFinding, TripletExample
 from secid.results.catalogue import CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution
 
@@ -80,7 +89,7 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         detail = f" ({named(worst.source.name)}: {words})" if words else ""
         shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
         what = f"{_listed(shares)} {caution.says}{detail}. {capital(caution.do)}."
-        examples = [(item.path, item.line, "", "") for item in worst.item.examples[:1]]
+        examples = [(item.path, item.line, evaluation_words(item)) for item in worst.item.examples[:1]]
     else:
         finding = FINDINGS[worst.item.name]
         shares = [
@@ -92,11 +101,16 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
         rows = sum(item.n_rows or 0 for _, item in _items(group, SourceFinding))
         also = f", and {repeated_rows(rows)}" if rows else ""
         what = f"{_listed(shares)} {predicate}{also}. {capital(finding.do)}."
-        examples = [(item.path, item.line, item.negative, match_words(item.match)) for item in worst.item.examples[:1]]
+        examples = [(item.path, item.line, _quoted(item)) for item in worst.item.examples[:1]]
     write(console, f"{worst.item.name}: {what}", mark="- ")
-    for path, line, negative, match in examples:
-        quoted = f": “{plain(negative, EXAMPLE_CHARACTERS)}”" if negative else ""
-        write(console, f"{plain(path)}:{line}{quoted}{f' ({match})' if match else ''}", indent=2)
+    for path, line, words in examples:
+        write(console, f"{plain(path)}:{line}{words}", indent=2)
+
+
+def _quoted(example: TripletExample) -> str:
+    """The negative, and what it is near to."""
+    text, match = plain(example.negative, EXAMPLE_CHARACTERS), match_words(example.match)
+    return (f": “{text}”" if text else "") + (f" ({match})" if match else "")
 
 
 def _listed(shares: Sequence[str]) -> str:

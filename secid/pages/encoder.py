@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from secid.pages.numbers import count
 from secid.pages.sanitize import plain
-from secid.records import Fact
+from secid.records import Fact, words
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ CHECKS: Mapping[str, str] = {
     "(limit {limit:.2g})",
     "batch": "a batch of one and a batch of {n} differ by at most {measured:.1e} (limit {limit:.2g})",
 }
-"""What a check of the self-test compared, by kind. measured: the number behind it."""
+"""What a check of the self-test compared, by kind. measured: its number."""
 
 
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
-    """What to know of an encoder, a line each; without those of a kind that only a newer secid knows."""
-    return [FACTS[fact.kind].format_map(fact.values) for fact in facts if fact.kind in FACTS]
+    """What to know of an encoder, a line each; without those that only another version knows."""
+    return [text for fact in facts if (text := words(FACTS, fact))]
 
 
 def encoder_text(encoder: Description) -> str:
@@ -99,8 +99,7 @@ def encoder_text(encoder: Description) -> str:
         _columns("self-test", "outcome", ""),
     ]
     for check in encoder.checks:
-        text = CHECKS[check.fact.kind].format_map({**check.fact.values, "measured": check.measured})
-        lines += _line(check.name, f"{check.outcome}: {text}")
+        lines += _line(check.name, f"{check.outcome}: {words(CHECKS, check.fact)}")
     if info.facts:
         lines.append("")
     for note in fact_lines(info.facts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from shlex import quote
 
 from secid.pages.formats import formats
@@ -142,5 +141,4 @@ def _checks(place: int, source: SourceVerdict) -> Section:
     )
 
 
-verdict_json: Callable[[GateVerdict], str] = json_of
-GATE_FORMATS = {**formats(gate_page, verdict_json), ".xml": to_junit}
+GATE_FORMATS = {**formats(gate_page, json_of), ".xml": to_junit}

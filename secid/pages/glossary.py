@@ -174,6 +174,8 @@ REASONS: Mapping[str, str] = {
     "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
     f"{flag_of('guide')} the gate uses the baseline's",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
+    "guide_flags_random": "the guide flags random passages too, or had none to be measured on",
+    "guide_repeats_target": "the guide orders all negatives as the encoder does",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",
     "none_relevant": "no negative is labelled relevant",

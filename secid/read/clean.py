@@ -169,7 +169,7 @@ class Cleaner:
             if late := self._late(row):
                 for key in late.keys() - set(self._binding.later(row)):
                     reason = "late_column" if late[key] == "negative" else "unusable_positive"
-                    left_out[reason, Fact("column", {"column": key})] += self._n_cells(row[key])
+                    left_out[reason, Fact("late_columns", {"columns": key})] += self._n_cells(row[key])
             if self._source_column:
                 split = self._split_of(row)
             if self._binding.labelled:
@@ -178,9 +178,10 @@ class Cleaner:
                 item = self._record(line, query, positives, negatives, split or "", self._fields(row), left_out)
                 yield self._with_extras(item, row, query, positives, negatives)
                 return
+            if negatives is None:
+                raise _Unusable("no_negatives", Fact("absent", {"of": "negatives"}))
             if not isinstance(negatives, dict):
-                reason = "no_negatives" if negatives is None else "wrong_type"
-                raise _Unusable(reason, wrong_type(negatives, "negatives", "object"))
+                raise _Unusable("wrong_type", wrong_type(negatives, "negatives", "object"))
         except _Unusable as trouble:
             yield self._defect(line, trouble, split, left_out)
             return
@@ -390,9 +391,7 @@ class Cleaner:
     def _defect(self, line: int, trouble: _Unusable, split: str | None, left_out: Dropped = NONE_DROPPED) -> Defect:
         dropped = tuple(sorted(_by_reason(trouble.dropped).items()))
         reason, fact = trouble.reason, trouble.fact
-        late = [
-            str(fact.values["column"]) for (why, fact), n in left_out.items() if why == "late_column" and n and fact
-        ]
+        late = [str(of.values["columns"]) for (why, of), n in left_out.items() if why == "late_column" and n and of]
         if reason == "no_negatives" and late:
             reason, fact = "late_column", Fact("late_columns", {"columns": shorten(", ".join(late))})
         return Defect(reason, self._path, line, fact, split, query=trouble.query, dropped=dropped)

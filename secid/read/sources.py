@@ -143,7 +143,7 @@ def _split_name(spec: str) -> tuple[str | None, str]:
         return None, spec
     if "/" in name or glob.has_magic(name):
         if glob.glob(pattern) and not glob.glob(spec):  # noqa: PTH207
-            raise UsageError(f"the name of a source holds none of / * ? [: {name!r}", remedy="name it without them")
+            raise UsageError(f"the name of a source may not hold /, *, ? or [: {name!r}", remedy="name it without them")
         return None, spec
     if not name.strip() or not pattern:
         raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, both not empty")

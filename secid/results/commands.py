@@ -12,6 +12,8 @@ NO_RUN_FOLDER = "RUN"
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 JOINERS = "\u200c\u200d"
 """Spell words in Persian and Indic scripts."""
+STEM_BYTES = 160
+"""Of a file's name from a source's: file systems allow 255, and temporary files and OUT.left-out.jsonl add to it."""
 COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
@@ -51,6 +53,7 @@ def _on_source(command: str, run: str | None, source: str, options: tuple[str, .
     """A command on one source of a run that writes a file named after both."""
     named = (f"--source={source}",) if source.startswith("-") else ("--source", source)
     stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
+    stem = stem.encode()[:STEM_BYTES].decode(errors="ignore")
     if stem != source:  # "a b" and "a_b" are two sources, and need two files
         stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
     return shlex.join(["secid", command, _typed(run), *named, *options, "-o", f"{stem}-{end}"])

@@ -31,15 +31,18 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def to_json(run: Run) -> str:
-    """The run as indented JSON, keys in the order of the dataclasses, ending in a line feed.
+def to_json(result: Any) -> str:
+    """A result, such as a run or a verdict, as indented JSON, keys in the order of the dataclasses, ending in a line
+    feed.
 
-    Numbers carry full double precision. The version is that of these fields, even for a run that was read from a newer
-    report. Raises NumericalError where a number is not finite that a report cannot do without.
+    Numbers carry full double precision. Of a run the version is that of these fields, even if it was read from a newer
+    report; raises NumericalError where a number is not finite that a report cannot do without.
     """
+    if not isinstance(result, Run):
+        return json_of(result)
     from pydantic import ValidationError
 
-    text = json_of(replace(run, schema_version=SCHEMA_VERSION))
+    text = json_of(replace(result, schema_version=SCHEMA_VERSION))
     try:
         adapter_of(Run).validate_json(text)
     except ValidationError as error:

@@ -42,7 +42,8 @@ class GuideSource:
     rank_correlation : Spearman's, of s_qp - s_qn under both, over the negatives scored; None where either is constant.
     n_random         : random passages for the source's queries that the guide scored.
     random_share     : of these, those that its margin flags; random_interval_95: queries as clusters.
-    excess_interval_95 : of suspect_share - random_share, paired by query. The three are None where n_random is 0.
+    excess_interval_95 : of suspect_share - random_share, paired by query. The three are None where n_random is 0, as in
+                       the first reports.
     without_suspects : the source without them; None with a sample.
     """
 
@@ -52,10 +53,10 @@ class GuideSource:
     interval_95: tuple[float, float]
     agreement: float
     rank_correlation: float | None
-    n_random: int
-    random_share: float | None
-    random_interval_95: tuple[float, float] | None
-    excess_interval_95: tuple[float, float] | None
+    n_random: int = 0
+    random_share: float | None = None
+    random_interval_95: tuple[float, float] | None = None
+    excess_interval_95: tuple[float, float] | None = None
     without_suspects: WithoutFlagged | None
 
     @property
@@ -89,6 +90,10 @@ class GuideResult:
     margin: float
     sample: int | None
     sources: tuple[GuideSource, ...]
+
+    def of(self, source: str) -> GuideSource | None:
+        """What it says of a source; None for one that it did not score."""
+        return next((own for own in self.sources if own.name == source), None)
 
     @property
     def is_sampled(self) -> bool:

@@ -38,7 +38,7 @@ class InBatch:
     largest_batch: int | None
     relative_margin: float
     flagged_share: float | None
-    flagged_interval_95: tuple[float, float] | None
-    n_compared: int
+    flagged_interval_95: tuple[float, float] | None = None
+    n_compared: int = 0
     n_batches: int
     batch_rows: int

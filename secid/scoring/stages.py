@@ -32,6 +32,7 @@ from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
+from secid.measure.margins import MARGIN
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan
 from secid.progress import Progress
@@ -57,7 +58,7 @@ from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.estimates import Estimate
-from secid.triplets.guide import MARGIN, Guide, guide_scores, random_rows
+from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of

@@ -23,7 +23,7 @@ from secid.encode import Encoder, load, smallest_distance
 from secid.encode.reranker import Reranker, load_reranker, pair_keys
 from secid.errors import EncoderError, UsageError
 from secid.measure.blocks import Triplets
-from secid.measure.margins import flagged, lowest_positive
+from secid.measure.margins import MARGIN, flagged, lowest_positive
 from secid.measure.sweep import sweep
 from secid.pages.encoder import fact_lines
 from secid.pages.glossary import recipe_line
@@ -40,8 +40,6 @@ Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 Guide = Encoder | Reranker
 
-MARGIN = 0.05
-"""Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
 STRATA = 10
 """Of a sample, of equal size, by s_qn."""
 RANDOM_PAIRS = 300

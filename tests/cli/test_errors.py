@@ -127,6 +127,13 @@ def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, so
     assert encoder.rules["query_prefix"] == "registry: e5"
 
 
+def test_a_file_name_that_is_too_long_is_no_internal_error(source, invoke):
+    outcome = invoke("check", source, "-o", f"{'x' * 260}.html")
+    assert outcome.code == WRONG_USE
+    assert "255" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
 def test_a_mistake_of_ours_exits_3_and_asks_for_a_report(tiny, source, invoke, monkeypatch):
     def broken(*args, **kwargs):
         raise ZeroDivisionError("planted")

@@ -12,8 +12,7 @@ from secid.cli.schema import Document
 from secid.gating.baseline import from_json, to_json
 from secid.gating.init import policy_text
 from secid.gating.policy import Policy, parse_policy
-from secid.pages.gate_page import verdict_json
-from secid.results.document import schema_of
+from secid.results.document import json_of, schema_of
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
 from tests.unit.gating.conftest import baseline_of, check, source_of, verdict
@@ -43,7 +42,7 @@ def printed(invoke: Any, name: str) -> dict[str, Any]:
 
 def test_a_verdict_fits(invoke):
     schema = printed(invoke, "gate")
-    document = json.loads(verdict_json(verdict(check(), check("drift.close", "undecided"))))
+    document = json.loads(json_of(verdict(check(), check("drift.close", "undecided"))))
     assert disagreements(document, schema, schema) == []
     document["outcome"] = "maybe"
     del document["sources"][0]["checks"][0]["outcome"]

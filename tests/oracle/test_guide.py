@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,6 +38,11 @@ def vectors(path: Path, rows, encoder: HashEncoder = OTHER) -> Path:
         role=np.array(["query"] * len(queries) + ["passage"] * len(passages)),
     )
     return path
+
+
+def encoder_of(table):
+    """An encoder of given vectors, by text."""
+    return SimpleNamespace(encode=lambda texts, role: np.array([table[text] for text in texts]))
 
 
 def pairs(rows, encoder):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isclose
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import SPACE, count, fraction, interval, is_unknown, listed, nats, percent, with_interval
+from secid.pages.numbers import count, fraction, interval, listed, nats, percent, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import code, named, plain
 from secid.results import Run
@@ -127,13 +127,6 @@ def _cells(source: GuideSource) -> tuple[str, ...]:
         percent(source.agreement),
         fraction(source.rank_correlation, 2),
     )
-
-
-def _with_interval(share: float | None, ends: tuple[float, float] | None) -> str:
-    if ends is None or is_unknown(ends):
-        return percent(share)
-    low, high = (percent(end).removesuffix(f"{SPACE}%") for end in ends)
-    return f"{percent(share)}\n({low} to {high})"
 
 
 def _without(source: GuideSource) -> str:

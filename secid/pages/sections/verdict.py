@@ -98,7 +98,7 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """The hardest and the easiest source."""
+    """The hardest and the easiest source; "" where their numbers are the same."""
     known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
     if not known:
         return ""
@@ -106,6 +106,8 @@ def _hardness(run: Run) -> str:
     (least, easiest), (most, hardest) = known[0], known[-1]
     if len(known) == 1:
         return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}."
+    if fraction(least, 2) == fraction(most, 2):
+        return ""
     return (
         f"Hardness runs from {fraction(least, 2)} ({_names([easiest])}) to {fraction(most, 2)} ({_names([hardest])}): "
         f"{scale}."

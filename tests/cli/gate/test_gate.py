@@ -166,7 +166,7 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     (tmp_path / "p.toml").write_text('minimum_queries = 9\ndrift.unrelated = "off"\n', encoding="utf-8")
     printed = invoke("gate", source, "--against", prepared.baseline, "--policy", "p.toml", "--json")
     named = secid.gate([source], prepared.baseline, policy="p.toml")
-    assert without_times(secid.verdict_json(named)) == without_times(printed.out)
+    assert without_times(secid.to_json(named)) == without_times(printed.out)
     assert named.exit_code == printed.code == 1
     verdict = secid.gate([source], prepared.baseline, policy=policy, encoder=str(prepared.encoder))
     assert verdict.policy == named.policy

@@ -295,7 +295,7 @@ def test_a_router_encodes_each_role_by_its_route(tiny: Tiny, tmp_path: Path) -> 
     assert (ours.recipe.pooling, ours.recipe.heads) == ("query: mean; document: cls", EACH_HEAD)
     checks = {check.name: check for check in self_test(ours)}
     assert checks["roles"].outcome == "pass"
-    assert checks["roles"].measured < 1e-5
+    assert float(checks["roles"].fact.values["measured"]) < 1e-5
     chosen = encoder_in(tmp_path / "router", query_prefix="", pooling="max")
     assert np.abs(chosen.encode(TEXTS, "query") - ours.encode(TEXTS, "query")).max() > 1e-3
     for role, rows in (("query", model.encode_query(TEXTS)), ("passage", model.encode_document(TEXTS))):

@@ -125,6 +125,13 @@ def test_non_finite_rows_fail() -> None:
     assert describe(encoder).unsettled == ("finite",)
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_of_zeros_fail_and_nothing_else_is_asked_of_them() -> None:
+    encoder = from_callable(rows, "x")
+    encoder.encode = lambda texts, role: np.zeros((len(texts), 3), dtype=np.float32)
+    assert outcomes(encoder) == {"finite": "pass", "unit": "fail"}
+
+
 def test_rows_that_are_not_unit_fail() -> None:
     encoder = as_float32(from_callable(rows, "x", normalize=False))
     assert outcomes(encoder)["unit"] == "pass"  # any length will do, zero excepted

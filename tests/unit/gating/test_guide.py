@@ -6,19 +6,33 @@ import json
 import shutil
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from secid import api
+from secid.errors import UsageError
 from secid.gating.baseline import read_baseline
 from secid.gating.limits import limits_for
 from secid.gating.policy import Policy
-from secid.pages.gate_page import gate_page, verdict_json
+from secid.pages.gate_page import gate_page
 from secid.pages.glossary import why_not
 from secid.pages.junit import to_junit
 from secid.pages.markdown import render
-from tests.fake_encoder import HashEncoder, PieceEncoder
-from tests.oracle.test_guide import vectors
+from secid.results.document import json_of
+from tests.fake_encoder import PieceEncoder
+from tests.oracle.test_guide import encoder_of, vectors
+from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows, write
+
+
+def planted(rows, n_suspect=1):
+    """Vectors in which the first negatives of a row lie along its query, the others along the next."""
+    axes = np.eye(len(rows) + 1) + 0.02 * np.random.default_rng(0).random((len(rows) + 1, len(rows) + 1))
+    return {
+        text: axes[place + (at > n_suspect + 1)] + 0.001 * at
+        for place, row in enumerate(rows)
+        for at, text in enumerate((row["query"], *row["pos"], *row["neg"]))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +40,9 @@ def files(tmp_path_factory):
     """A baseline under a guide, its source under its own and under a new name, and two guides."""
     folder = tmp_path_factory.mktemp("gate")
     rows = clean_rows(150)
-    guide, other = (str(vectors(folder / f"{d}.npz", rows, HashEncoder(d))) for d in (24, 12))
+    table = planted(rows)
+    guides = {"guide": encoder_of(table), "other": encoder_of({text: [*row, 0.0] for text, row in table.items()})}
+    guide, other = (str(vectors(folder / f"{name}.npz", rows, own)) for name, own in guides.items())
     for name in ("mined", "new"):
         write(folder / f"{name}.jsonl", rows)
     own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": guide}
@@ -41,8 +57,8 @@ def judged(files, source, guide: str | None, policy=()):
     return api.gate([folder / source], folder / "baseline.json", **own)
 
 
-def suspects(files, source, guide: str | None):
-    checks = judged(files, source, guide).sources[0].checks
+def suspects(files, source, guide: str | None, policy=()):
+    checks = judged(files, source, guide, policy).sources[0].checks
     return next((check for check in checks if check.name == "findings.suspect"), None)
 
 
@@ -61,7 +77,7 @@ def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monk
     verdict = judged(files, "mined.jsonl", other)
     assert (verdict.outcome, verdict.guide) == ("undecided", None)
     assert "suspect" not in {finding.name for finding in verdict.sources[0].findings}
-    for page in (render(gate_page(verdict)), verdict_json(verdict), to_junit(verdict)):
+    for page in (render(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
         assert "findings.suspect" in page
     case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")
     assert why_not("other_guide") in case.get("message")
@@ -106,3 +122,26 @@ def test_suspects_of_a_new_source_are_a_notice(files):
     folder, *_ = files
     bounds = limits_for(Policy(), read_baseline(folder / "baseline.json"), None).bounds
     assert bounds["findings.suspect"].notice
+
+
+def test_suspects_of_a_guide_that_flags_random_passages_decide_nothing(files, tmp_path):
+    """Of vectors that are all alike every passage is a suspect."""
+    folder, *_ = files
+    rows = clean_rows(150)
+    texts = planted(rows)
+    blind = vectors(tmp_path / "blind.npz", rows, encoder_of({text: 1.0 + 0.1 * row for text, row in texts.items()}))
+    check = suspects(files, "mined.jsonl", str(blind), {"findings": {"suspect": 0.9}})
+    assert (check.outcome, check.reason, check.measured) == ("undecided", "guide_flags_random", None)
+    run = api.score(
+        [folder / "mined.jsonl"],
+        run=tmp_path / "run",
+        encoder=PieceEncoder(),
+        controls="none",
+        cache=False,
+        guide=str(blind),
+    )
+    refused = refusal(
+        lambda: api.select(tmp_path / "run", tmp_path / "out.jsonl", drop="suspect"), UsageError, "--drop"
+    )
+    assert f"{run.guide.sources[0].n_random:,}" in refused
+    assert not (tmp_path / "out.jsonl").exists()

@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, github_annotations
-from secid.pages.gate_page import GATE_FORMATS, gate_page, verdict_json
+from secid.pages.gate_page import GATE_FORMATS, gate_page
 from secid.pages.junit import to_junit
 from secid.pages.terminal import print_page
+from secid.results.document import to_json
 from secid.results.gate import Check, CheckExample, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
@@ -150,7 +151,7 @@ def test_hostile_texts_do_nothing_on_a_page():
     assert "##[" not in printed(hostile(), 80)
     rows = [line for line in markdown.splitlines() if line.startswith("| hardness")]
     assert [line.count("|") - line.count("\\|") for line in rows] == [6]
-    assert json.loads(verdict_json(hostile()))["sources"][0]["name"] == UNKNOWN
+    assert json.loads(to_json(hostile()))["sources"][0]["name"] == UNKNOWN
 
 
 def test_annotations_are_one_line_each_and_escaped():
@@ -267,11 +268,11 @@ def test_every_page_marks_a_trial_period():
     for page in (printed(trial, 300), GATE_FORMATS[".md"](trial), to_junit(trial)):
         assert "--exit-zero" in page
     assert "--exit-zero" not in to_junit(VERDICT)
-    assert json.loads(verdict_json(trial))["exit_zero"] is True
+    assert json.loads(to_json(trial))["exit_zero"] is True
 
 
 def test_a_name_that_is_not_utf_8_is_written():
     named = verdict(check(), name=os.fsdecode(b"ne\xffw"))
-    assert json.loads(verdict_json(named).encode())["sources"][0]["name"] == "ne\ufffdw"
+    assert json.loads(to_json(named).encode())["sources"][0]["name"] == "ne\ufffdw"
     for page in (to_junit(named), GATE_FORMATS[".md"](named), *github_annotations(named)):
         assert b"ne\xef\xbf\xbdw" in page.encode()

@@ -63,6 +63,20 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     assert to_json(read) == to_json(run)  # its fields are those of this version, so it says so
 
 
+def test_the_first_reports_of_this_version_are_read_and_rendered():
+    """Batches and a guide as a report of schema version 1.0 held them before their intervals and random passages."""
+    document = json.loads((samples.GOLDEN / "1.0.json").read_text(encoding="utf-8"))
+    name = document["sources"][0]["name"]
+    batches = {"source": name, "n_rows": 40, "sizes": [], "largest_batch": 2, "relative_margin": 0.05}
+    batches |= {"flagged_share": 0.99, "n_batches": 1, "batch_rows": 40}
+    own = {"name": name, "n_scored": 200, "suspect_share": 0.945, "interval_95": [0.89, 0.97], "agreement": 0.49}
+    own |= {"rank_correlation": -0.07, "without_suspects": None}
+    guide = {"encoder": document["encoder"], "margin": 0.05, "sample": None, "sources": [own]}
+    run = from_json(json.dumps(document | {"in_batch": [batches], "guide": guide}))
+    assert not run.guide.sources[0].is_evidence
+    assert all(name in render(run) for render in FORMATS.values())
+
+
 def test_a_byte_order_mark_is_no_part_of_a_report():
     text = "\ufeff" + to_json(samples.golden())
     assert from_json(text) == from_json(text.encode()) == samples.golden()

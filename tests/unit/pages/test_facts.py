@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from secid.encode.presets import FAMILIES
+from secid.pages.check_page import evaluation_words
 from secid.pages.encoder import CHECKS, FACTS, fact_lines
 from secid.records import FAULTS, Fact, fault_text
+from secid.results import Example
 
 PACKAGE = Path(__file__).resolve().parents[3] / "secid"
-INTERNAL = {"column"}
-"""Kinds that no result holds."""
 
 
 def kinds_in(source: str) -> set[str]:
@@ -27,7 +27,7 @@ def kinds_in(source: str) -> set[str]:
 def test_every_kind_has_its_words(folder: str, words: set[str]) -> None:
     kinds = set().union(*(kinds_in(path.read_text(encoding="utf-8")) for path in (PACKAGE / folder).glob("*.py")))
     assert kinds
-    assert kinds - words <= INTERNAL
+    assert kinds <= words
     assert {family.fact for family in FAMILIES if family.fact} <= {*FACTS}
 
 
@@ -41,8 +41,21 @@ def test_a_kind_of_a_newer_version_is_left_out() -> None:
     assert (fault_text(newer), fault_text(None)) == ("", "")
 
 
+def test_a_fact_without_the_values_of_its_kind_has_no_words():
+    assert fact_lines([Fact("truncated"), Fact("pickle")]) == [FACTS["pickle"]]
+    assert (fault_text(Fact("type")), fault_text(Fact("type", {"n_lines": 2}))) == ("", "")
+
+
 def test_a_row_of_several_lines_says_how_many_a_quotation_mark_joins() -> None:
     values = {"n": 4, "expected": 3}
     alone, joined = (fault_text(Fact("field_count", {**values, **more})) for more in ({}, {"n_lines": 31}))
     assert joined.startswith(alone)
     assert "31" in joined.removeprefix(alone)
+
+
+def test_a_text_of_the_evaluation_set_is_named_with_its_likeness():
+    exact, near = {"text": "mine", "id": "q7"}, {"similarity": 0.93, "evaluation_text": "theirs"}
+    words = [evaluation_words(Example("", "a", 1, Fact("evaluation_text", own))) for own in (exact, exact | near)]
+    assert all("mine" in text and "q7" in text for text in words)
+    assert ["0.93" in text and "theirs" in text for text in words] == [False, True]
+    assert evaluation_words(Example("", "a", 1, Fact("empty_list"))) == ""

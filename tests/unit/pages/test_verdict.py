@@ -84,6 +84,11 @@ def test_where_random_passages_are_not_below_every_source_nothing_is_said_of_the
     assert ("do not choose by rank" in ranking(run)) is any(above)
 
 
+def test_equal_hardness_has_no_range():
+    alike = replace(RUN, sources=tuple(replace(source, hardness=0.501) for source in RUN.sources))
+    assert [any("Hardness runs" in line for line in verdict(run)) for run in (RUN, alike)] == [True, False]
+
+
 def test_a_single_source_has_no_rank():
     (source,) = ONE.sources
     assert "rank" in ranking(random_passages(ONE, 0.3))

@@ -22,6 +22,13 @@ def test_no_two_sources_share_a_file():
     assert repair_command("run", "a_b", ("repeat",), "x.parquet").endswith("-o a_b-clean.parquet")
 
 
+@pytest.mark.parametrize("name", ["x" * 240, "ä" * 120])
+def test_a_long_name_fits_a_file_s(name):
+    files = [shlex.split(flagged_command("run", name + end, "random_like"))[-1] for end in "ab"]
+    assert len(set(files)) == 2
+    assert max(len(f"{file}.left-out.jsonl".encode()) for file in files) < 230
+
+
 @pytest.mark.parametrize(("name", "read_once", "has_command"), [
     ("a b", False, True),
     ("می‌خواهم", False, True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,6 +19,7 @@ from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
 from secid.results.document import from_json, to_json
+from secid.results.guide import GuideSource
 from secid.run_folder.read import read_negatives
 from secid.scoring import stages
 from secid.settings import Settings, flag_of
@@ -28,7 +28,7 @@ from secid.triplets.estimates import stratified_mean
 from secid.triplets.guide import STRATA, load_guide, random_rows, sample_of
 from secid.triplets.random_reference import passage_pool
 from tests.fake_encoder import HashEncoder, PieceEncoder
-from tests.oracle.test_guide import texts_of, vectors
+from tests.oracle.test_guide import encoder_of, texts_of, vectors
 from tests.tiny_bert import save_tiny_bert
 from tests.unit.encode.test_reranker import save_reranker
 from tests.unit.scoring.made_rows import clean_rows, write
@@ -156,7 +156,7 @@ def test_suspects_are_evidence_where_random_passages_are_not_flagged(evidence, t
     axis = {text: place for place, row in enumerate(rows) for text in (row["query"], *row["pos"], *row["neg"])}
     draw = np.random.default_rng(0)
     table = {text: np.eye(40)[place if evidence else 0] + 0.02 * draw.random(40) for text, place in axis.items()}
-    path = _vectors_of(tmp_path / "guide.npz", table, rows)
+    path = str(vectors(tmp_path / "guide.npz", rows, encoder_of(table)))
     run = scored(tmp_path, {"a": rows}, guide=path).run
     (source,) = run.guide.sources
     assert source.n_random == 40 * 8
@@ -170,17 +170,6 @@ def test_suspects_are_evidence_where_random_passages_are_not_flagged(evidence, t
     assert ("suspect" in chart.description) == evidence
     findings = {item.name for own in page_of(run).findings for item in own.items}
     assert ("suspect" in findings) == evidence
-
-
-def _vectors_of(path, table, rows):
-    queries, passages = texts_of(rows)
-    np.savez(
-        path,
-        vector=np.array([table[text] for text in (*queries, *passages)]),
-        text_sha256=np.array([hashlib.sha256(text.encode()).hexdigest() for text in (*queries, *passages)]),
-        role=np.array(["query"] * len(queries) + ["passage"] * len(passages)),
-    )
-    return str(path)
 
 
 @pytest.mark.parametrize("positives", ["first", "all"])
@@ -236,7 +225,7 @@ def test_a_guide_of_one_score_is_refused(tmp_path):
     rows = clean_rows(6)
     table = {text: np.ones(8) for row in rows for text in (row["query"], *row["pos"], *row["neg"])}
     with pytest.raises(EncoderError) as refusal:
-        scored(tmp_path, {"a": rows}, guide=_vectors_of(tmp_path / "guide.npz", table, rows))
+        scored(tmp_path, {"a": rows}, guide=str(vectors(tmp_path / "guide.npz", rows, encoder_of(table))))
     assert refusal.value.where == str(tmp_path / "guide.npz")
 
 
@@ -278,7 +267,8 @@ def test_a_guide_has_prefixes_of_its_own(tmp_path):
     assert (own.info.query_prefix, own.info.passage_prefix) == ("", "passage: ")
 
 
-def test_suspects_of_several_positives_are_those_that_select_drops(tmp_path):
+def test_suspects_of_several_positives_are_those_that_select_drops(tmp_path, monkeypatch):
+    monkeypatch.setattr(GuideSource, "is_evidence", True)  # a guide of hashes is none
     rows = [{**row, "pos": [*row["pos"], f"{row['pos'][0]} again"]} for row in clean_rows(60)]
     source, path = write(tmp_path / "a.jsonl", rows), _with_all(tmp_path, rows)
     own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": path, "positives": "all"}
@@ -306,6 +296,7 @@ def _sections(run):
 
 
 def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
+    monkeypatch.setattr(GuideSource, "is_evidence", True)  # a guide of hashes is none
     rows = clean_rows(120)
     source, path = write(tmp_path / "a.jsonl", rows), vectors(tmp_path / "guide.npz", rows)
     own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": str(path)}
