@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
@@ -111,6 +111,8 @@ EXPLANATIONS = {
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
+SHOWN_NAMES = 3
+"""Of sources in a sentence: of more, only how many."""
 ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
@@ -193,6 +195,17 @@ def why_not(kind: str) -> str:
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
     """The named explanations, in order. A page says each once, where it is first needed."""
     return tuple((name, EXPLANATIONS[name]) for name in names)
+
+
+def names_of(names: Sequence[str], n: int) -> str:
+    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
+    if len(names) == n > 1:
+        return "both sources" if n == 2 else f"all {count(n)} sources"
+    return (
+        listed([named(name) for name in names])
+        if len(names) <= SHOWN_NAMES
+        else f"{count(len(names))} of {count(n)} sources"
+    )
 
 
 def kind_name(kind: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secid.pages.glossary import control_title, kind_name, score_name, score_point, terms
-from secid.pages.numbers import capital, count, interval, listed, nats, percent
+from secid.pages.glossary import control_title, kind_name, names_of, score_name, score_point, terms
+from secid.pages.numbers import capital, count, interval, nats, percent
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import plain
 from secid.results import Against, ControlResult, Run
 
-SHOWN_NAMES = 3
 KINDS = {
     "random": "random passages",
     "known_positive": "known positives, used as negatives,",
@@ -82,17 +80,6 @@ def _placed(item: Outcome) -> str:
     places = (("above", item.above), ("level with", item.level))
     clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
     return f"score {', and '.join(clauses) if clauses else f'below {names_of(item.below, item.n)}'}"
-
-
-def names_of(names: Sequence[str], n: int) -> str:
-    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
-    if len(names) == n > 1:
-        return "both sources" if n == 2 else f"all {count(n)} sources"
-    return (
-        listed([named(name) for name in names])
-        if len(names) <= SHOWN_NAMES
-        else f"{count(len(names))} of {count(n)} sources"
-    )
 
 
 def controls_section(run: Run) -> Section | None:

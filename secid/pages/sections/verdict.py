@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import named
-from secid.pages.sections.controls import names_of, outcome
+from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
