@@ -111,6 +111,8 @@ EXPLANATIONS = {
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
+REFERENCES = {"random": "random passages", "known_positive": "known positives"}
+"""Controls to read every score against, as pages name them; the others go by their kind."""
 SHOWN_NAMES = 3
 """Of sources in a sentence: of more, only how many."""
 ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
@@ -210,12 +212,12 @@ def names_of(names: Sequence[str], n: int) -> str:
 
 def kind_name(kind: str) -> str:
     """A kind of control as pages write it."""
-    return plain(control_name(kind, None))
+    return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
     """A control for a table."""
-    return control_name(plain(control.kind), None if control.of is None else named(control.of))
+    return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
 
 
 def score_name(run: Run) -> str:

@@ -126,6 +126,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "bdi": _bdi,
         "direction": _direction,
+        "breakable": _breakable,
         "fraction": fraction,
         "is_long": _is_long,
         "marked": _marked,
@@ -148,6 +149,11 @@ def _bdi(text: str) -> Markup:
         .replace(ISOLATE, '<bdi class="name">')
         .replace(END_ISOLATE, "</bdi>")
     )
+
+
+def _breakable(cell: Markup) -> Markup:
+    """A cell whose names may break after an underscore."""
+    return cell.replace("_", Markup("_<wbr>"))
 
 
 def _direction(cell: str, kind: str) -> str | None:

@@ -63,3 +63,16 @@ def test_without_the_page_s_style_sources_keep_their_colour():
     assert f"--c0: {SOURCE_COLOUR};" in light
     assert set(re.findall(r'class="src"[^>]* color="([^"]*)"', page)) == {SOURCE_COLOUR}
     assert not re.search(r'class="src"(?![^>]* color=)', page)
+
+
+def test_dots_at_one_place_lie_side_by_side():
+    run = situations.RUN
+    one, other, *others = run.sources
+    same = replace(other, hardness=one.hardness, inversion_fraction=one.inversion_fraction, findings=one.findings)
+    apart, together = (
+        re.findall(r'cx="([^"]+)" cy="([^"]+)"[^>]*?class="src"(?:[^>]*translate\((\S+) 0\))?', str(chart.draw()))
+        for chart in map(hardness_chart, (run, replace(run, sources=(one, same, *others))))
+    )
+    assert len({dot[:2] for dot in apart}) == len(run.sources)
+    assert together[0][:2] == together[1][:2]
+    assert together[0][2] != together[1][2]
