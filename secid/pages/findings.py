@@ -280,7 +280,8 @@ def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
         total = round(n / finding.share)  # as listed, so more than are scored
     if not total or abs(finding.share * total - n) > EXACT * n:
         return plural(n, "negative")
-    return f"{count(n)} of {plural(total, 'negative')}"
+    listed = "listed " if n_scored is not None and total != n_scored else ""  # the table has the number scored
+    return f"{count(n)} of {plural(total, f'{listed}negative')}"
 
 
 def match_words(match: Match | None) -> str:

@@ -25,11 +25,11 @@ NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLA
 EXPLANATIONS = {
     "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
     "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
-    "fewer than half would keep one.",
+    "fewer than half of the records would have a negative left.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
-    "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
-    "positives. Higher is harder; false negatives also raise it.",
+    "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
+    "the positives. Higher is harder; false negatives also raise it.",
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",

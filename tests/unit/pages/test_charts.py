@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secid.pages.charts.hardness import hardness_chart
 from secid.pages.charts.scores import forest_chart
 from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from secid.pages.formats import FORMATS
-from tests.unit.pages import samples
+from tests.unit.pages import samples, situations
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
