@@ -272,7 +272,7 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
 @pytest.mark.parametrize(
     ("name", "n", "share", "n_scored", "expected"),
     [
-        ("false_negative", 37, 37 / 330, 314, "37 of 330 negatives"),
+        ("false_negative", 37, 37 / 330, 314, "37 of 330 listed negatives"),
         ("inversion", 31, 31 / 314, 314, "31 of 314 negatives"),
         ("random_like", 31, 0.5, 314, "31 negatives"),
         ("repeat", 1, 1.0, None, "1 of 1 negative"),
