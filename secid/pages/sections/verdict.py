@@ -76,7 +76,7 @@ def ranking(run: Run) -> str:
     alone = len(run.sources) == 1
     if random is not None and random.above:
         rank = "" if alone else ", so do not choose by rank"
-        which = names_of(random.above, random.n)
+        which = named(run.sources[0].name) if alone else names_of(random.above, random.n)
         what = f"the score cannot tell hard negatives from easy ones here{rank}"
         return f"Random passages score higher than {which}: {what}."
     if random is not None and random.n and not random.below:
