@@ -124,7 +124,7 @@ def mix(
 
     run       : a run folder of `secid score`.   budget : B; that of the run by default.
     max_share : largest share of a source that is not fixed.   fixed : share by source name.
-    with_controls : let controls take a share too, to see what the score asks for.
+    with_controls : let controls take a share too, to see how much of them the score would choose.
     Returns the mixture with its certificate, baselines and every pairwise hybrid. Raises SecidError.
     Source: METHOD 7.
     """

@@ -69,8 +69,8 @@ class Settings:
     )
     revision: str | None = setting(None, "Revision of a hub encoder.")
     pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
-    query_prefix: str | None = setting(None, "Text before each query, not the encoder's own.", "Encoder")
-    passage_prefix: str | None = setting(None, "Text before each passage, not the encoder's own.", "Encoder")
+    query_prefix: str | None = setting(None, "Query prefix; overrides the encoder's own.", "Encoder")
+    passage_prefix: str | None = setting(None, "Passage prefix; overrides the encoder's own.", "Encoder")
     query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
     passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
@@ -89,8 +89,10 @@ class Settings:
     threads: int | None = setting(None, "CPU threads; all cores if not set.", ge=1)
 
     # guide
-    guide: str | None = setting(None, "Second encoder to flag suspected false negatives.", "Encoder", "NAME")
-    guide_reranker: str | None = setting(None, "The same by a cross-encoder: hub name or folder.", "Encoder", "NAME")
+    guide: str | None = setting(None, "Second encoder that flags likely false negatives.", "Encoder", "NAME")
+    guide_reranker: str | None = setting(
+        None, "Cross-encoder for the same purpose: hub name or folder.", "Encoder", "NAME"
+    )
     guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
     guide_query_prefix: str | None = setting(None, "Text before each query for the guide, not the guide's own.")
     guide_passage_prefix: str | None = setting(None, "Text before each passage for the guide, not the guide's own.")
@@ -131,11 +133,11 @@ class Settings:
     ablate: bool = setting(
         False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
-    objectives: bool = setting(False, "Also report where training objectives would put their gradient.", "Statistics")
+    objectives: bool = setting(False, "Also report how training losses would spread their gradient.", "Statistics")
     encode_corpus: bool = setting(
         False, "Encode the whole corpus of the collection, to report how positives separate from it."
     )
-    by: str | None = setting(None, "Also report by the values of this column.", "Statistics", "COLUMN")
+    by: str | None = setting(None, "Also report each value of this column separately.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
         (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
     )

@@ -44,7 +44,10 @@ def mix(
         typer.Option("--fix", metavar="NAME=SHARE", help="Set the share of a source, or of a control; repeatable."),
     ] = None,
     with_controls: Annotated[
-        bool, typer.Option("--with-controls", help="Let controls take a share too, to see what the score asks for.")
+        bool,
+        typer.Option(
+            "--with-controls", help="Let controls take a share too, to see how much of them the score would choose."
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help=f"Also write the mixed file. {OUT_HELP}")
@@ -127,8 +130,9 @@ def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None
     from secid.pages.terminal import command, print_table, write
 
     bounded = mixture.max_share < 1.0 or any(part.fixed for part in mixture.parts)
-    equal = "shares as equal as the bounds allow" if bounded else "equal shares"
-    best = f"The best mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}"
+    equal = "near-equal shares" if bounded else "equal shares"
+    within = " within the bounds" if bounded else ""
+    best = f"The best mixture{within} scores {mixture.nats:.4f} nats at B = {mixture.budget:g}"
     single = f"{plain(mixture.best_single)} alone {mixture.best_single_nats:.4f}"
     write(console, f"{best}, {single}, {equal} {mixture.equal_nats:.4f}.", "bold")
     if mixture.gap_nats >= OPTIMUM_NATS:

@@ -28,16 +28,16 @@ TO_REPAIR = "To drop the defects, score the sources first, with an encoder of yo
 ROLES = ("query", "positive", "negative")
 
 
-TOKENS = {"bytes": "estimated (4.5 ASCII characters each, 2 of two-byte letters, 1 of all others)"}
+TOKENS = {"bytes": "token counts are estimates"}
 """How tokens were counted, by kind."""
 
 
 def check_page(check: Check) -> Page:
     """What the texts of all sources show; nothing was encoded."""
-    tokens = TOKENS.get(check.tokens_by) or plain(check.tokens_by)
+    tokens = TOKENS.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
-        subtitle=f"{plural(len(check.sources), 'source')}, tokens {tokens}, nothing encoded",
+        subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),

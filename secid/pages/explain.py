@@ -28,10 +28,12 @@ WIDTH = 9
 """Of the labels of facts."""
 CHECKS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
-    "hardness": "the negatives are near enough to their queries: 0 is as near as random passages, 1 as the positives",
-    "languages": "few enough negatives are in a language that the predecessor, or for a new source the whole "
-    "baseline, does not have",
-    "encoding": "few enough negatives were decoded with the wrong character encoding, whatever their positives",
+    "hardness": "the negatives are close enough to their queries: 0 means as close as random passages"
+    ", 1 as the positives",
+    "languages": "the share of negatives in new languages, which the predecessor, or for a new source the whole "
+    "baseline, does not have, is within its limit",
+    "encoding": "the share of negatives decoded with the wrong character encoding, whatever their positives, is within "
+    "its limit",
     "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
     "new_source": "the source has a predecessor in the baseline; checked if the policy holds new sources for review",
     "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Protocol
 
-from secid.pages.glossary import by_reason
-from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, listed, percent, plural
+from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
+from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural
 from secid.pages.page import Item, SourceFindings, Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.results import Match, Run, SourceFinding, SourceResult, Status
@@ -61,50 +61,57 @@ def findings_of(run: Run) -> tuple[SourceFindings, ...]:
 
 
 def statuses_line(sources: Sequence[Listed]) -> str:
-    """Which sources may be trained on, in one sentence."""
-    of = {status: [named(source.name) for source in sources if source.status == status] for status in STATUS}
-    if len(sources) == 1:
-        name, status = named(sources[0].name), sources[0].status
-        return {
-            "unusable": f"Do not use {name}: without its defects too few records would keep a negative.",
-            "repair": f"Repair {name} before you train on it.",
-            "usable": f"{name} is usable: no defect is above its limit{_and_look(sources[0])}.",
-        }[status]
-    doubts = [
-        f"{named(source.name)} ({'; '.join(reasons)})"
-        for source in sources
-        if source.status == "usable" and (reasons := _doubts(source))
-    ]
-    if len(of["usable"]) == len(sources) and not doubts:
-        return f"{capital(_which_usable(of['usable'], len(sources)))} usable: no defect is above its limit."
-    clauses = [
-        *([f"do not use {listed(of['unusable'])}"] if of["unusable"] else []),
-        *([f"repair {listed(of['repair'])} first"] if of["repair"] else []),
-        f"{_which_usable(of['usable'], len(sources))} usable" if of["usable"] else "no source is usable as it is",
-        *([f"before training, look at {listed(doubts)}"] if doubts else []),
-    ]
-    return f"{capital('; '.join(clauses))}."
+    """What to leave or repair first, with its largest defect, and which sources are usable: one or two sentences."""
+    n = len(sources)
+    of = {status: [source for source in sources if source.status == status] for status in STATUS}
+    usable, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
+    if len(usable) == n:
+        are = "is" if n == 1 else "are"
+        return f"{capital(_who(usable, n))} {are} usable: no defect is above its limit{_to_check(usable, n)}."
+    if unusable:
+        first = f"Do not use {_who(unusable, n)}{_because(unusable)}."
+        rest = [f"repair {_who(repair, n)} first"] if repair else []
+    else:
+        first, rest = f"Repair {_who(repair, n)} first{_because(repair)}.", []
+    if usable:
+        who = f"the other {count(len(usable))}" if len(usable) > SHOWN_NAMES else _who(usable, n)
+        rest.append(f"{who} {'is' if len(usable) == 1 else 'are'} usable{_to_check(usable, n)}")
+    elif n > 1:
+        rest.append("no source is usable as it is")
+    return f"{first} {capital('; '.join(rest))}." if rest else first
 
 
-def _and_look(source: Listed) -> str:
-    reasons = _doubts(source)
-    return f", but look at its negatives before training: {' and '.join(reasons)}" if reasons else ""
+def _who(sources: Sequence[Listed], n: int) -> str:
+    return names_of([source.name for source in sources], n)
 
 
-def _which_usable(names: Sequence[str], n: int) -> str:
-    if len(names) == n:
-        return "both sources are" if n == 2 else f"all {count(n)} sources are"
-    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
+def _largest_defect(source: Listed) -> tuple[float, str]:
+    """Minus its share, 0 where no defect is above its limit; and its name."""
+    return min(((-item.share, item.name) for item in source.findings if _stands_out(item, DEFECTS)), default=(0.0, ""))
 
 
-def _doubts(source: Listed) -> list[str]:
-    """What speaks against a usable source before training: the finding, with its share of the negatives."""
-    return [
-        f"{name}: {percent(finding.share)} {FINDINGS[name].says}"
-        for name in DOUBTS
-        for finding in source.findings
-        if finding.name == name and above_limit(finding)
-    ]
+def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
+    return finding.name in names and above_limit(finding)
+
+
+def _because(sources: Sequence[Listed]) -> str:
+    """The largest defect of the first of these sources, which has the largest of all."""
+    share, name = _largest_defect(sources[0])
+    whose = "its negatives" if len(sources) == 1 else f"the negatives of {named(sources[0].name)}"
+    return f": {percent(-share)} of {whose} {FINDINGS[name].says}" if name else ""
+
+
+def _to_check(usable: Sequence[Listed], n: int) -> str:
+    """Which usable sources to look at before training; where the run has one source, also why."""
+    noticed = [source for source in usable if any(_stands_out(item, DOUBTS) for item in source.findings)]
+    if not noticed:
+        return ""
+    if n == 1:
+        share, name = max((item.share, item.name) for item in usable[0].findings if _stands_out(item, DOUBTS))
+        return f". Check it before training: {percent(share)} of its negatives {FINDINGS[name].says}"
+    some = f"{count(len(noticed))} of them" if len(noticed) > SHOWN_NAMES else _who(noticed, n)
+    who = some if len(noticed) < len(usable) else "it" if len(usable) == 1 else "them"
+    return f", but check {who} before training"
 
 
 def heat_table(sources: Sequence[Listed]) -> Table | None:
@@ -273,7 +280,8 @@ def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
         total = round(n / finding.share)  # as listed, so more than are scored
     if not total or abs(finding.share * total - n) > EXACT * n:
         return plural(n, "negative")
-    return f"{count(n)} of {plural(total, 'negative')}"
+    listed = "listed " if n_scored is not None and total != n_scored else ""  # the table has the number scored
+    return f"{count(n)} of {plural(total, f'{listed}negative')}"
 
 
 def match_words(match: Match | None) -> str:

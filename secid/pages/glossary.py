@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
@@ -25,11 +25,11 @@ NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLA
 EXPLANATIONS = {
     "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
     "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
-    "fewer than half would keep one.",
+    "fewer than half of the records would have a negative left.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
-    "hardness": "how near the negatives are to their query: 0 is as near as random passages, 1 as near as the "
-    "positives. Higher is harder; false negatives also raise it.",
+    "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
+    "the positives. Higher is harder; false negatives also raise it.",
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
@@ -111,6 +111,10 @@ EXPLANATIONS = {
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
+REFERENCES = {"random": "random passages", "known_positive": "known positives"}
+"""Controls to read every score against, as pages name them; the others go by their kind."""
+SHOWN_NAMES = 3
+"""Of sources in a sentence: of more, only how many."""
 ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
@@ -197,14 +201,25 @@ def terms(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, EXPLANATIONS[name]) for name in names)
 
 
+def names_of(names: Sequence[str], n: int) -> str:
+    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
+    if len(names) == n > 1:
+        return "both sources" if n == 2 else f"all {count(n)} sources"
+    return (
+        listed([named(name) for name in names])
+        if len(names) <= SHOWN_NAMES
+        else f"{count(len(names))} of {count(n)} sources"
+    )
+
+
 def kind_name(kind: str) -> str:
     """A kind of control as pages write it."""
-    return plain(control_name(kind, None))
+    return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
     """A control for a table."""
-    return control_name(plain(control.kind), None if control.of is None else named(control.of))
+    return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
 
 
 def score_name(run: Run) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_EXAMPLES = 3
 """Of a finding of a source; the rest is `secid flagged`'s."""
 MOST_OPEN = 3
-"""Findings of a source that stand open; the others are folded under their names."""
+"""Findings of a source that its command repairs and that stand open; the others are folded under their names."""
 MOST_CHARACTERS = 2_000
 """Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
@@ -47,7 +47,8 @@ def render(page: Page) -> str:
         _environment()
         .get_template("page.html")
         .render(
-            page=replace(page, findings=tuple(map(_each_example_once, page.findings))),
+            page=page,
+            groups=_groups([*map(_each_example_once, page.findings)]),
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  our own file
             policy=policy,
@@ -91,10 +92,19 @@ def _each_example_once(source: SourceFindings) -> SourceFindings:
     return replace(source, items=tuple(items))
 
 
-def _n_open(source: SourceFindings) -> int:
-    """How many findings stand open: those that the source's own command repairs, but at least one and few."""
-    repaired = takewhile(lambda item: source.command and not item.command, source.items)
-    return min(MOST_OPEN, max(1, sum(1 for _ in repaired)))
+def _groups(findings: Sequence[SourceFindings]) -> list[tuple[SourceFindings, tuple[Item, ...], tuple[Item, ...]]]:
+    """Each source with the findings that stand open and those that are folded.
+
+    Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
+    open.
+    """
+    groups, seen = [], set[str]()
+    for source in findings:
+        repaired = takewhile(lambda item: source.command and not item.command, source.items)  # noqa: B023  read at once
+        n = min(MOST_OPEN, sum(1 for _ in repaired)) or int(source.items[0].name not in seen)
+        seen |= {item.name for item in source.items[:n]}
+        groups.append((source, source.items[:n], source.items[n:]))
+    return groups
 
 
 def _key(example: TripletExample) -> tuple[str, int, str]:
@@ -116,11 +126,11 @@ def _environment() -> Environment:
     environment.filters |= {
         "bdi": _bdi,
         "direction": _direction,
+        "breakable": _breakable,
         "fraction": fraction,
         "is_long": _is_long,
         "marked": _marked,
         "match": match_words,
-        "n_open": _n_open,
         "plain": plain,
         "shared_words": shared_words,
         "short": short,
@@ -139,6 +149,11 @@ def _bdi(text: str) -> Markup:
         .replace(ISOLATE, '<bdi class="name">')
         .replace(END_ISOLATE, "</bdi>")
     )
+
+
+def _breakable(cell: Markup) -> Markup:
+    """A cell whose names may break after an underscore."""
+    return cell.replace("_", Markup("_<wbr>"))
 
 
 def _direction(cell: str, kind: str) -> str | None:

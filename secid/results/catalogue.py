@@ -112,7 +112,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     Finding(
         name="hub", needs="texts", counted=False, limit=0.01, urgency=2,
         rule="the passage is a negative of more than 5 % of the queries, estimated for samples of 100 queries",
-        says="are passages that serve as negatives of more than 5 % of the queries",
+        says="recur in more than 5 % of the queries",
         do="limit how often one passage is used; otherwise the model learns to avoid it everywhere",
     ),
     Finding(
@@ -156,7 +156,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     Finding(
         name="random_like", needs="rows", counted=False, limit=0.5, urgency=2,
         rule="the negative is no nearer to its query than the 90th percentile of 30 random passages of the run",
-        says="are no nearer to their query than random passages",
+        says="are no closer to the query than random passages",
         do="mine negatives that are nearer to the query: in-batch training gives passages like these for free",
     ),
     Finding(

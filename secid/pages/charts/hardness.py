@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from secid.pages.charts.scores import REFERENCES
 from secid.pages.charts.svg import (
     FONT,
     Scale,
@@ -24,7 +23,8 @@ from secid.pages.charts.svg import (
     wide,
     words,
 )
-from secid.pages.numbers import fraction, percent
+from secid.pages.glossary import REFERENCES
+from secid.pages.numbers import fraction, listed, percent
 from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import Run, SourceResult
@@ -41,7 +41,9 @@ RADIUS = 10.0
 ANCHORS = {1: None, -1: "end"}
 ENDS = {0.0: ("random", "random passages"), 1.0: ("known_positive", "positives")}
 """Hardness of the controls that mark the ends of the scale, by definition; and what an end is called."""
-WHISKERS, CONTROLS = "Whiskers: 95 % CI, cut at the edge and hidden by the dot.", "Hollow circles: controls."
+NEAR = 1.0
+"""Percent of the width within which a dot would cover another's number."""
+WHISKERS = "Whiskers: 95 % CI, cut at the edge and hidden by the dot."
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,12 @@ def hardness_chart(run: Run) -> Chart | None:
         for item in (*sources, *controls)
     )
     points = [*controls, *sources]
-    note = f"{WHISKERS} {CONTROLS}" if by is OUTSCORING else WHISKERS
-    return Chart(title=title, description=description, draw=lambda: _draw(points, by, description), note=note)
+    circles = f" Hollow circles: {listed([item.name for item in controls])}." if controls else ""
+    x_scale, y_scale = _scales(points)
+    shifts = _shifts(points, x_scale, y_scale)
+    moved = " Dots side by side share the place between them." if any(shifts) else ""
+    note = f"{WHISKERS}{circles}{moved}"
+    return Chart(title=title, description=description, draw=lambda: _draw(points, shifts, by, description), note=note)
 
 
 def _source(number: int, source: SourceResult, suspects: GuideSource | None) -> _Point:
@@ -110,11 +116,33 @@ def _source(number: int, source: SourceResult, suspects: GuideSource | None) -> 
     return _Point(source.name, hardness, share, x_ends, ends, number)
 
 
-def _draw(points: Sequence[_Point], by: _Axis, description: str) -> Markup:
+def _scales(points: Sequence[_Point]) -> tuple[Scale, Scale]:
     xs, ys = [item.x for item in points], [item.y for item in points]
-    bottom = TOP + HEIGHT
     x_scale = Scale(min(-0.08, min(xs) - 0.05), max(1.08, max(xs) + 0.05), 0.0, 100.0)
-    y_scale = Scale(0.0, min(1.0, max(0.1, 1.2 * max(ys))), bottom, TOP + CLEAR)
+    return x_scale, Scale(0.0, min(1.0, max(0.1, 1.2 * max(ys))), TOP + HEIGHT, TOP + CLEAR)
+
+
+def _shifts(points: Sequence[_Point], x_scale: Scale, y_scale: Scale) -> list[float]:
+    """Units to the right for each dot, so that those at nearly the same place lie side by side."""
+    groups: list[list[_Point]] = []
+    for item in points:
+        first = (
+            group
+            for group in groups
+            if abs(x_scale(item.x) - x_scale(group[0].x)) < NEAR and abs(y_scale(item.y) - y_scale(group[0].y)) < RADIUS
+        )
+        same = next(first, None)
+        if same is None:
+            groups.append([item])
+        else:
+            same.append(item)
+    places = {id(item): 2 * place - len(group) + 1 for group in groups for place, item in enumerate(group)}
+    return [RADIUS * places[id(item)] for item in points]
+
+
+def _draw(points: Sequence[_Point], shifts: Sequence[float], by: _Axis, description: str) -> Markup:
+    bottom = TOP + HEIGHT
+    x_scale, y_scale = _scales(points)
     parts = [
         words("0%", FONT, by.label, dx=-LEFT, class_="tick"),
         *grid_across(x_scale, bottom, TOP),
@@ -130,7 +158,8 @@ def _draw(points: Sequence[_Point], by: _Axis, description: str) -> Markup:
         parts.append(line(at, TOP, at, bottom, "ref", "3 3"))
         parts.append(words(at, TOP + row * FONT, name, dx=5.0 * side, anchor=ANCHORS[side], class_="tick"))
     parts += [part for item in points for part in _whiskers(item, x_scale, y_scale)]
-    parts += [part for item in points for part in _dot(item, by, across(x_scale, item.x), y_scale(item.y))]
+    for item, shift in zip(points, shifts, strict=True):
+        parts += _dot(item, by, across(x_scale, item.x), y_scale(item.y), shift)
     plot = wide(parts, bottom + BELOW, class_="plot", role="img", aria_label=f"{by.title}. {description}")
     names = [tag("li", tag("bdi", short(item.name))) for item in points if item.number]
     return plot + tag("ol", Markup("").join(names), class_="key")
@@ -152,8 +181,9 @@ def _whiskers(item: _Point, x_scale: Scale, y_scale: Scale) -> list[Markup]:
     return parts
 
 
-def _dot(item: _Point, by: _Axis, x: str, y: float) -> list[Markup]:
+def _dot(item: _Point, by: _Axis, x: str, y: float, shift: float) -> list[Markup]:
     tip = f"{short(item.name)}: hardness {fraction(item.x)}, {by.word} {percent(item.y)}"
     if not item.number:
-        return [dot(x, y, "ctl", tip)]
-    return [dot(x, y, "src", tip, RADIUS), words(x, y + 4, str(item.number), anchor="middle", class_="place")]
+        return [dot(x, y, "ctl", tip, dx=shift)]
+    number = words(x, y + 4, str(item.number), dx=shift, anchor="middle", class_="place")
+    return [dot(x, y, "src", tip, RADIUS, shift), number]

@@ -18,16 +18,14 @@ from secid.pages.charts.svg import (
     tag,
     wide,
 )
-from secid.pages.glossary import compares, kind_name, score_point
-from secid.pages.numbers import interval, is_unknown, letter, nats
+from secid.pages.glossary import REFERENCES, compares, kind_name, score_point
+from secid.pages.numbers import interval, is_unknown, letter, listed, nats
 from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
 from secid.results import BudgetPoint, ControlResult, Measurement, Run
 
 ROW = 24.0
 """Height of a row."""
-REFERENCES = {"random": "random passages", "known_positive": "known positives"}
-"""Controls whose score is drawn through all rows, as the words that label them."""
 
 
 def forest_chart(run: Run) -> Chart | None:
@@ -38,13 +36,15 @@ def forest_chart(run: Run) -> Chart | None:
     title = f"Score ({'ECI_sem' if run.budget == 1 else 'ECI_B'}, nats) with 95 % CI"
     named: list[tuple[str, Measurement]] = [
         *((source.name, source) for source in run.sources),
-        *((f"control {_name(control)}", control) for control in controls),
+        *((f"control {kind_name(control.kind)}", control) for control in controls),
     ]
     description = described((name, _words(score_point(item, run.budget), run.budget)) for name, item in named)
+    references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
     note = (
         "Whiskers: 95 % CI.",
         "Sources with the same letter are statistically tied." if run.comparisons else "",
-        "Hollow circles: controls; dashed lines: random passages and known positives." if controls else "",
+        "Hollow circles: controls." if controls else "",
+        f"Dashed: {listed(references)}." if references else "",
     )
     return Chart(
         title=title,
@@ -56,10 +56,6 @@ def forest_chart(run: Run) -> Chart | None:
 
 def _comparable(run: Run, control: ControlResult) -> bool:
     return score_point(control, run.budget).budget == run.budget and compares(run, control, run.budget)
-
-
-def _name(control: ControlResult) -> str:
-    return REFERENCES.get(control.kind, kind_name(control.kind))
 
 
 def _words(point: BudgetPoint, budget: float) -> str:
@@ -81,7 +77,9 @@ def _forest(run: Run, controls: Sequence[ControlResult], title: str, description
         band = "band" if group % 2 else None
         rows.append(_row(letter(group), short(source.name, NAME_CHARACTERS), strip, class_=band))
     for control, point in zip(controls, points[len(run.sources) :], strict=True):
-        rows.append(_row("", _name(control), [*grid, *_bar(point, run.budget, scale, "ctl")], class_="control"))
+        rows.append(
+            _row("", kind_name(control.kind), [*grid, *_bar(point, run.budget, scale, "ctl")], class_="control")
+        )
     rows.append(_row("", "", numbers_across(scale, 14.0), 18.0))
     return tag("div", Markup("").join(rows), role="img", aria_label=f"{title}. {description}", class_="forest")
 

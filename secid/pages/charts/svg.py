@@ -15,8 +15,8 @@ from secid.pages.sanitize import plain
 
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
-NAME_CHARACTERS = 18
-"""Of a name in a chart, as many as fit on a phone; the answer table has it whole."""
+NAME_CHARACTERS = 28
+"""Of a name in a chart, as many as fit on a wide screen; page.css cuts it on a phone, the answer table has it whole."""
 SOURCE_COLOUR = "#0b6bcb"
 """Of sources where the page's style is off; page.css has the same, and another for the dark."""
 
@@ -48,11 +48,19 @@ def words(
     return tag("text", text or " ", x=x, y=y, dx=dx or None, text_anchor=anchor, class_=class_)
 
 
-def dot(x: str, y: float, class_: str, tip: str, radius: float = 4.5) -> Markup:
-    """A source's filled dot, or a control's hollow one. tip: shown under the pointer."""
+def dot(x: str, y: float, class_: str, tip: str, radius: float = 4.5, dx: float = 0.0) -> Markup:
+    """A source's filled dot, or a control's hollow one, dx units to the right of x. tip: shown under the pointer."""
     fill = "none" if class_ == "ctl" else None
     return tag(
-        "circle", tag("title", plain(tip)), cx=x, cy=y, r=radius, class_=class_, stroke="currentColor", fill=fill
+        "circle",
+        tag("title", plain(tip)),
+        cx=x,
+        cy=y,
+        r=radius,
+        class_=class_,
+        stroke="currentColor",
+        fill=fill,
+        transform=f"translate({dx:g} 0)" if dx else None,
     )
 
 

@@ -28,7 +28,7 @@ def budget_section(run: Run) -> Section | None:
     return Section(
         anchor="budget",
         link="Budget",
-        title="Does the order hold for more negatives?",
+        title="Order at larger budgets",
         paragraphs=(_meaning(run), _crossings(run)),
         tables=tables,
         terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
@@ -114,7 +114,7 @@ def directions_section(run: Run) -> Section:
     return Section(
         anchor="directions",
         link="Variety",
-        title="How varied the negatives are",
+        title="Diversity of the negatives",
         tables=(table,),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
     )

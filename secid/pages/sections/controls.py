@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secid.pages.glossary import control_title, kind_name, score_name, score_point, terms
-from secid.pages.numbers import capital, count, interval, listed, nats, percent
+from secid.pages.glossary import control_title, kind_name, names_of, score_name, score_point, terms
+from secid.pages.numbers import capital, count, interval, nats, percent
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.sanitize import plain
 from secid.results import Against, ControlResult, Run
 
-SHOWN_NAMES = 3
 KINDS = {
-    "random": "random passages",
-    "known_positive": "known positives, used as negatives,",
-    "bm25_pool": "the best BM25 passages of the run",
-    "dense_pool": "the encoder's nearest passages",
+    "random": ("random passages", True),
+    "known_positive": ("known positives, used as negatives,", True),
+    "bm25_pool": ("the bm25 pool, the best BM25 passages of the run,", False),
+    "dense_pool": ("the dense pool, the encoder's nearest passages,", False),
 }
-"""Controls of the line, in its order."""
+"""Controls of the line, in its order, and whether each is plural."""
 MEANING = (
     "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
-    "drawn at random, other labelled positives of the query used as negatives, each source's negatives under other "
-    "queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by the encoder."
+    "drawn at random, other labelled positives of the query used as negatives, each source's negatives assigned to "
+    "other queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by the encoder."
 )
 
 
@@ -59,40 +57,27 @@ def controls_line(run: Run) -> str:
     if not run.controls:
         return "No control was scored."
     outcomes = {kind: item for kind in KINDS if (item := outcome(run, kind)) is not None and item.n}
-    clauses = [f"{KINDS[kind]} {_placed(item)}" for kind, item in outcomes.items()]
+    clauses = [_placed(*KINDS[kind], item) for kind, item in outcomes.items()]
     shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
-        all_weak = len(weak) == len(shuffled) > 1
-        do, own = ("does", "its own") if len(weak) == 1 else ("do", "their own")
+        do = "does" if len(weak) == 1 else "do"
         who = (
-            "no source scores above its own"
-            if all_weak
-            else f"{names_of(weak, len(shuffled))} {do} not score above {own}"
+            "no source scores" if len(weak) == len(shuffled) > 1 else f"{names_of(weak, len(shuffled))} {do} not score"
         )
-        clauses.append(f"{who} negatives under other queries")
+        clauses.append(f"{who} above the same negatives assigned to other queries")
     if not clauses:
         return "No control could be compared with a source."
     at = "" if run.budget == 1.0 else "at B = 1, "
     return f"{capital(f'{at}{clauses[0]}')}. {' '.join(f'{capital(clause)}.' for clause in clauses[1:])}".rstrip()
 
 
-def _placed(item: Outcome) -> str:
+def _placed(name: str, is_plural: bool, item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
-    places = (("above", item.above), ("level with", item.level))
+    score, tied = ("score", "are tied with") if is_plural else ("scores", "is tied with")
+    places = ((f"{score} above", item.above), (tied, item.level))
     clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
-    return f"score {', and '.join(clauses) if clauses else f'below {names_of(item.below, item.n)}'}"
-
-
-def names_of(names: Sequence[str], n: int) -> str:
-    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
-    if len(names) == n > 1:
-        return "both sources" if n == 2 else f"all {count(n)} sources"
-    return (
-        listed([named(name) for name in names])
-        if len(names) <= SHOWN_NAMES
-        else f"{count(len(names))} of {count(n)} sources"
-    )
+    return f"{name} {' and '.join(clauses) or f'{score} below {names_of(item.below, item.n)}'}"
 
 
 def controls_section(run: Run) -> Section | None:

@@ -69,7 +69,7 @@ def objectives_section(run: Run) -> Section | None:
     return Section(
         anchor="objectives",
         link="Objectives",
-        title="Where training objectives would put their gradient",
+        title="How training losses would spread their gradient",
         paragraphs=(_extremes(items), next_label(lens)),
         tables=(_by_objective(lens, classes, allocated=allocated), _by_size(lens.sizes)),
         terms=(

@@ -30,7 +30,7 @@ def separation_section(run: Run) -> Section | None:
     return Section(
         anchor="separation",
         link="Separation",
-        title="How well scores separate positives from negatives",
+        title="Separation of positives and negatives",
         paragraphs=() if corpus is None else (_corpus(corpus),),
         tables=(Table(caption="Separation by source, with 95 % CI", columns=columns, rows=rows),),
         charts=(chart,),

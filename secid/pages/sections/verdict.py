@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of
 from secid.pages.numbers import budget, fraction, listed, plural
-from secid.pages.sanitize import named
-from secid.pages.sections.controls import names_of, outcome
+from secid.pages.sanitize import code, named
+from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
@@ -28,6 +28,7 @@ def verdict(run: Run) -> tuple[str, ...]:
         *([more] if n_more > 0 else []),
         _unevaluated(run),
         _labels(run),
+        _only_labels(run),
         _sampled(run),
         ranking(run),
         _budget(run),
@@ -52,6 +53,14 @@ def _labels(run: Run) -> str:
     return ONE_POSITIVE if "control known positive" in run.not_evaluated else NO_GUIDE
 
 
+def _only_labels(run: Run) -> str:
+    """What adds labels where those of a single source are all there are."""
+    collection = run.settings.get("collection", {}).get("value")
+    if len(run.sources) > 1 or run.guide is not None or collection:
+        return ""
+    return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
+
+
 def _sampled(run: Run) -> str:
     if not any(source.n_not_sampled for source in run.sources):
         return ""
@@ -66,9 +75,10 @@ def ranking(run: Run) -> str:
     random = outcome(run, "random")
     alone = len(run.sources) == 1
     if random is not None and random.above:
-        which = "it" if alone else names_of(random.above, random.n)
         rank = "" if alone else ", so do not choose by rank"
-        return f"Random passages score above {which}: the score cannot separate hard from easy negatives here{rank}."
+        which = named(run.sources[0].name) if alone else names_of(random.above, random.n)
+        what = f"the score cannot tell hard negatives from easy ones here{rank}"
+        return f"Random passages score higher than {which}: {what}."
     if random is not None and random.n and not random.below:
         what = "The source does not score" if alone else "No source scores"
         return f"{what} significantly above random passages."
@@ -102,7 +112,7 @@ def _hardness(run: Run) -> str:
     known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
     if not known:
         return ""
-    scale = "0 is as near to the query as random passages, 1 as near as the positives"
+    scale = "0 means as close to the query as random passages, 1 as close as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]
     if len(known) == 1:
         return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}."

@@ -12,7 +12,7 @@ from secid.settings import flag_of
 
 SHOWN_NAMES = 4
 MISREADS: Mapping[str, str] = {
-    "cut": "cuts words at their vowel signs or other marks",
+    "cut": "splits words at vowel signs and other marks",
     "fused": "makes one word of a whole sentence in scripts without spaces",
     "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
 }

@@ -44,9 +44,15 @@ ONE = replace(RUN, sources=RUN.sources[1:2], comparisons=(), crossings=())
 
 
 def with_status(*statuses: str) -> Run:
-    """A run without findings whose sources have these statuses."""
+    """A run whose sources have these statuses: those to repair or not to use for their false negatives alone."""
+    defect = tuple(finding(item.name, 0.2 if item.name == "false_negative" else 0.0, 66) for item in ABSENT)
     sources = tuple(
-        replace(item, status=status, repair=f"secid select RUN --source {item.name}" if status == "repair" else None)
+        replace(
+            item,
+            status=status,
+            findings=ABSENT if status == "usable" else defect,
+            repair=f"secid select RUN --source {item.name}" if status == "repair" else None,
+        )
         for item, status in zip(CLEAN.sources, statuses, strict=False)
     )
     return replace(CLEAN, sources=sources, controls=(), comparisons=())

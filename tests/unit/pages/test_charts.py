@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secid.pages.charts.hardness import hardness_chart
 from secid.pages.charts.scores import forest_chart
 from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from secid.pages.formats import FORMATS
-from tests.unit.pages import samples
+from tests.unit.pages import samples, situations
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
@@ -63,3 +65,16 @@ def test_without_the_page_s_style_sources_keep_their_colour():
     assert f"--c0: {SOURCE_COLOUR};" in light
     assert set(re.findall(r'class="src"[^>]* color="([^"]*)"', page)) == {SOURCE_COLOUR}
     assert not re.search(r'class="src"(?![^>]* color=)', page)
+
+
+def test_dots_at_one_place_lie_side_by_side():
+    run = situations.RUN
+    one, other, *others = run.sources
+    same = replace(other, hardness=one.hardness, inversion_fraction=one.inversion_fraction, findings=one.findings)
+    apart, together = (
+        re.findall(r'cx="([^"]+)" cy="([^"]+)"[^>]*?class="src"(?:[^>]*translate\((\S+) 0\))?', str(chart.draw()))
+        for chart in map(hardness_chart, (run, replace(run, sources=(one, same, *others))))
+    )
+    assert len({dot[:2] for dot in apart}) == len(run.sources)
+    assert together[0][:2] == together[1][:2]
+    assert together[0][2] != together[1][2]

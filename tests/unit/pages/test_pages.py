@@ -39,7 +39,7 @@ class Outline(html.parser.HTMLParser):
         self.tags.append((tag, dict(attributes)))
         if re.fullmatch(r"h[1-6]", tag):
             self.headings.append(int(tag[1]))
-        if tag not in ("meta", "br", "input"):
+        if tag not in ("meta", "br", "wbr", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 
 from secid.pages.answer import answer_table
 from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
+from secid.pages.numbers import percent
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
@@ -50,12 +52,40 @@ def with_finding(name, share, n=90, source=1, **fields):
 def test_each_source_is_named_under_its_status():
     run = with_status("usable", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
-    clauses = text.rstrip(".").split("; ")
+    clauses = re.split(r"; |\. ", text)
     assert [[name for name in NAMES if name in clause] for clause in clauses] == [
         ["dense"],
         ["bm25", "poisoned"],
         ["random"],
     ]
+
+
+def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_first_with_its_share():
+    run = with_status("repair", "repair", "usable", "usable")
+    shares = {"random": {"repeat": 0.3, "hub": 0.9}, "bm25": {"false_negative": 0.2, "query_echo": 0.5}}
+    sources = [
+        replace(
+            source,
+            findings=tuple(
+                finding(item.name, shares.get(source.name, {}).get(item.name, 0.0)) for item in source.findings
+            ),
+        )
+        for source in run.sources
+    ]
+    first, second = without_isolates(statuses_line(sources)).split(". ")
+    assert first.index("bm25") < first.index("random")
+    assert percent(0.5) in first
+    assert not any(percent(share) in first for share in (0.2, 0.3, 0.9))  # hub is no defect
+    assert "dense" in second
+
+
+def test_sources_are_counted_where_their_names_would_fill_the_line():
+    run = with_status("repair", "usable")
+    one, other = run.sources[:2]
+    sources = [*(replace(one, name=f"r{n}") for n in range(4)), *(replace(other, name=f"u{n}") for n in range(5))]
+    text = without_isolates(statuses_line(sources))
+    assert re.findall(r"\b\d+\b(?!\.|\s%)", text) == ["4", "9", "5"]
+    assert "u0" not in text
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -247,7 +277,7 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
 @pytest.mark.parametrize(
     ("name", "n", "share", "n_scored", "expected"),
     [
-        ("false_negative", 37, 37 / 330, 314, "37 of 330 negatives"),
+        ("false_negative", 37, 37 / 330, 314, "37 of 330 listed negatives"),
         ("inversion", 31, 31 / 314, 314, "31 of 314 negatives"),
         ("random_like", 31, 0.5, 314, "31 negatives"),
         ("repeat", 1, 1.0, None, "1 of 1 negative"),
