@@ -73,7 +73,9 @@ def compare(
         counts["queries"] += 1
         short = len(mine["neg_ids"]) < len(row["neg"])
         differ = [
-            (a, b) for a, b in zip(row["neg"], mine["neg_ids"] + [""] * (K - len(mine["neg_ids"])), strict=True) if a != b
+            (a, b)
+            for a, b in zip(row["neg"], mine["neg_ids"] + [""] * (K - len(mine["neg_ids"])), strict=True)
+            if a != b
         ]
         counts["places that differ"] += len(differ)
         if not differ:

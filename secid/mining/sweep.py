@@ -1,6 +1,6 @@
 """What dense sources would give under other margins and windows of ranks: one search, nothing written.
 
-    grid        the methods that are compared: a source's own, and margins of the positive's score by windows
+    grid        the variants of a source: margins below the positive's score by windows of ranks
     sweep_all   what each of them gives, and what a guide suspects in a sample of it
 
 Margins are not portable between encoders, so a table of these candidates and this encoder takes the place of a default.
@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.arrays import distinct
+from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
@@ -25,6 +28,7 @@ from secid.mining.methods import Dense, Method, Miner, Random
 from secid.mining.questions import Questions
 from secid.mining.run import Search, exclusions_of, read_questions, refuse
 from secid.mining.write import Plan, mean_consistency, options_of, settings_of
+from secid.pool import Plan as TextPlan
 from secid.progress import Progress
 from secid.results import EncoderInfo
 from secid.results.mine import MINE_SCHEMA_VERSION, Suspects, Sweep, Swept, SweptSource
@@ -44,25 +48,16 @@ SAMPLE = 300
 
 
 def grid(miner: Miner, k: int) -> list[Miner]:
-    """A dense source, and then its variants by window and margin, each method once.
+    """The variants of a dense source by window and margin, each method once; the source itself may be among them.
 
-    A variant has the source's maximum and choice within the window; a relative margin replaces its own margins.
+    They have its maximum and its choice within the window; a relative margin replaces its own margins.
     """
-    own = miner.method
-    if not isinstance(own, Dense):
-        raise TypeError(type(own).__name__)
-    methods: dict[Method, None] = {own: None}
-    for ranks in (miner.window, (1, k), *WINDOWS):
-        for relative in RELATIVE:
-            methods[replace(own, ranks=ranks, relative=relative, absolute=None)] = None
-    return [Miner(miner.name, miner.text, method, _window(method)) for method in methods]
-
-
-def _window(method: Method) -> tuple[int, int]:
-    ranks = method.ranks if isinstance(method, Dense) else None
-    if ranks is None:
-        raise TypeError("a method without a window")
-    return ranks
+    own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
+    if isinstance(own, Dense):
+        for ranks in (miner.window, (1, k), *WINDOWS):
+            for relative in RELATIVE:
+                methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
+    return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
 
 
 def sweep_all(
@@ -84,8 +79,9 @@ def sweep_all(
         names = ", ".join(miner.name for miner in plan.miners)
         raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
     grids = [grid(miner, plan.k) for miner in dense]
-    by_chance = Miner("random", "random", Random(), (1, plan.k))
-    every = (*(variant for own in grids for variant in own), by_chance)
+    at_random = Miner("random", "random", Random(), (1, plan.k))
+    # Sources that share a method are searched once.
+    every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     with ExitStack() as stack:
         questions = read_questions(pairs, split, settings, work, progress)
         stack.callback(questions.close)
@@ -104,17 +100,20 @@ def sweep_all(
             sets = [(_triplets(questions, own), s_qn[own.ids >= 0]) for own, s_qn in zip(picks, scores, strict=True)]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
-            columns = guide_scores(questions, some, guide, sampled, work / "guide", progress, {})
-            by_set = iter(columns)
+            by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
-        swept = [
-            _swept(miner.method, own, s_qn, search.s_qp, plan.k, settings.temperature, suspects)
+        swept = {
+            miner.method: _swept(miner.method, own, s_qn, search.s_qp, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
-        ]
-        variants, sources = iter(swept), []
-        for miner, own in zip(dense, grids, strict=True):
-            first, *others = (next(variants) for _ in own)
-            sources.append(SweptSource(name=miner.name, own=first, variants=tuple(others)))
+        }
+        sources = tuple(
+            SweptSource(
+                name=miner.name,
+                own=swept[miner.method],
+                variants=tuple(swept[each.method] for each in variants),
+            )
+            for miner, variants in zip(dense, grids, strict=True)
+        )
         return Sweep(
             schema_version=MINE_SCHEMA_VERSION,
             secid_version=VERSION,
@@ -129,10 +128,27 @@ def sweep_all(
             guide=None if guide is None else guide.info,
             guide_margin=MARGIN,
             guide_sample=size,
-            random=swept[-1],
-            sources=tuple(sources),
+            random=swept[at_random.method],
+            sources=sources,
             unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
         )
+
+
+def _plan(questions: Questions) -> TextPlan:
+    """The texts of the questions, as a guide reads them."""
+    none = np.zeros(0, np.int64)
+    return TextPlan(
+        queries=questions.queries,
+        passages=questions.passages,
+        sources=(),
+        known_positives=distinct(pair_codes(*questions.labels, len(questions.passages))),
+        echoes=none,
+        slices=(),
+        empty={},
+        n_queries_read=len(questions.queries),
+        label_line=none,
+        label_path=np.zeros(0, np.int32),
+    )
 
 
 def _triplets(questions: Questions, picks: Picks) -> Triplets:

@@ -110,7 +110,7 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class SweptSource:
-    """A dense source as it was named, and with other windows and margins; each method once. variants : by window."""
+    """A dense source. own : as it was named.   variants : with other windows and, in each, relative margins."""
 
     name: str
     own: Swept

@@ -134,7 +134,9 @@ def main() -> None:
         first, second = (np.load(folder / f"{side}.npy") for side in SEARCHES)
         ratio = median(seconds["secid"]) / median(seconds["faiss"])
         print(f"{options.candidates:,} x {options.queries:,}, top {options.top}, {options.threads} threads")
-        print(f"secid takes {ratio:.2f} times as long; {int((first != second).sum()):,} of {first.size:,} places differ")
+        print(
+            f"secid takes {ratio:.2f} times as long; {int((first != second).sum()):,} of {first.size:,} places differ"
+        )
 
 
 if __name__ == "__main__":
