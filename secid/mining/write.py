@@ -25,6 +25,7 @@ from secid.mining.exclusions import EXCLUDED
 from secid.mining.methods import Method, Miner
 from secid.mining.questions import Questions
 from secid.progress import Progress
+from secid.read.manifest import MANIFEST, sha256_of
 from secid.results import EncoderInfo
 from secid.results.mine import MINE_SCHEMA_VERSION, MinedSource
 from secid.settings import Settings
@@ -34,7 +35,6 @@ Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 WRITTEN_AT_ONCE = 1_024
-MANIFEST = ".manifest.json"
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
 FILLED = "random"
@@ -158,8 +158,6 @@ def _source(
     miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
     s_qn: Floats, margin: Floats, answers: Answers | None, settings: Settings, not_held: Mapping[str, int],
 ) -> MinedSource:  # fmt: skip
-    with partial.open("rb") as handle:
-        sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     ids = picks.ids[kept]
     taken = ids >= 0
     scored = s_qn[kept][taken]
@@ -169,7 +167,7 @@ def _source(
     return MinedSource(
         name=miner.name,
         path=str(path),
-        sha256=sha256,
+        sha256=sha256_of(partial),
         method=described(miner),
         n_rows=int(kept.sum()),
         n_missing=n_missing,

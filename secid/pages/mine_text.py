@@ -165,8 +165,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     else:
         yield (
             f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
-            f"{percent(sweep.guide_margin)} lower than their positive, with its 95 % confidence interval; estimated from "
-            f"{count(sweep.guide_sample)} of each row"
+            f"{percent(sweep.guide_margin)} lower than their positive, with its 95 % confidence interval; estimated "
+            f"from {count(sweep.guide_sample)} of each row"
         )
         limit, random = FINDINGS["suspect"].limit or 0.0, sweep.random.suspects
         if random is not None and random.share > limit:

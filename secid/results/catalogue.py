@@ -241,6 +241,11 @@ CAUTIONS: Mapping[str, Caution] = {
             do="choose a --tokenizer under which positives cover more of their query: λ is near 1 for every negative",
         ),
         Caution(
+            name="changed_since_mined", of="files", limit=0.0,
+            says="not as secid mine wrote them: their hash is not the one in the manifest beside them",
+            do="mine them again, or go on if the change was meant: the manifest no longer says what they hold",
+        ),
+        Caution(
             name="eval_query", of="queries", limit=0.0,
             says="queries of the evaluation set, exactly or nearly",
             do="leave their records out; otherwise the evaluation measures memorisation",

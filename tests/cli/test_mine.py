@@ -401,3 +401,29 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
     columns = [found[f"negative_{n}"] for n in (1, 2, 3)]
     assert len(own) > 20
     assert own == {query: list(texts) for query, *texts in zip(found["query"], *columns, strict=True)}
+
+
+def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
+    mine(["lex=bm25", "any=random"])
+    paths = ["out/lex.jsonl", "out/any.jsonl"]
+
+    def changed() -> list[int]:
+        return [source.caution("changed_since_mined").n for source in api.check(paths).sources]
+
+    assert changed() == [0, 0]
+    row, *others = Path(paths[0]).read_text(encoding="utf-8").splitlines(keepends=True)
+    Path(paths[0]).write_text("".join([*others, row]), encoding="utf-8")
+    assert changed() == [1, 0]
+    assert invoke("check", *paths, "--fail-on", "changed_since_mined").code == 1
+    assert invoke("check", paths[1], "--fail-on", "changed_since_mined").code == 0
+    Path(paths[0]).rename("out/other.jsonl")  # which the manifest does not name
+    assert api.check(["out/other.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"files": {"lex.jsonl": 1}}', '{"files": {"lex.jsonl": {}}}', "[" * 10**5]
+)
+def test_what_is_no_manifest_of_secid_says_nothing(text):
+    mine(["lex=bm25"])
+    Path("out/.manifest.json").write_text(text, encoding="utf-8")
+    assert api.check(["out/lex.jsonl"]).sources[0].caution("changed_since_mined").n == 0
