@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from secid.pages.glossary import recipe_line
-from secid.pages.numbers import count, fraction, percent, plural
+from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
@@ -124,15 +124,20 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
         number("s_qn"), number("mean π"),
     )  # fmt: skip
     ranks = "ranks {0[0]}-{0[1]}".format
-    rows = [("as named", "", *_sweep_cells(source.own))]
-    for each in source.variants:
-        rows.append((ranks(each.method["ranks"]), percent(each.method["relative"]), *_sweep_cells(each)))
-    rows.append(("random", "", *_sweep_cells(sweep.random)))
+    rows = [
+        ("as named", "", *_sweep_cells(source.own)),
+        *((ranks(each.method["ranks"]), _margin(each), *_sweep_cells(each)) for each in source.variants),
+        ("random", "", *_sweep_cells(sweep.random)),
+    ]
     if sweep.guide is None:
         rows = [row[:-1] for row in rows]
     else:
         columns = (*columns, number("suspects"))
     return Table(caption="Windows of ranks and margins", columns=columns, rows=tuple(rows))
+
+
+def _margin(swept: Swept) -> str:
+    return f"{100 * swept.method['relative']:g}{SPACE}%"
 
 
 def _sweep_cells(swept: Swept) -> tuple[str, ...]:
@@ -165,7 +170,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     else:
         yield (
             f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
-            f"{percent(sweep.guide_margin)} lower than their positive, with its 95 % confidence interval; estimated "
+            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; estimated "
             f"from {count(sweep.guide_sample)} of each row"
         )
         limit, random = FINDINGS["suspect"].limit or 0.0, sweep.random.suspects
