@@ -44,14 +44,17 @@ def mine(
         typer.Option(
             "--pairs",
             metavar="SOURCE",
-            help="Queries and positives, not the qrels'.",
+            help="Take queries and positives from this source, not from qrels.",
             rich_help_panel=MINING,
         ),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            "--split", metavar="NAME", help="Only the queries of these qrels. [default: all]", rich_help_panel=MINING
+            "--split",
+            metavar="NAME",
+            help="Only queries of these qrels. [default: all]",
+            rich_help_panel=MINING,
         ),
     ] = None,
     on_short: Annotated[
@@ -68,7 +71,7 @@ def mine(
         typer.Option(
             "--max-reuse",
             metavar="N",
-            help="Queries that a passage may serve in a source.",
+            help="Most queries of a source that a passage may be a negative of.",
             rich_help_panel=MINING,
         ),
     ] = None,
@@ -77,17 +80,17 @@ def mine(
         typer.Option(
             "--prompt",
             metavar="FILE",
-            help="What llm asks, with {query}, {positive}, {n}.",
+            help="The prompt of llm, with {query}, {positive} and {n}.",
             rich_help_panel=MINING,
         ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Requests of llm at once.", rich_help_panel=MINING)
+        int, typer.Option("--concurrency", metavar="N", help="Requests that llm sends at once.", rich_help_panel=MINING)
     ] = 8,
     sweep: Annotated[
         bool,
         typer.Option(
-            "--sweep", help="Write nothing: show dense sources with other ranks and margins.", rich_help_panel=MINING
+            "--sweep", help="Write nothing, but show what other ranks and margins give.", rich_help_panel=MINING
         ),
     ] = False,
     schema: Annotated[
@@ -114,7 +117,8 @@ def mine(
     from secid.results.document import json_of
 
     if sweep:
-        _refuse_output({"--out": out, "--as": schema != "flagembedding", "--parquet": parquet, "--prompt": prompt})
+        others = {"--on-short": on_short != "keep", "--as": schema != "flagembedding"}
+        _refuse_output({"--out": out, "--parquet": parquet, "--prompt": prompt, **others})
         with ConsoleProgress(quiet) as progress:
             table = api.mine_sweep(
                 miners, k=k, pairs=pairs, split=split, max_reuse=max_reuse, progress=progress, **settings

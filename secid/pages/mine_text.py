@@ -121,7 +121,7 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
     """The source as named, its variants, and random candidates; 80 columns hold it."""
     columns = (
         foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
-        number("s_qn"), number("mean π"),
+        number("s_qn"), number("mean π"), number("suspects"),
     )  # fmt: skip
     ranks = "ranks {0[0]}-{0[1]}".format
     rows = [
@@ -129,11 +129,8 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
         *((ranks(each.method["ranks"]), _margin(each), *_sweep_cells(each)) for each in source.variants),
         ("random", "", *_sweep_cells(sweep.random)),
     ]
-    if sweep.guide is None:
-        rows = [row[:-1] for row in rows]
-    else:
-        columns = (*columns, number("suspects"))
-    return Table(caption="Windows of ranks and margins", columns=columns, rows=tuple(rows))
+    n = len(columns) - (sweep.guide is None)
+    return Table(caption="Ranks and margins", columns=columns[:n], rows=tuple(row[:n] for row in rows))
 
 
 def _margin(swept: Swept) -> str:
@@ -170,8 +167,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     else:
         yield (
             f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
-            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; estimated "
-            f"from {count(sweep.guide_sample)} of each row"
+            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; "
+            f"estimated from {count(sweep.guide_sample)} of each row"
         )
         limit, random = FINDINGS["suspect"].limit or 0.0, sweep.random.suspects
         if random is not None and random.share > limit:

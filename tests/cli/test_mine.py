@@ -427,3 +427,54 @@ def test_what_is_no_manifest_of_secid_says_nothing(text):
     mine(["lex=bm25"])
     Path("out/.manifest.json").write_text(text, encoding="utf-8")
     assert api.check(["out/lex.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+
+
+def test_a_sweep_prints_what_the_api_returns_and_writes_nothing(invoke, tiny):
+    options = ["--collection", FIXTURES, "--encoder", tiny, "-k", 3, "--sweep"]
+    code, out, err = invoke("mine", "near=dense:absolute=0.01", "lex=bm25", *options, "--json")
+    assert code == 0, err
+    other = api.mine_sweep(["near=dense:absolute=0.01", "lex=bm25"], str(tiny), collection=str(FIXTURES), k=3)
+    assert json.loads(out) == json.loads(json_of(other))
+    code, out, _ = invoke("mine", "near=dense", *options)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert listing(".") == []
+
+
+def test_a_sweep_is_of_what_is_mined():
+    specs = ["own=dense:relative=0.01,ranks=2-90", "far=dense:ranks=11-50,relative=0.0"]
+    options = {"collection": str(FIXTURES), "k": 7, "max_reuse": 3}
+    mined, sweep = api.mine(specs, "out", HashEncoder(), **options), api.mine_sweep(specs, HashEncoder(), **options)
+    for source, swept in zip(mined.sources, sweep.sources, strict=True):
+        names = ("n_negatives", "n_short", "n_missing", "s_query_negative", "consistency", "inverted_share")
+        assert [getattr(source, name) for name in names] == [getattr(swept.own, name) for name in names]
+    (same,) = [each for each in sweep.sources[0].variants if each.method == sweep.sources[1].own.method]
+    assert same == sweep.sources[1].own
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["near=dense"], None),
+        (["lex=bm25", "--sweep"], "--sweep"),
+        (["near=dense", "--sweep", "-o", "x"], "--out"),
+        (["near=dense", "--sweep", "--parquet"], "--parquet"),
+        (["near=dense", "--sweep", "--as", "tevatron"], "--as"),
+        (["near=dense", "--sweep", "--on-short", "drop"], "--on-short"),
+        (["near=dense", "-o", "x", "--guide", "y"], "--guide"),
+        (["near=dense", "-o", "x", "--guide-sample", "100"], "--guide-sample"),
+        (["near=dense", "--sweep", "--guide-sample", "100"], "--guide-sample"),
+    ],
+    ids=str,
+)
+def test_flags_that_do_not_go_together_are_refused(invoke, tiny, words, where):
+    code, out, err = invoke("mine", *words, "--collection", FIXTURES, "--encoder", tiny, "--quiet")
+    assert (code, out) == (2, "")
+    assert where is None or err.startswith(f"secid: {where}: ")
+    assert listing(".") == []
+
+
+def test_a_guide_that_is_the_encoder_is_refused(tiny):
+    with pytest.raises(UsageError) as error:
+        api.mine_sweep(["near=dense"], str(tiny), collection=str(FIXTURES), guide=str(tiny))
+    assert error.value.where == "--guide"
