@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -80,13 +81,13 @@ SEARCHES = {"secid": search_by_secid, "faiss": search_by_faiss}
 
 
 def run(side: str, python: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
-    """One search in a process of its own: seconds, and peak memory that is its own, MB, by `own_bytes`."""
+    """One search in a process of its own: seconds, processor seconds with its start, peak memory of its own, MB."""
     from tests.perf.vectors_million import own_bytes
 
     numbers = [str(getattr(options, name)) for name in ("dimension", "top", "threads")]
     command = [python, str(Path(__file__).resolve()), "--side", side, "--folder", str(folder)]
     flags = [word for pair in zip(("--dimension", "--top", "--threads"), numbers, strict=True) for word in pair]
-    most = 0
+    most, before = 0, resource.getrusage(resource.RUSAGE_CHILDREN)
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": root if side == "secid" else ""}
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -98,7 +99,9 @@ def run(side: str, python: str, folder: Path, options: argparse.Namespace) -> di
         text = process.stdout.read()
     if process.returncode:
         raise SystemExit(process.returncode)
-    return {"seconds": json.loads(text), "mb": most / 2**20}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": json.loads(text), "processor": processor, "mb": most / 2**20}
 
 
 def main() -> None:
@@ -125,18 +128,23 @@ def main() -> None:
         folder = Path(made)
         draw(folder / "passage.f32", options.candidates, options.dimension, 0)
         draw(folder / "query.f32", options.queries, options.dimension, 1)
-        seconds: dict[str, list[float]] = {"secid": [], "faiss": []}
+        seconds: dict[str, list[float]] = {side: [] for side in SEARCHES}
+        processor: dict[str, list[float]] = {side: [] for side in SEARCHES}
         for _ in range(options.repeats):
             for side, python in (("faiss", options.faiss), ("secid", sys.executable)):
                 one = run(side, python, folder, options)
                 seconds[side].append(one["seconds"])
-                print(f"{side}: {one['seconds']:.1f} s, {one['mb']:,.0f} MB of its own", flush=True)
+                processor[side].append(one["processor"])
+                print(
+                    f"{side}: {one['seconds']:.1f} s, {one['processor']:.1f} s of processor time, {one['mb']:,.0f} MB "
+                    "of its own",
+                    flush=True,
+                )
         first, second = (np.load(folder / f"{side}.npy") for side in SEARCHES)
-        ratio = median(seconds["secid"]) / median(seconds["faiss"])
+        wall, work = (median(part["secid"]) / median(part["faiss"]) for part in (seconds, processor))
         print(f"{options.candidates:,} x {options.queries:,}, top {options.top}, {options.threads} threads")
-        print(
-            f"secid takes {ratio:.2f} times as long; {int((first != second).sum()):,} of {first.size:,} places differ"
-        )
+        print(f"secid takes {wall:.2f} times as long, {work:.2f} times in processor time")
+        print(f"{int((first != second).sum()):,} of {first.size:,} places differ")
 
 
 if __name__ == "__main__":
