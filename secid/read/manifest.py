@@ -18,7 +18,7 @@ def sha256_of(path: Path) -> str:
 
 def changed_files(paths: Iterable[str]) -> list[str]:
     """The files that a manifest beside them names with another hash. What is no manifest of ours names none."""
-    return [path for path in paths if _noted(Path(path)) not in (None, sha256_of(Path(path)))]
+    return [path for path in paths if (sha256 := _noted(Path(path))) and sha256 != sha256_of(Path(path))]
 
 
 def _noted(path: Path) -> str | None:

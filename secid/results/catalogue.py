@@ -242,8 +242,8 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="changed_since_mined", of="files", limit=0.0,
-            says="not as secid mine wrote them: their hash is not the one in the manifest beside them",
-            do="mine them again, or go on if the change was meant: the manifest no longer says what they hold",
+            says="changed since secid mine wrote them: the manifest next to them has another hash",
+            do="mine them again, or go on if you meant the change: the manifest does not describe them any more",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
