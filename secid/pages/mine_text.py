@@ -81,13 +81,13 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
         yield f"{plural(source.n_short, 'query has', 'queries have')} fewer than {mined.k} negatives: {why}"
     if source.n_filled:
-        yield f"{plural(source.n_filled, 'negative')} drawn at random in their place"
+        yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     if source.n_dropped:
-        yield f"{plural(source.n_dropped, 'such query', 'such queries')} left out"
+        yield f"{plural(source.n_dropped, 'such query', 'such queries')} dropped"
     if source.n_missing:
-        yield f"{plural(source.n_missing, 'query', 'queries')} without any negative left out"
+        yield f"{plural(source.n_missing, 'query has', 'queries have')} no negative and no row in the file"
     if source.excluded:
-        yield f"passed over {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
+        yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
     if source.tokens is not None:
         yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
     if source.kept_beside:
