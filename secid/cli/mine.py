@@ -90,7 +90,9 @@ def mine(
     sweep: Annotated[
         bool,
         typer.Option(
-            "--sweep", help="Write nothing, but show what other ranks and margins give.", rich_help_panel=MINING
+            "--sweep",
+            help="Write nothing, but show what other ranks and margins give; with --guide, suspects too.",
+            rich_help_panel=MINING,
         ),
     ] = False,
     schema: Annotated[
