@@ -5,7 +5,7 @@ The examples run in the folder that holds `fixtures`, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from os import PathLike, fspath
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
     from secid.mining.choose import OnShort
+    from secid.mining.write import Plan as Mining
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
     from secid.results.audit import Audit
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
-    from secid.results.mine import Mined
+    from secid.results.mine import Mined, Sweep
     from secid.scoring.run import Scored
 
 
@@ -466,31 +467,79 @@ def mine(
 
     Source: METHOD 10.
     """
-    from secid.mining.methods import parse_miners
-
-    sources, target = parse_miners(miners, k), Path(folder)
-    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     progress = progress or Silent()
-    progress.start("load libraries", None, "")
+    plan, values, load = _mining(miners, encoder, k, max_reuse, progress, settings)
     from secid.export.writer import schema_of
     from secid.mining.run import mine_all
-    from secid.mining.write import Plan as Mining
 
-    plan = Mining(
-        miners=sources,
-        k=k,
-        seed=values.seed,
+    plan = replace(
+        plan,
         on_short=on_short,
-        max_reuse=max_reuse,
         schema=schema_of(schema, ()),
         suffix=".parquet" if parquet else ".jsonl",
         prompt=prompt,
         concurrency=concurrency,
     )
-    has_encoder = encoder is not None or values.encoder is not None
-    load = (lambda: _load(encoder, values, progress)) if has_encoder else None
     with work_folder() as work:
-        return mine_all(plan, None if pairs is None else fspath(pairs), split, load, values, target, work, progress)
+        return mine_all(
+            plan, None if pairs is None else fspath(pairs), split, load, values, Path(folder), work, progress
+        )
+
+
+def mine_sweep(
+    miners: Sequence[str],
+    encoder: str | Encoder | None = None,
+    *,
+    k: int = 10,
+    pairs: str | PathLike[str] | None = None,
+    split: str | None = None,
+    max_reuse: int | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Sweep:
+    """What dense sources would give under other margins and windows of ranks; writes nothing.
+
+    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. Of the
+    settings guide, guide_reranker and guide_sample count too: a second scorer of a sample of each method's negatives.
+    Returns the same as `secid mine --sweep --json` prints. Raises SecidError.
+
+    >>> import secid
+    >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
+    >>> [(way.n_negatives, way.n_short) for way in sweep.sources[0].variants if way.method["ranks"] == (1, 4)]
+    [(222, 19), (215, 21), (211, 21), (197, 26), (151, 38)]
+
+    Source: METHOD 10.
+    """
+    progress = progress or Silent()
+    plan, values, load = _mining(miners, encoder, k, max_reuse, progress, settings)
+    from secid.mining.sweep import sweep_all
+
+    with work_folder() as work:
+        return sweep_all(plan, None if pairs is None else fspath(pairs), split, load, values, work, progress)
+
+
+def _mining(
+    miners: Sequence[str],
+    encoder: str | Encoder | None,
+    k: int,
+    max_reuse: int | None,
+    progress: Progress,
+    settings: SettingsDict,
+) -> tuple[Mining, Settings, Callable[[], tuple[Encoder, EncoderInfo]] | None]:
+    """What `mine` and `mine_sweep` share: the plan, the settings, and what loads the encoder."""
+    from secid.mining.methods import parse_miners
+
+    sources = parse_miners(miners, k)
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    progress.start("load libraries", None, "")
+    from secid.mining.write import Plan as Mining
+
+    plan = Mining(
+        miners=sources, k=k, seed=values.seed, on_short="keep", max_reuse=max_reuse, schema="flagembedding",
+        suffix=".jsonl",
+    )  # fmt: skip
+    has_encoder = encoder is not None or values.encoder is not None
+    return plan, values, (lambda: _load(encoder, values, progress)) if has_encoder else None
 
 
 def gate(

@@ -217,11 +217,12 @@ def commands_in(page: Path) -> list[str]:
     return [line for line in lines_in(page) if line.startswith("secid ")]
 
 
-def test_commands_of_the_how_to_run_as_typed(here):
+@pytest.mark.parametrize("name", ["how-to.md", "tutorial.md"])
+def test_commands_of_a_page_run_as_typed(here, name):
     from secid.cli.app import main
 
-    assert len(commands_in(ROOT / "docs" / "how-to.md")) >= 5
-    for command in lines_in(ROOT / "docs" / "how-to.md"):
+    assert len(commands_in(ROOT / "docs" / name)) >= 5
+    for command in lines_in(ROOT / "docs" / name):
         if not command.startswith("secid "):
             subprocess.run(["bash", "-c", command], check=True)
             continue
@@ -289,7 +290,8 @@ def test_examples_in_the_docstrings_of_the_api_run(here):
     from secid import api
 
     runner, output = doctest.DocTestRunner(), io.StringIO()
-    for function in (api.score, api.select, api.flagged, api.baseline, api.check, api.gate, api.describe_encoder):
+    of_runs = api.score, api.select, api.flagged, api.baseline, api.check, api.gate
+    for function in (*of_runs, api.mine, api.mine_sweep, api.describe_encoder):
         (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
         assert example.examples
         runner.run(example, out=output.write)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, READING, Json, Quiet, takes_settings
+from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, takes_settings
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
@@ -22,7 +23,7 @@ AS_OF_SCORE = (
 """Flags that work as those of `secid score` do, and that few need here."""
 
 
-@takes_settings("encoder", *READING, *ENCODING, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
+@takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
 def mine(
     miners: Annotated[
         list[str],
@@ -35,23 +36,25 @@ def mine(
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.", show_default=False),
-    ],
+        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each query.", rich_help_panel=MINING)] = 10,
     pairs: Annotated[
         Path | None,
         typer.Option(
             "--pairs",
             metavar="SOURCE",
-            help="Queries and positives, not the qrels'.",
+            help="Take queries and positives from this source, not from qrels.",
             rich_help_panel=MINING,
         ),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            "--split", metavar="NAME", help="Only the queries of these qrels. [default: all]", rich_help_panel=MINING
+            "--split",
+            metavar="NAME",
+            help="Only queries of these qrels. [default: all]",
+            rich_help_panel=MINING,
         ),
     ] = None,
     on_short: Annotated[
@@ -68,7 +71,7 @@ def mine(
         typer.Option(
             "--max-reuse",
             metavar="N",
-            help="Queries that a passage may serve in a source.",
+            help="Most queries of a source that a passage may be a negative of.",
             rich_help_panel=MINING,
         ),
     ] = None,
@@ -77,13 +80,21 @@ def mine(
         typer.Option(
             "--prompt",
             metavar="FILE",
-            help="What llm asks, with {query}, {positive}, {n}.",
+            help="The prompt of llm, with {query}, {positive} and {n}.",
             rich_help_panel=MINING,
         ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Requests of llm at once.", rich_help_panel=MINING)
+        int, typer.Option("--concurrency", metavar="N", help="Requests that llm sends at once.", rich_help_panel=MINING)
     ] = 8,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Write nothing, but show what other ranks and margins give; with --guide, suspects too.",
+            rich_help_panel=MINING,
+        ),
+    ] = False,
     schema: Annotated[
         str,
         typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron.", rich_help_panel="Output"),
@@ -104,13 +115,26 @@ def mine(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.pages.mine_text import print_mined
+    from secid.pages.mine_text import print_mined, print_sweep
     from secid.results.document import json_of
 
+    if sweep:
+        others = {"--on-short": on_short != "keep", "--as": schema != "flagembedding"}
+        _refuse_output({"--out": out, "--parquet": parquet, "--prompt": prompt, **others})
+        with ConsoleProgress(quiet) as progress:
+            table = api.mine_sweep(
+                miners, k=k, pairs=pairs, split=split, max_reuse=max_reuse, progress=progress, **settings
+            )
+        if json:
+            sys.stdout.write(json_of(table))
+        else:
+            print_sweep(stdout(), table)
+        return
+    folder = _folder(out, settings)
     with ConsoleProgress(quiet) as progress:
         result = api.mine(
             miners,
-            out,
+            folder,
             k=k,
             pairs=pairs,
             split=split,
@@ -127,6 +151,28 @@ def mine(
         sys.stdout.write(json_of(result))
     else:
         print_mined(stdout(), result)
+
+
+def _refuse_output(given: Mapping[str, object]) -> None:
+    """Raises UsageError for a flag of the files that --sweep does not write."""
+    from secid.errors import UsageError
+
+    for flag, value in given.items():
+        if value:
+            raise UsageError("has no effect with --sweep, which writes nothing", where=flag)
+
+
+def _folder(out: Path | None, settings: Mapping[str, object]) -> Path:
+    """Raises UsageError without a folder, or for a guide, which only --sweep asks."""
+    from secid.errors import UsageError
+    from secid.settings import flag_of
+
+    for name in GUIDE:
+        if settings.get(name) is not None:
+            raise UsageError("has no effect without --sweep", where=flag_of(name))
+    if out is None:
+        raise UsageError("no folder to write to", remedy="-o FOLDER, or --sweep to write nothing")
+    return out
 
 
 def _text_of(path: Path) -> str:

@@ -163,8 +163,10 @@ def _options(spec: str, method: Method, text: str) -> dict[str, Any]:
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
-        if not separator or not value or name in given:
-            raise UsageError(f"{part!r} is not option=value, each option once", where=spec)
+        if not separator or not value:
+            raise UsageError(f"{part!r} is not option=value", where=spec)
+        if name in given:
+            raise UsageError(f"{part!r} is a second value of {name}", where=spec)
         given[name] = value
     if isinstance(method, Hybrid):
         return {"parts": tuple((name, _count(spec, name, value)) for name, value in given.items())}
@@ -180,7 +182,9 @@ def _ranks(spec: str, name: str, value: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,9})-(\d{1,9})", value)
     ends = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= ends[0] <= ends[1]:
-        raise UsageError(f"{name}={value} is no window of ranks", where=spec, remedy="first-last, from 1: ranks=11-20")
+        raise UsageError(
+            f"{name}={value} is not a window of ranks", where=spec, remedy="first-last, from 1: ranks=11-20"
+        )
     return ends
 
 
@@ -236,14 +240,14 @@ def _checked_dense(spec: str, method: Dense) -> Dense:
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = [other.name for other in miners if not isinstance(other.method, Hybrid | Llm)]
+    own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
         if name not in own:
             raise UsageError(
-                f"{name!r} is no source that it can take from",
+                f"cannot take negatives from {name!r}",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name it too, such as {name}=dense; the sources are {', '.join(own) or 'none'}",
+                remedy=f"name a random, bm25 or dense source of this name too, such as {name}=dense",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(

@@ -55,11 +55,11 @@ def mine_all(
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
     are there. Raises SecidError.
     """
-    _refuse(plan, load, split, pairs, settings)
+    refuse(plan, load, split, pairs, settings)
     check_folder(folder)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    questions = _questions(pairs, split, settings, work, progress)
+    questions = read_questions(pairs, split, settings, work, progress)
     try:
         sources, info = mine_sources(plan, questions, load, settings, folder, work, progress)
         n_rows, n_candidates, skipped = len(questions.query), questions.n_candidates, questions.skipped
@@ -84,7 +84,10 @@ def mine_all(
     )
 
 
-def _questions(pairs: str | None, split: str | None, settings: Settings, work: Path, progress: Progress) -> Questions:
+def read_questions(
+    pairs: str | None, split: str | None, settings: Settings, work: Path, progress: Progress
+) -> Questions:
+    """Rows and candidates; pairs, split : as in `mine_all`. The caller closes them."""
     if pairs is None:
         files, labels = label_files(None, split, settings), label_files(None, None, settings)
         progress.start("read", None, "")
@@ -100,8 +103,8 @@ def _questions(pairs: str | None, split: str | None, settings: Settings, work: P
         return questions_of_pairs(readers, collection, settings, work, tick)
 
 
-def _refuse(plan: Plan, load: object, split: str | None, pairs: str | None, settings: Settings) -> None:
-    """Raises UsageError for what cannot work together."""
+def refuse(plan: Plan, load: object, split: str | None, pairs: str | None, settings: Settings) -> None:
+    """Raises UsageError for what cannot work together. load : None without an encoder."""
     dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
     if dense and load is None:
         raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
@@ -155,9 +158,7 @@ def mine_sources(
     work : an empty folder for temporary files. Raises InputError where there is no candidate, OutputError where the
     files cannot be written, and what encoding raises.
     """
-    if not questions.n_candidates:
-        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
-    exclusions = Exclusions(questions, progress)
+    exclusions = exclusions_of(questions, progress)
     encoder, info = load() if load else (None, None)
     with ExitStack() as stack:
         embedder = None
@@ -179,14 +180,21 @@ def mine_sources(
             for number, miner in enumerate(plan.miners)
             if isinstance(miner.method, Llm)
         }
-        miner = _Mine(plan, questions, exclusions, embedder, settings, progress)
+        miner = Search(plan, questions, exclusions, embedder, settings, progress)
         picks = miner.picks(answers)
         s_qn = [miner.scores(own) for own in picks]
         sources = write_sources(plan, questions, picks, answers, miner.s_qp, s_qn, info, settings, folder, progress)
     return sources, info
 
 
-class _Mine:
+def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
+    """The rules for these questions. Raises InputError where there is no candidate."""
+    if not questions.n_candidates:
+        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
+    return Exclusions(questions, progress)
+
+
+class Search:
     """The search for all sources."""
 
     def __init__(

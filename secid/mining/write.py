@@ -22,16 +22,16 @@ from secid.export.writer import Schema, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, OnShort, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import Miner
+from secid.mining.methods import Method, Miner
 from secid.mining.questions import Questions
 from secid.progress import Progress
+from secid.read.manifest import MANIFEST, sha256_of
 from secid.results import EncoderInfo
 from secid.results.mine import MINE_SCHEMA_VERSION, MinedSource
 from secid.settings import Settings
 from secid.version import VERSION
 
 WRITTEN_AT_ONCE = 1_024
-MANIFEST = ".manifest.json"
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
 FILLED = "random"
@@ -155,8 +155,6 @@ def _source(
     miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
     s_qn: Floats, margin: Floats, answers: Answers | None, settings: Settings, not_held: Mapping[str, int],
 ) -> MinedSource:  # fmt: skip
-    with partial.open("rb") as handle:
-        sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     ids = picks.ids[kept]
     taken = ids >= 0
     scored = s_qn[kept][taken]
@@ -166,7 +164,7 @@ def _source(
     return MinedSource(
         name=miner.name,
         path=str(path),
-        sha256=sha256,
+        sha256=sha256_of(partial),
         method=described(miner),
         n_rows=int(kept.sum()),
         n_missing=n_missing,
@@ -177,7 +175,7 @@ def _source(
         short=_by_name(WHY, np.bincount(picks.why, minlength=len(WHY) + 1)),
         excluded=_by_name(EXCLUDED, picks.excluded),
         s_query_negative=float(scored.mean()) if known else None,
-        consistency=float(torch.sigmoid(torch.from_numpy(margins / settings.temperature)).mean()) if known else None,
+        consistency=mean_consistency(margins, settings.temperature) if known else None,
         inverted_share=float((margins < 0).mean()) if known else None,
         n_passages=len(served),
         most_used=int(served.max(initial=0)),
@@ -189,9 +187,18 @@ def _source(
 
 def described(miner: Miner) -> dict[str, Any]:
     """The method by its name, with every option that it has."""
-    kind = type(miner.method).__name__.lower()
-    options = {name: value for name, value in asdict(miner.method).items() if value is not None}
-    return {"typed": miner.text, "method": kind, **options}
+    return {"typed": miner.text, **options_of(miner.method)}
+
+
+def options_of(method: Method) -> dict[str, Any]:
+    """A method's name, and the options that it has."""
+    options = {name: value for name, value in asdict(method).items() if value is not None}
+    return {"method": type(method).__name__.lower(), **options}
+
+
+def mean_consistency(margins: Floats, temperature: float) -> float:
+    """Mean π of some negatives. margins : (n,) s_qp - s_qn, at least one. Source: METHOD 2."""
+    return float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean())
 
 
 def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from secid.pages.glossary import recipe_line
-from secid.pages.numbers import count, fraction, percent, plural
+from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
-from secid.results.mine import Mined, MinedSource
+from secid.results.catalogue import FINDINGS
+from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
 
 SHORT = {
     "margin": "the margin rejects most of the window",
@@ -80,13 +81,13 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
         yield f"{plural(source.n_short, 'query has', 'queries have')} fewer than {mined.k} negatives: {why}"
     if source.n_filled:
-        yield f"{plural(source.n_filled, 'negative')} drawn at random in their place"
+        yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     if source.n_dropped:
-        yield f"{plural(source.n_dropped, 'such query', 'such queries')} left out"
+        yield f"{plural(source.n_dropped, 'such query', 'such queries')} dropped"
     if source.n_missing:
-        yield f"{plural(source.n_missing, 'query', 'queries')} without any negative left out"
+        yield f"{plural(source.n_missing, 'query has', 'queries have')} no negative and no row in the file"
     if source.excluded:
-        yield f"passed over {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
+        yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
     if source.tokens is not None:
         yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
     if source.kept_beside:
@@ -99,3 +100,81 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
 
 def _by_reason(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in reasons.items())
+
+
+def print_sweep(console: Console, sweep: Sweep) -> None:
+    """Prints a table for each dense source, what its columns are, and how a row is written."""
+    rows, candidates = plural(sweep.n_rows, "query", "queries"), plural(sweep.n_candidates, "candidate")
+    write(console, f"Up to {sweep.k} negatives for each of {rows} from {candidates}; nothing was written", "bold")
+    write(console, recipe_line(sweep.encoder))
+    for source in sweep.sources:
+        console.print()
+        print_table(console, _sweep_table(sweep, source))
+    console.print()
+    for line in _sweep_lines(sweep):
+        write(console, line, mark="- ")
+    if sweep.skipped:
+        write(console, f"Left out of the input: {_by_reason(sweep.skipped)}.", "yellow")
+
+
+def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
+    """The source as named, its variants, and random candidates; 80 columns hold it."""
+    columns = (
+        foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
+        number("s_qn"), number("mean π"), number("suspects"),
+    )  # fmt: skip
+    ranks = "ranks {0[0]}-{0[1]}".format
+    rows = [
+        ("as named", "", *_sweep_cells(source.own)),
+        *((ranks(each.method["ranks"]), _margin(each), *_sweep_cells(each)) for each in source.variants),
+        ("random", "", *_sweep_cells(sweep.random)),
+    ]
+    n = len(columns) - (sweep.guide is None)
+    return Table(caption="Ranks and margins", columns=columns[:n], rows=tuple(row[:n] for row in rows))
+
+
+def _margin(swept: Swept) -> str:
+    return f"{100 * swept.method['relative']:g}{SPACE}%"
+
+
+def _sweep_cells(swept: Swept) -> tuple[str, ...]:
+    return (
+        count(swept.n_negatives),
+        count(swept.n_short),
+        fraction(swept.n_lacking / swept.n_short, 1) if swept.n_short else "–",
+        fraction(swept.s_query_negative),
+        fraction(swept.consistency),
+        _suspect_share(swept.suspects),
+    )
+
+
+def _suspect_share(suspects: Suspects | None) -> str:
+    if suspects is None:
+        return "–"
+    low, high = suspects.interval_95
+    return f"{percent(suspects.share)} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def _sweep_lines(sweep: Sweep) -> Iterator[str]:
+    """What the columns are, and how a row is written."""
+    name = next(iter(sweep.sources)).name
+    yield (
+        "margin: s_qn is below s_qp by more than so many per cent of it. short: queries with fewer than "
+        f"{sweep.k} negatives; by: how many those lack on average"
+    )
+    if sweep.guide is None:
+        yield "no guide was named, so nothing is known of false negatives: --guide NAME or --guide-reranker NAME"
+    else:
+        yield (
+            f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
+            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; "
+            f"estimated from {count(sweep.guide_sample)} of each row"
+        )
+        limit, random = FINDINGS["suspect"].limit or 0.0, sweep.random.suspects
+        if random is not None and random.share > limit:
+            yield (
+                f"of random candidates it suspects {percent(random.share)}, so its suspects say little of these texts"
+            )
+    if sweep.unswept:
+        yield f"no margin to vary: {', '.join(map(named, sweep.unswept))}"
+    yield f"to write a row, name it: {named(name)}=dense:ranks=11-50,relative=0.05, and a new folder by -o"

@@ -237,6 +237,11 @@ CAUTIONS: Mapping[str, Caution] = {
             "λ is near 1 for every negative",
         ),
         Caution(
+            name="changed_since_mined", of="files", limit=0.0,
+            says="changed since secid mine wrote them: the manifest next to them has another hash",
+            do="mine them again, or go on if you meant the change: the manifest does not describe them any more",
+        ),
+        Caution(
             name="eval_query", of="queries", limit=0.0,
             says="occur in the evaluation set, exactly or nearly",
             do="leave their records out; otherwise the evaluation measures memorisation",

@@ -75,3 +75,70 @@ class Mined:
     settings: Mapping[str, Any]
     sources: tuple[MinedSource, ...]
     next_command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspects:
+    """What a guide says of some negatives. n_scored : of them, in a sample drawn by strata of s_qn.
+
+    share : estimated share of all of them that the guide's relative margin flags; interval_95 : queries as clusters.
+    """
+
+    n_scored: int
+    share: float
+    interval_95: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What one method would give. Fields as in MinedSource, over all rows of the input, before anything is filled up.
+
+    n_lacking : negatives that short rows lack, together.
+    suspects  : None without a guide, or where there is no negative.
+    """
+
+    method: Mapping[str, Any]
+    n_negatives: int
+    n_short: int
+    n_lacking: int
+    n_missing: int
+    s_query_negative: float | None
+    consistency: float | None
+    inverted_share: float | None
+    suspects: Suspects | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweptSource:
+    """A dense source. own : as it was named.   variants : with other windows and, in each, relative margins."""
+
+    name: str
+    own: Swept
+    variants: tuple[Swept, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What margins and windows of ranks would give; nothing was written. Fields as in Mined.
+
+    random : K candidates drawn at random for each row, to compare with.   unswept : sources without a margin.
+    guide  : None without one.   guide_margin, guide_sample : the relative margin from which it suspects a negative, and
+    the negatives that it scored of each method at most.
+    """
+
+    schema_version: str
+    secid_version: str
+    encoder: EncoderInfo
+    n_rows: int
+    n_candidates: int
+    skipped: Mapping[str, int]
+    k: int
+    seed: int
+    max_reuse: int | None
+    settings: Mapping[str, Any]
+    guide: EncoderInfo | None
+    guide_margin: float
+    guide_sample: int
+    random: Swept
+    sources: tuple[SweptSource, ...]
+    unswept: tuple[str, ...]

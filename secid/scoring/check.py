@@ -25,6 +25,7 @@ from secid.pool.tokenizer_fit import misread
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
+from secid.read.manifest import changed_files
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
@@ -189,6 +190,7 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
+                    "changed_since_mined": _changed(reader),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
@@ -213,6 +215,13 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
         values=case.values,
         examples=case.examples,
     )
+
+
+def _changed(reader: Reader) -> Case:
+    """Files whose manifest has another hash; those without one are not changed."""
+    paths = [file.path for file in reader.files]
+    n = len(changed_files(paths))
+    return Case(n, n / len(paths))
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:

@@ -400,3 +400,80 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
     columns = [found[f"negative_{n}"] for n in (1, 2, 3)]
     assert len(own) > 20
     assert own == {query: list(texts) for query, *texts in zip(found["query"], *columns, strict=True)}
+
+
+def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
+    mine(["lex=bm25", "any=random"])
+    paths = ["out/lex.jsonl", "out/any.jsonl"]
+
+    def changed() -> list[int]:
+        return [source.caution("changed_since_mined").n for source in api.check(paths).sources]
+
+    assert changed() == [0, 0]
+    row, *others = Path(paths[0]).read_text(encoding="utf-8").splitlines(keepends=True)
+    Path(paths[0]).write_text("".join([*others, row]), encoding="utf-8")
+    assert changed() == [1, 0]
+    assert invoke("check", *paths, "--fail-on", "changed_since_mined").code == 1
+    assert invoke("check", paths[1], "--fail-on", "changed_since_mined").code == 0
+    Path(paths[0]).rename("out/other.jsonl")  # which the manifest does not name
+    assert api.check(["out/other.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"files": {"lex.jsonl": 1}}', '{"files": {"lex.jsonl": {}}}', "[" * 10**5]
+)
+def test_what_is_no_manifest_of_secid_says_nothing(text):
+    mine(["lex=bm25"])
+    Path("out/.manifest.json").write_text(text, encoding="utf-8")
+    assert api.check(["out/lex.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+
+
+def test_a_sweep_prints_what_the_api_returns_and_writes_nothing(invoke, tiny):
+    options = ["--collection", FIXTURES, "--encoder", tiny, "-k", 3, "--sweep"]
+    code, out, err = invoke("mine", "near=dense:absolute=0.01", "lex=bm25", *options, "--json")
+    assert code == 0, err
+    other = api.mine_sweep(["near=dense:absolute=0.01", "lex=bm25"], str(tiny), collection=str(FIXTURES), k=3)
+    assert json.loads(out) == json.loads(json_of(other))
+    code, out, _ = invoke("mine", "near=dense", *options)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert listing(".") == []
+
+
+def test_a_sweep_is_of_what_is_mined():
+    specs = ["own=dense:relative=0.01,ranks=2-90", "far=dense:ranks=11-50,relative=0.0"]
+    options = {"collection": str(FIXTURES), "k": 7, "max_reuse": 3}
+    mined, sweep = api.mine(specs, "out", HashEncoder(), **options), api.mine_sweep(specs, HashEncoder(), **options)
+    for source, swept in zip(mined.sources, sweep.sources, strict=True):
+        names = ("n_negatives", "n_short", "n_missing", "s_query_negative", "consistency", "inverted_share")
+        assert [getattr(source, name) for name in names] == [getattr(swept.own, name) for name in names]
+    (same,) = [each for each in sweep.sources[0].variants if each.method == sweep.sources[1].own.method]
+    assert same == sweep.sources[1].own
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["near=dense"], None),
+        (["lex=bm25", "--sweep"], "--sweep"),
+        (["near=dense", "--sweep", "-o", "x"], "--out"),
+        (["near=dense", "--sweep", "--parquet"], "--parquet"),
+        (["near=dense", "--sweep", "--as", "tevatron"], "--as"),
+        (["near=dense", "--sweep", "--on-short", "drop"], "--on-short"),
+        (["near=dense", "-o", "x", "--guide", "y"], "--guide"),
+        (["near=dense", "-o", "x", "--guide-sample", "100"], "--guide-sample"),
+        (["near=dense", "--sweep", "--guide-sample", "100"], "--guide-sample"),
+    ],
+    ids=str,
+)
+def test_flags_that_do_not_go_together_are_refused(invoke, tiny, words, where):
+    code, out, err = invoke("mine", *words, "--collection", FIXTURES, "--encoder", tiny, "--quiet")
+    assert (code, out) == (2, "")
+    assert where is None or err.startswith(f"secid: {where}: ")
+    assert listing(".") == []
+
+
+def test_a_guide_that_is_the_encoder_is_refused(tiny):
+    with pytest.raises(UsageError) as error:
+        api.mine_sweep(["near=dense"], str(tiny), collection=str(FIXTURES), guide=str(tiny))
+    assert error.value.where == "--guide"

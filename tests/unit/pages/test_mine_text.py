@@ -11,7 +11,8 @@ from rich.console import Console
 from secid.mining.choose import WHY
 from secid.mining.exclusions import EXCLUDED
 from secid.pages import mine_text
-from secid.results.mine import Mined, MinedSource
+from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
+from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 
 SOURCE = MinedSource(
@@ -80,3 +81,49 @@ def test_a_name_cannot_control_the_terminal():
 @pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT), (EXCLUDED, mine_text.EXCLUDED)])
 def test_every_reason_is_in_words(names, words):
     assert set(names) == set(words)
+
+
+def swept(relative: float | None, ranks: tuple[int, int], n: int, suspects: Suspects | None) -> Swept:
+    return Swept(
+        method={"method": "dense", "ranks": ranks, "relative": relative, "pick": "top"}, n_negatives=n,
+        n_short=11090 - n, n_lacking=2 * (11090 - n), n_missing=3, s_query_negative=0.413 if n else None,
+        consistency=0.875 if n else None, inverted_share=0.01 if n else None, suspects=suspects,
+    )  # fmt: skip
+
+
+ENCODER = HashEncoder().info
+SUSPECTS = Suspects(n_scored=300, share=0.0321, interval_95=(0.0151, 0.062))
+SWEEP = Sweep(
+    schema_version="1.0", secid_version="0.1.0", encoder=ENCODER, n_rows=1109, n_candidates=5183, skipped={}, k=10,
+    seed=0, max_reuse=None, settings={}, guide=replace(ENCODER, name="guide"), guide_margin=0.05, guide_sample=300,
+    random=swept(None, (1, 10), 11090, replace(SUSPECTS, share=0.312, interval_95=(0.25, 0.37))),
+    sources=(
+        SweptSource(
+            name="near",
+            own=swept(None, (1, 200), 11090, SUSPECTS),
+            variants=(swept(0.0, (1, 200), 11090, SUSPECTS), swept(0.025, (51, 100), 0, None)),
+        ),
+    ),
+    unswept=("lex", "any"),
+)  # fmt: skip
+
+
+def printed_sweep(sweep: Sweep, width: int = 80) -> str:
+    file = io.StringIO()
+    mine_text.print_sweep(Console(file=file, width=width, highlight=False), sweep)
+    return file.getvalue()
+
+
+def test_pages_of_a_sweep(snapshot: Snapshot):
+    snapshot("mine-sweep.txt", printed_sweep(SWEEP))
+
+
+def test_without_a_guide_no_column_is_empty():
+    text = printed_sweep(replace(SWEEP, guide=None))
+    (head,) = [line for line in text.splitlines() if line.startswith("near ")]
+    assert head.split()[-1] == "π"
+
+
+def test_a_guide_that_flags_few_random_candidates_is_not_doubted():
+    few = replace(SWEEP, random=swept(None, (1, 10), 11090, replace(SUSPECTS, share=0.01)))
+    assert len(printed_sweep(few).splitlines()) < len(printed_sweep(SWEEP).splitlines())

@@ -1,0 +1,191 @@
+"""What dense sources would give under other margins and windows of ranks: one search, nothing written.
+
+    grid        the variants of a source: margins below the positive's score by windows of ranks
+    sweep_all   what each of them gives, and what a guide suspects in a sample of it
+
+Margins are not portable between encoders, so a table of these candidates and this encoder takes the place of a default.
+Source: METHOD 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import distinct
+from secid.arrays import pairs as pair_codes
+from secid.encode import Encoder
+from secid.errors import UsageError
+from secid.measure.blocks import Triplets
+from secid.mining.choose import Picks
+from secid.mining.methods import Dense, Method, Miner, Random
+from secid.mining.questions import Questions
+from secid.mining.run import Search, exclusions_of, read_questions, refuse
+from secid.mining.write import Plan, mean_consistency, options_of, settings_of
+from secid.pool import Plan as TextPlan
+from secid.progress import Progress
+from secid.results import EncoderInfo
+from secid.results.mine import MINE_SCHEMA_VERSION, Suspects, Sweep, Swept, SweptSource
+from secid.settings import Settings
+from secid.triplets.embedding import Embedder
+from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.guide import MARGIN, GuideScores, guide_scores, load_guide
+from secid.version import VERSION
+
+Floats = npt.NDArray[np.float64]
+
+RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
+WINDOWS = ((11, 50), (51, 100))
+"""Beside the source's own and ranks 1 to K."""
+SAMPLE = 300
+"""Negatives of each method that a guide scores: a share of 10 % then has a standard error of 1.7 points."""
+
+
+def grid(miner: Miner, k: int) -> list[Miner]:
+    """The variants of a dense source by window and margin, each method once; the source itself may be among them.
+
+    They have its maximum and its choice within the window; a relative margin replaces its own margins.
+    """
+    own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
+    if isinstance(own, Dense):
+        for ranks in (miner.window, (1, k), *WINDOWS):
+            for relative in RELATIVE:
+                methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
+    return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
+
+
+def sweep_all(
+    plan: Plan,
+    pairs: str | None,
+    split: str | None,
+    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
+    settings: Settings,
+    work: Path,
+    progress: Progress,
+) -> Sweep:
+    """Reads the queries and searches once for all variants of all dense sources.
+
+    pairs, split, load : as in `mine_all`.   work : an empty folder for temporary files. Raises SecidError.
+    """
+    refuse(plan, load, split, pairs, settings)
+    dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
+    if not dense or load is None:
+        names = ", ".join(miner.name for miner in plan.miners)
+        raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
+    grids = [grid(miner, plan.k) for miner in dense]
+    at_random = Miner("random", "random", Random(), (1, plan.k))
+    # Sources that share a method are searched once.
+    every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
+    with ExitStack() as stack:
+        questions = read_questions(pairs, split, settings, work, progress)
+        stack.callback(questions.close)
+        encoder, info = load()
+        guide = load_guide(settings, encoder, progress)
+        exclusions = exclusions_of(questions, progress)
+        embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
+        stack.callback(embedder.close)
+        kept = replace(plan, miners=every, on_short="keep")
+        search = Search(kept, questions, exclusions, embedder, settings, progress)
+        picks = search.picks({})
+        scores = [*(own.scores for own in picks[:-1]), search.scores(picks[-1])]
+        guided: Sequence[Suspects | None] = [None] * len(every)
+        size = settings.guide_sample or SAMPLE
+        if guide is not None:
+            sets = [(_triplets(questions, own), s_qn[own.ids >= 0]) for own, s_qn in zip(picks, scores, strict=True)]
+            some = [part for part in sets if len(part[0])]
+            sampled = replace(settings, guide_sample=size)
+            by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
+            guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
+        swept = {
+            miner.method: _swept(miner.method, own, s_qn, search.s_qp, plan.k, settings.temperature, suspects)
+            for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
+        }
+        sources = tuple(
+            SweptSource(
+                name=miner.name,
+                own=swept[miner.method],
+                variants=tuple(swept[each.method] for each in variants),
+            )
+            for miner, variants in zip(dense, grids, strict=True)
+        )
+        return Sweep(
+            schema_version=MINE_SCHEMA_VERSION,
+            secid_version=VERSION,
+            encoder=info,
+            n_rows=len(questions.query),
+            n_candidates=questions.n_candidates,
+            skipped=questions.skipped,
+            k=plan.k,
+            seed=plan.seed,
+            max_reuse=plan.max_reuse,
+            settings=settings_of(settings),
+            guide=None if guide is None else guide.info,
+            guide_margin=MARGIN,
+            guide_sample=size,
+            random=swept[at_random.method],
+            sources=sources,
+            unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
+        )
+
+
+def _plan(questions: Questions) -> TextPlan:
+    """The texts of the questions, as a guide reads them."""
+    none = np.zeros(0, np.int64)
+    return TextPlan(
+        queries=questions.queries,
+        passages=questions.passages,
+        sources=(),
+        known_positives=distinct(pair_codes(*questions.labels, len(questions.passages))),
+        echoes=none,
+        slices=(),
+        empty={},
+        n_queries_read=len(questions.queries),
+        label_line=none,
+        label_path=np.zeros(0, np.int32),
+    )
+
+
+def _triplets(questions: Questions, picks: Picks) -> Triplets:
+    """Each negative with its row's first positive."""
+    counts = picks.counts
+    filled = np.flatnonzero(counts)
+    return Triplets(
+        query=np.repeat(questions.query, counts),
+        positive=np.repeat(questions.positive, counts),
+        negative=picks.ids[picks.ids >= 0].astype(np.int64),
+        record_offsets=np.concatenate([[0], np.cumsum(counts[filled])]),
+        record=np.repeat(np.arange(len(counts)), counts),
+        place=np.arange(int(counts.sum())),
+    )
+
+
+def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects:
+    queries, cluster = np.unique(rows.query, return_inverse=True)
+    flags = guide.suspect().astype(np.float64)
+    estimate = guide.mean(flags, cluster, names_of(questions.queries.keys[queries]), None)
+    return Suspects(n_scored=int(guide.scored.sum()), share=estimate.value, interval_95=share_interval(estimate))
+
+
+def _swept(
+    method: Method, picks: Picks, s_qn: Floats, s_qp: Floats, k: int, temperature: float, suspects: Suspects | None
+) -> Swept:
+    taken, counts = picks.ids >= 0, picks.counts
+    n = int(counts.sum())
+    margins = (s_qp[:, None] - s_qn)[taken]
+    return Swept(
+        method=options_of(method),
+        n_negatives=n,
+        n_short=int((counts < k).sum()),
+        n_lacking=k * len(counts) - n,
+        n_missing=int((counts == 0).sum()),
+        s_query_negative=float(s_qn[taken].mean()) if n else None,
+        consistency=mean_consistency(margins, temperature) if n else None,
+        inverted_share=float((margins < 0).mean()) if n else None,
+        suspects=suspects,
+    )
