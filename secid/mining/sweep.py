@@ -16,13 +16,13 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Floats, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
+from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
 from secid.mining.methods import Dense, Method, Miner, Random
 from secid.mining.questions import Questions
@@ -35,10 +35,8 @@ from secid.results.mine import MINE_SCHEMA_VERSION, Suspects, Sweep, Swept, Swep
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of, share_interval
-from secid.triplets.guide import MARGIN, GuideScores, guide_scores, load_guide
+from secid.triplets.guide import GuideScores, guide_scores, load_guide
 from secid.version import VERSION
-
-Floats = npt.NDArray[np.float64]
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
