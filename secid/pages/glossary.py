@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
@@ -280,8 +280,11 @@ def by_reason(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{in_plain_words(reason)} {count(n)}" for reason, n in reasons.items() if n)
 
 
-def missing_lines(run: Run) -> list[str]:
-    """A line per part that was not evaluated, and per source without a triplet, with the reason."""
+def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
+    """A line per part that was not evaluated, and per source without a triplet, with the reason.
+
+    without : parts that are left out.
+    """
     return [
         *(
             f"Not scored: {named(name)} has no triplet{f' ({by_reason(reasons)})' if reasons else ''}."
@@ -290,7 +293,7 @@ def missing_lines(run: Run) -> list[str]:
         *(
             f"Not evaluated: {plain(name)} ({why_not(why)})."
             for name, why in run.not_evaluated.items()
-            if name != "suspect"  # the verdict says what a run without a guide cannot know
+            if name not in ("suspect", *without)  # the verdict says what a run without a guide cannot know
         ),
     ]
 

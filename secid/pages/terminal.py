@@ -53,7 +53,7 @@ def print_run(console: Console, run: Run, legend: bool = False) -> None:
         write(console, line)
     if run.early_stop is not None:
         write(console, " ".join(early_sentences(run, run.early_stop)))
-    for line in (*skipped_lines(run), *missing_lines(run)):
+    for line in (*skipped_lines(run), *missing_lines(run, without=["cost"])):
         write(console, line, "yellow")
     if run.folder:
         command(console, f"report: {plain(run.folder).rstrip('/')}/report.html")
