@@ -119,7 +119,7 @@ def limit_text(check: Check) -> str:
         return "–"
     value = f"{check.limit:,.0f}" if check.unit == "count" else f"{check.limit:g}"
     if check.unit == "share":
-        value = f"{100 * check.limit:g} {'points' if check.name in DRIFT else '%'}"
+        value = f"{100 * check.limit:.4g} {'points' if check.name in DRIFT else '%'}"
     return f"{check.side}{'' if check.side.endswith('±') else ' '}{value}".replace("-", "−")
 
 

@@ -177,7 +177,8 @@ def _timing(run: Run) -> tuple[tuple[str, str], ...]:
 
 
 def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else plain(str(value), VALUE_LIMIT)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return f"{int(value):,}" if whole else plain(str(value), VALUE_LIMIT)
 
 
 def _environment(run: Run) -> tuple[tuple[str, str], ...]:
