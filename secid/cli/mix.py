@@ -11,6 +11,8 @@ import typer
 from secid.cli.options import Json, Quiet, RunFolder
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, print_lines, written_lines
 from secid.errors import UsageError
+from secid.records import words
+from secid.settings import flag_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +28,21 @@ OPTIMUM_NATS = 1e-10
 """Gap below which nothing is left to gain."""
 COLUMNS = "loss without: nats lost if the source is left out and the others are mixed again."
 COSTS = "Below 0 the share that was fixed for it costs nats."
+ALONE = "At budget {budget:g} the best mixture is {name} alone, or nearly so."
+REMARKS = {
+    "only_source": "{name} is the only source of this run: there is nothing to mix it with.",
+    "alone": ALONE,
+    "alone_by_rule": f"{ALONE} At B = 1 the score is nearly the mean weight, so this is to be expected.",
+    "near_alone": "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to "
+    "one source: it holds {gain:.2g} nats more than {name} alone.",
+    "same_information": "{first} and {second} hold the same information, so the split between them is arbitrary.",
+    "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
+    "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
+    "low, so shares and hybrids favour the larger source. To compare, score samples of equal size "
+    f"({flag_of('max_records')}, {flag_of('first_k')}).",
+    "control": "The score gives the control {name} a share of {share:.1%}: it does not always prefer mined negatives.",
+}
+"""What limits the numbers of a mixture, by kind."""
 
 
 def mix(
@@ -148,7 +165,7 @@ def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None
     print_table(console, _shares_table(mixture))
     costs = any((part.loss_without_nats or 0.0) < 0.0 for part in mixture.parts)
     write(console, f"{COLUMNS} {COSTS if costs else ''}".rstrip())
-    print_lines(console, mixture.remarks)
+    print_lines(console, (words(REMARKS, remark) for remark in mixture.remarks))
     if written is not None:
         print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
 

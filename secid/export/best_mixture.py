@@ -5,7 +5,7 @@ Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all that a hybri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -16,6 +16,7 @@ from secid.arrays import Floats
 from secid.errors import UsageError
 from secid.measure.information import InformationState, eigenvalues, spectral_nats
 from secid.measure.mixture import SLACK, Bounds, Mixture, best_mixture, mixed
+from secid.records import Fact
 from secid.results import Run
 from secid.results.sources import Status
 from secid.run_folder.read import read_control_states, read_states
@@ -91,7 +92,7 @@ class MixResult:
     max_share: float
     parts: tuple[Part, ...]
     hybrids: tuple[Hybrid, ...]
-    remarks: tuple[str, ...]
+    remarks: tuple[Fact, ...]
 
 
 def mix(
@@ -182,7 +183,7 @@ def mix_states(
         max_share=max_share,
         parts=parts,
         hybrids=hybrids([(names[place], states[names[place]]) for place in sources], budget),
-        remarks=_remarks(parts, matrices, best.nats, parts[top], budget, max_share),
+        remarks=tuple(_remarks(parts, matrices, best.nats, parts[top], budget, max_share)),
     )
 
 
@@ -239,41 +240,30 @@ def _remarks(
     best_single: Part,
     budget: float,
     max_share: float,
-) -> tuple[str, ...]:
-    held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
-    remarks = []
+) -> Iterator[Fact]:
     if len(parts) == 1:
-        return (f"{best_single.name} is the only source of this run: there is nothing to mix it with.",)
+        yield Fact("only_source", {"name": best_single.name})
+        return
+    held = {part.name for part in parts if part.fixed or (max_share < 1.0 and part.share >= max_share - SLACK)}
     largest = max(parts, key=lambda part: part.share)
+    is_mean = budget == 1.0 and not held
     if largest.share >= VERTEX_SHARE:
-        rule = budget == 1.0 and not held
-        why = " At B = 1 the score is nearly the mean weight, so this is to be expected." if rule else ""
-        remarks.append(f"At budget {budget:g} the best mixture is {largest.name} alone, or nearly so.{why}")
-    elif budget == 1.0 and not held:
-        remarks.append(
-            "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to one "
-            f"source: it holds {max(0.0, nats - best_single.single_nats):.2g} nats more than {best_single.name} alone."
-        )
+        yield Fact("alone_by_rule" if is_mean else "alone", {"name": largest.name, "budget": budget})
+    elif is_mean:
+        yield Fact("near_alone", {"name": best_single.name, "gain": max(0.0, nats - best_single.single_nats)})
     for (a, first), (b, second) in combinations(zip(parts, matrices, strict=True), 2):
         if held & {a.name, b.name} or not (a.share or b.share) or not first.any():
             continue
         if float((first - second).abs().max()) <= SAME_INFORMATION:
-            remarks.append(f"{a.name} and {b.name} hold the same information, so the split between them is arbitrary.")
-    remarks += [
-        f"{part.name} has {part.n_negatives:,.0f} negatives, fewer than its share of a budget of {budget:g}."
-        for part in parts
-        if part.share > SLACK and part.share * budget > part.n_negatives
-    ]
+            yield Fact("same_information", {"first": a.name, "second": b.name})
+    for part in parts:
+        if part.share > SLACK and part.share * budget > part.n_negatives:
+            yield Fact("too_few", {"name": part.name, "n": part.n_negatives, "budget": budget})
     by_size = sorted(parts, key=lambda part: part.n_negatives)
     fewest, most = by_size[0], by_size[-1]
     if fewest.n_negatives < most.n_negatives:
-        remarks.append(
-            f"{fewest.name} has {fewest.n_negatives:,.0f} negatives, {most.name} {most.n_negatives:,.0f}. Beyond B = 1 "
-            "a smaller sample scores too low, so shares and hybrids favour the larger source. To compare, score "
-            f"samples of equal size ({flag_of('max_records')}, {flag_of('first_k')})."
-        )
-    controls = [part for part in parts if part.control and part.share > 0]
-    if controls:
-        shares = ", ".join(f"{part.name} {100 * part.share:.1f} %" for part in controls)
-        remarks.append(f"The score gives controls a share ({shares}): it does not always prefer mined negatives.")
-    return tuple(remarks)
+        numbers: dict[str, str | float] = {"n_fewest": fewest.n_negatives, "n_most": most.n_negatives}
+        yield Fact("unequal", {"fewest": fewest.name, "most": most.name, **numbers})
+    for part in parts:
+        if part.control and part.share > 0:
+            yield Fact("control", {"name": part.name, "share": part.share})

@@ -13,6 +13,7 @@ import pytest
 from secid.export.best_mixture import Hybrid, MixResult, Part
 from secid.export.mixture import Blend
 from secid.export.select import Answer, Selection
+from secid.records import Fact
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages.samples import GOLDEN
@@ -143,7 +144,7 @@ MIXTURE = MixResult(
         part("counterfactual", 0.0, status="usable"),
     ),
     hybrids=(Hybrid(first="bm25", second="dense", budget=10.0, half_nats=0.45, union_nats=0.46),),
-    remarks=("a remark on the mixture",),
+    remarks=(Fact("too_few", {"name": "dense", "n": 20.0, "budget": 100.0}),),
 )
 BLEND = Blend(
     base="bm25",
