@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from secid.findings.normal_form import is_empty, normal_form
-from secid.pool.texts import text_key
-from secid.pool.tokens import split_alphanumeric
 from tests.fake_encoder import HashEncoder
 
 MASK = 2**64 - 1
+PLACEHOLDERS = {
+    "n a",
+    "na",
+    "nan",
+    "none",
+    "null",
+    "nil",
+    "empty",
+    "todo",
+    "tbd",
+    "text",
+    "passage",
+    "removed",
+    "deleted",
+}
 SPARE_DRAWS = 8
+
+
+def normal_form(text: str) -> str:
+    """Letters, digits and marks; each symbol a word of its own. Source: METHOD 14, docs/decisions/symbols.md."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    kinds = [(character, unicodedata.category(character)) for character in folded]
+    is_symbol = {character: kind in ("Sm", "Sc", "So") or character in "#%" for character, kind in kinds}
+    parts = (c if kind[0] in "LMN" else f" {c} " if is_symbol[c] and c not in "|⁄−" else " " for c, kind in kinds)
+    return " ".join("".join(parts).split())
+
+
+def is_empty(form: str) -> bool:
+    words = " ".join(word for word in form.split() if any(map(str.isalnum, word)))
+    return not words or words in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
+
+
+def text_key(role: str, text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16, person=role.encode()).digest()
+
+
+def split_alphanumeric(text: str) -> list[str]:
+    """Source: METHOD 2."""
+    return re.findall(r"[^\W_]+", text.lower())
 
 
 class Negative(NamedTuple):
