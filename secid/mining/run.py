@@ -195,7 +195,11 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
 
 
 class Search:
-    """The search for all sources."""
+    """The search for all sources.
+
+    positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score, so that a margin
+    holds for every one, in whatever order they are labelled. Without an encoder s_qp is NaN.
+    """
 
     def __init__(
         self,
@@ -209,13 +213,18 @@ class Search:
         self._plan, self._questions, self._exclusions = plan, questions, exclusions
         self._embedder, self._settings, self._progress = embedder, settings, progress
         n_rows = len(questions.query)
-        self.s_qp = np.full(n_rows, np.nan)
+        self.s_qp, self.positive = np.full(n_rows, np.nan), questions.positive
         if embedder is not None:
             dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
             candidates = np.arange(questions.n_candidates if dense else 0)
-            passages = distinct(np.concatenate([candidates, questions.positive]))
-            embedder.need(distinct(questions.query), passages)
-            self.s_qp = dots(embedder.vectors, questions.query, questions.positive)
+            own = np.isin(questions.labels[0], questions.query)
+            query, passage = (part[own] for part in questions.labels)
+            embedder.need(distinct(questions.query), distinct(np.concatenate([candidates, passage])))
+            scores = dots(embedder.vectors, query, passage)
+            order = np.lexsort((passage, scores, query))
+            names, first = np.unique(query[order], return_index=True)
+            lowest = order[first][np.searchsorted(names, questions.query)]
+            self.s_qp, self.positive = scores[lowest], passage[lowest]
 
     def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
         """The negatives of each source, in the order of the plan. answers : of language models, by number."""

@@ -140,6 +140,37 @@ def test_a_split_restricts_the_queries_and_not_the_labels():
     assert queries["q0"][1][1] not in row["neg"]
 
 
+def test_a_judgement_of_a_query_of_the_same_normal_form_is_a_label_too():
+    beir(
+        corpus="".join(f'{{"_id": "{n}", "text": "alpha beta number {n}"}}\n' for n in (1, 2, 3)),
+        queries='{"_id": "a", "text": "Alpha beta"}\n{"_id": "b", "text": "alpha beta?"}\n',
+        qrels__test="query-id\tcorpus-id\tscore\na\t1\t1\n",
+        qrels__train="query-id\tcorpus-id\tscore\nb\t2\t1\n",
+    )
+    api.mine(["lex=bm25"], "out", collection="beir", split="test", k=3)
+    assert [row["neg_ids"] for row in lines("out/lex.jsonl")] == [["3"]]
+
+
+def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_every_positive():
+    queries, corpus = collection(Path("beir"))
+    qrels = Path("beir/qrels/test.tsv")
+    head, *rest = qrels.read_text(encoding="utf-8").splitlines()
+    files = []
+    for out, rows in (("a", rest), ("b", rest[::-1])):
+        qrels.write_text("\n".join([head, *rows]), encoding="utf-8")
+        api.mine(["rel=dense:relative=0.05"], out, HashEncoder(), collection="beir", k=4)
+        kept = ("query_id", "neg_ids", "neg_margins")
+        files.append(sorted(json.dumps([row[name] for name in kept]) for row in lines(f"{out}/rel.jsonl")))
+    assert files[0] == files[1]
+    several = 0
+    for row in lines("a/rel.jsonl"):
+        query = HashEncoder().encode([row["query"]], "query")[0].astype(float)
+        scores = [HashEncoder().encode(row[side], "passage").astype(float) @ query for side in ("pos", "neg")]
+        assert all(s_qn < s_qp - 0.05 * abs(s_qp) for s_qp in scores[0] for s_qn in scores[1])
+        several += len(row["pos"]) > 1
+    assert several > 3
+
+
 def test_few_candidates_are_said_to_be_few():
     write_rows(Path("pairs.jsonl"), PAIRS[:3])
     mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)

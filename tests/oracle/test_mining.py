@@ -192,7 +192,7 @@ def test_each_exclusion_and_each_shortfall_occurs(plain):
 
 def test_some_positive_scores_are_negative_and_some_scores_are_tied(tmp_path):
     reference = Rules(*collection(tmp_path), Twins(), k=K, seed=3)
-    s_qp = [reference.s(query, positives[0]) for query, positives in reference.queries.values()]
+    s_qp = [reference.s_qp(key) for key in reference.queries]
     assert min(s_qp) < -0.05
     taken = reference.mine("near", "dense").negatives.values()
     scores = [item.score for negatives in taken for item in negatives]
@@ -204,6 +204,12 @@ class WithoutAbs(Rules):
         fails = "relative" in options and not s_qn < s_qp - options["relative"] * s_qp
         others = {name: value for name, value in options.items() if name != "relative"}
         return "margin" if fails else super().passes(others, s_qn, s_qp)
+
+
+class FirstPositive(Rules):
+    def s_qp(self, key):
+        query, positives = self.queries[key]
+        return self.s(query, positives[0])
 
 
 class ExactCopiesAlone(Rules):
@@ -233,7 +239,7 @@ class FlatDraws(Rules):
         return super().preference({**options, "pick": "random"}, key, text, s_qn, s_qp)
 
 
-@pytest.mark.parametrize("kind", [WithoutAbs, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, FlatDraws])
+@pytest.mark.parametrize("kind", [WithoutAbs, FirstPositive, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, FlatDraws])
 def test_a_reference_with_another_rule_disagrees(plain, kind):
     mined, reference = plain
     with pytest.raises(AssertionError):
