@@ -38,6 +38,10 @@ from secid.version import VERSION
 
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together: at the default window 15 MB of each order."""
+SCORE_SETTINGS = (
+    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim", "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature",
+)  # fmt: skip
 
 
 def mine_all(
@@ -80,8 +84,25 @@ def mine_all(
         schema=plan.schema,
         settings=settings_of(settings),
         sources=sources,
-        next_command=score_command([source.path for source in sources], settings.encoder, settings.collection),
+        next_command=score_command(
+            [source.path for source in sources], settings.encoder, settings.collection, _encoder_flags(settings)
+        ),
     )
+
+
+def _encoder_flags(settings: Settings) -> list[str]:
+    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
+    words: list[str] = []
+    for name in SCORE_SETTINGS:
+        flag, value = flag_of(name), getattr(settings, name)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if value != getattr(Settings(), name):
+            words += (
+                [*flag.split(" ")[:-1], f"{name}={text}"]
+                if " " in flag
+                else [flag, *([text] if value is not True else [])]
+            )
+    return words
 
 
 def read_questions(
@@ -89,7 +110,7 @@ def read_questions(
 ) -> Questions:
     """Rows and candidates; pairs, split : as in `mine_all`. The caller closes them."""
     if pairs is None:
-        files, labels = label_files(None, split, settings), label_files(None, None, settings)
+        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (split, None))
         progress.start("read", None, "")
         return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:

@@ -95,7 +95,10 @@ def sweep_all(
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
-            sets = [(_triplets(questions, search.positive, own), s_qn[own.ids >= 0]) for own, s_qn in zip(picks, scores, strict=True)]
+            sets = [
+                (_triplets(questions, search.positive, own), s_qn[own.ids >= 0])
+                for own, s_qn in zip(picks, scores, strict=True)
+            ]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
             by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
