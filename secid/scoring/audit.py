@@ -41,7 +41,8 @@ Keys = npt.NDArray[np.uint64]
 def label_files(qrels: Path | None, split: str | None, settings: Settings, instead: str | None = None) -> list[Path]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
-    instead : what a command without --qrels takes in place of a collection's. Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
+    instead : what a command without --qrels takes in place of a collection's.
+    Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
     that the file's ids stand for; InputError where the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
