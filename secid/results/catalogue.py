@@ -238,7 +238,7 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="changed_since_mined", of="files", limit=0.0,
-            says="are not the files that secid mine wrote: the manifest next to them has another hash",
+            says="changed since secid mine wrote them: the manifest next to them has another hash",
             do="mine them again, or go on if you meant the change: the manifest does not describe them any more",
         ),
         Caution(
