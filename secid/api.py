@@ -506,7 +506,7 @@ def mine_sweep(
     >>> import secid
     >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
     >>> [(way.n_negatives, way.n_short) for way in sweep.sources[0].variants if way.method["ranks"] == (1, 4)]
-    [(222, 19), (215, 21), (211, 21), (197, 26), (151, 38)]
+    [(200, 23), (194, 25), (190, 26), (177, 30), (137, 40)]
 
     Source: METHOD 10.
     """
