@@ -428,7 +428,7 @@ def audit(
 
 
 def mine(
-    miners: Sequence[str],
+    miners: str | Sequence[str],
     folder: str | PathLike[str],
     encoder: str | Encoder | None = None,
     *,
@@ -446,7 +446,7 @@ def mine(
 ) -> Mined:
     """Finds negatives by several methods over one encoding, and writes a file of training rows for each.
 
-    miners   : "NAME=METHOD:option=value,…" each; see secid.mining.methods.
+    miners   : "NAME=METHOD:option=value,…", one or several; see secid.mining.methods.
     folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
     encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
     k        : negatives of each query.
@@ -487,7 +487,7 @@ def mine(
 
 
 def mine_sweep(
-    miners: Sequence[str],
+    miners: str | Sequence[str],
     encoder: str | Encoder | None = None,
     *,
     k: int = 10,
@@ -506,7 +506,7 @@ def mine_sweep(
     >>> import secid
     >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
     >>> [(way.n_negatives, way.n_short) for way in sweep.sources[0].variants if way.method["ranks"] == (1, 4)]
-    [(222, 19), (215, 21), (211, 21), (197, 26), (151, 38)]
+    [(200, 23), (194, 25), (190, 26), (177, 30), (137, 40)]
 
     Source: METHOD 10.
     """
@@ -519,7 +519,7 @@ def mine_sweep(
 
 
 def _mining(
-    miners: Sequence[str],
+    miners: str | Sequence[str],
     encoder: str | Encoder | None,
     k: int,
     max_reuse: int | None,

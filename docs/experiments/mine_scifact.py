@@ -91,6 +91,8 @@ def compare(
         elif len(pairs) == len(differ) and max(pairs) < TIED:
             kind = "tied"
             gaps += pairs
+        elif len(deep[key]["pos_ids"]) > 1:
+            kind = "several positives"
         else:
             kind = f"other, such as {key}"
         rows[kind] += 1

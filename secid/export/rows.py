@@ -92,7 +92,7 @@ def row_of(record: Record) -> Row:
                     passage._replace(**{name: values[place]})
                     for passage, (place, _) in zip(passages[-1], placed, strict=True)
                 ]
-    lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
+    lost = [str(key) for key, value in columns.items() if not (_is_scalar(value) or key in used or _is_blank(value))]
     lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
     return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
 
@@ -157,6 +157,10 @@ def _is_number(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, list) and all(item is None for item in value)
 
 
 def _is_text(value: Any) -> bool:

@@ -64,6 +64,7 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
 }
 """The kinds of values that each holds without a change."""
 PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
+POSITIVE_SCORES = "scores of positives"
 MINED = "rank, margin and miner of negatives"
 """What some schemas hold and others do not, as it is named."""
 
@@ -162,6 +163,7 @@ class _Survey:
             self.unwritable[name] += kind == NOT_FINITE
         self.held[PASSAGE_IDS] += any(has_ids)
         self.held[SCORES] += any(passage.score is not None for passage in passages)
+        self.held[POSITIVE_SCORES] += any(passage.score is not None for passage in row.positives)
         self.held[MINED] += any(passage.miner for passage in row.negatives)
         self.held[FURTHER] += len(row.positives) - 1
         self.lost.update(row.lost)
@@ -177,7 +179,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     for row in rows():
         survey.take(row)
     equal = len(survey.numbers) == 1
-    mined = [*PROVENANCE, *(["score"] if survey.held[SCORES] else [])] if survey.held[MINED] else []
+    mined = [*PROVENANCE, "score"] if survey.held[MINED] else []
     scored, with_ids = survey.n_scored == survey.n_rows and not mined, bool(survey.held[PASSAGE_IDS])
     parquet = suffix == ".parquet"
 
@@ -198,6 +200,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     held = {
         PASSAGE_IDS: schema != "st-ntuple",
         SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
+        POSITIVE_SCORES: not mined or schema == "st-ntuple",  # else these are among the scores of passages
         MINED: schema != "st-ntuple",
         FURTHER: schema != "st-ntuple",
         **dict.fromkeys((*names, *([QUERY_ID] if schema == "tevatron" else ())), True),

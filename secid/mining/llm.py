@@ -193,7 +193,7 @@ def _negatives(
                 yield pair, written(answer, pair, recipe.n)
     finally:
         if any(future.running() for future in asked.values()):
-            progress.note("waiting for answers in flight, which are paid for")
+            progress.note("waiting for requests that were sent already")
         pool.shutdown(wait=True, cancel_futures=True)
         endpoint.close()
         journal.close()

@@ -111,13 +111,15 @@ class Miner:
         return self.method.pick if isinstance(self.method, Dense) else "top"
 
 
-def parse_miners(specs: Sequence[str], k: int) -> tuple[Miner, ...]:
-    """The sources to mine, in the order given. k: negatives of each query, >= 1.
+def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
+    """The sources to mine, in the order given; a text is one. k: negatives of each query, >= 1.
 
     Raises UsageError where a name, method, option or value cannot be used, and lists what can.
     """
     if k < 1:
         raise UsageError(f"at least 1, got {k}", where="-k")
+    if isinstance(specs, str):
+        specs = [specs]
     if not specs:
         raise UsageError("no source named", remedy=f"NAME=METHOD, such as bm25=bm25; {_known()}")
     miners = [_miner(spec, k) for spec in specs]
@@ -153,6 +155,8 @@ def _miner(spec: str, k: int) -> Miner:
     if isinstance(method, Llm) and not method.model:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
     window = getattr(method, "ranks", None) or (1, max(DEPTH, k))
+    if window[1] - window[0] + 1 < k:
+        raise UsageError(f"ranks={window[0]}-{window[1]} holds fewer than the {k} of -k", where=spec, remedy="widen it")
     if hasattr(method, "ranks"):
         method = replace(method, ranks=window)
     return Miner(name, text, method, window)

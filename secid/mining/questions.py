@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from secid.arrays import Index
 from secid.errors import BadRecordsError, InputError, NothingToScoreError
 from secid.export.rows import Passage, Row, RowsOnDisk
 from secid.findings.judgements import unknown_of
+from secid.findings.normal_form import normal_form
 from secid.pool import key_ranks
 from secid.pool.labels import judgement_files
 from secid.pool.texts import TextSpool, TextStore
@@ -32,7 +33,7 @@ class Questions:
     """R rows, each a query with its labelled positives, and the candidates for their negatives.
 
     rows     : gives them as they are written, but for the negatives; the same at each call.
-    query    : (R,) id in `queries`.   positive : (R,) id in `passages` of the first labelled one.
+    query    : (R,) id in `queries`.   positive : (R,) the least id of its positives in `passages`: a key to sort by.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
     passages : the candidates, in the order of their text keys, and then positives that are none.
     ids      : the ids of some candidates, rising; "" for one without.
@@ -125,13 +126,14 @@ def _questions(
     rows: Rows, collection: Collection | None, labels: Sequence[Path], folder: Path, skipped: Mapping[str, int]
 ) -> Questions:
     spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
-    query, positive = array("q"), array("q")
+    query, starts, forms = array("q"), array("q"), set[int]()
     label_query, label_passage, listed = array("q"), array("q"), array("q")
     own_ids: dict[int, str] = {}
     for row in rows():
         query.extend(spools[0].add([row.query]))
         numbers = spools[1].add([passage.text for passage in row.positives])
-        positive.append(numbers[0])
+        starts.append(len(label_passage))
+        forms.add(hash(normal_form(row.query)))  # of two forms with one hash, a label is read too many
         label_query.extend(query[-1:] * len(numbers))
         label_passage.extend(numbers)
         if collection is None:
@@ -140,9 +142,9 @@ def _questions(
             for number, passage in zip(numbers, (*row.positives, *row.negatives), strict=True):
                 if passage.id:
                     own_ids.setdefault(number, passage.id)
-    places = array("q")
+    places, n_own = array("q"), len(label_passage)
     if collection is not None:
-        for texts in _labelled(labels, collection, spools[0]):
+        for texts in _labelled(labels, collection, forms):
             label_query.extend(spools[0].add(texts[:1]))
             label_passage.extend(spools[1].add(texts[1:]))
         passages = ((place, text) for place, text in enumerate(collection.passages()) if text.strip())
@@ -159,6 +161,7 @@ def _questions(
     ids_known = {int(new_id[passage_ids[number]]): name for number, name in reversed(own_ids.items())}
     place_of = place_of[np.searchsorted(first, order[: len(first)])]
     in_file = np.array(places, np.int64)
+    labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
     def ids(some: Index) -> list[str]:
         if collection is None:
@@ -171,25 +174,21 @@ def _questions(
         passages=passages_read.only(order),
         n_candidates=len(first),
         query=query_ids[np.array(query, np.int64)],
-        positive=new_id[passage_ids[np.array(positive, np.int64)]],
-        labels=(
-            query_ids[np.array(label_query, np.int64)],
-            new_id[passage_ids[np.array(label_passage, np.int64)]],
-        ),
+        positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
+        labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
         skipped=skipped,
     )
 
 
-def _labelled(files: Sequence[Path], collection: Collection, queries: TextSpool) -> Iterator[tuple[str, str]]:
-    """Texts of each relevant pair of these qrels whose query is among those added."""
-    pairs = ((row[0], row[1]) for file in files for row in read_qrels(file) if row[2] > 0)
-    while part := list(islice(pairs, TEXTS_AT_ONCE)):
-        texts = [(collection.query(query), collection.passage(passage)) for query, passage in part]
-        known = [(query, passage) for query, passage in texts if query and passage and passage.strip()]
-        for pair, held in zip(known, queries.holds([query for query, _ in known]), strict=True):
-            if held:
-                yield pair
+def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
+    """Texts of each relevant pair of these qrels. forms : hashes of the normal forms of the queries to keep."""
+    for key, name, _ in (row for file in files for row in read_qrels(file) if row[2] > 0):
+        query = collection.query(key)
+        if query and hash(normal_form(query)) in forms:
+            passage = collection.passage(name)
+            if passage and passage.strip():
+                yield query, passage
 
 
 def _has_text(text: str | None) -> bool:

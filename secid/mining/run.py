@@ -38,6 +38,10 @@ from secid.version import VERSION
 
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together: at the default window 15 MB of each order."""
+SCORE_SETTINGS = (
+    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim", "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature",
+)  # fmt: skip
 
 
 def mine_all(
@@ -80,8 +84,25 @@ def mine_all(
         schema=plan.schema,
         settings=settings_of(settings),
         sources=sources,
-        next_command=score_command([source.path for source in sources], settings.encoder, settings.collection),
+        next_command=score_command(
+            [source.path for source in sources], settings.encoder, settings.collection, _encoder_flags(settings)
+        ),
     )
+
+
+def _encoder_flags(settings: Settings) -> list[str]:
+    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
+    words: list[str] = []
+    for name in SCORE_SETTINGS:
+        flag, value = flag_of(name), getattr(settings, name)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if value != getattr(Settings(), name):
+            words += (
+                [*flag.split(" ")[:-1], f"{name}={text}"]
+                if " " in flag
+                else [flag, *([text] if value is not True else [])]
+            )
+    return words
 
 
 def read_questions(
@@ -89,7 +110,7 @@ def read_questions(
 ) -> Questions:
     """Rows and candidates; pairs, split : as in `mine_all`. The caller closes them."""
     if pairs is None:
-        files, labels = label_files(None, split, settings), label_files(None, None, settings)
+        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (split, None))
         progress.start("read", None, "")
         return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
@@ -195,7 +216,11 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
 
 
 class Search:
-    """The search for all sources."""
+    """The search for all sources.
+
+    positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score, so that a margin
+    holds for every one, in whatever order they are labelled. Without an encoder s_qp is NaN.
+    """
 
     def __init__(
         self,
@@ -209,13 +234,18 @@ class Search:
         self._plan, self._questions, self._exclusions = plan, questions, exclusions
         self._embedder, self._settings, self._progress = embedder, settings, progress
         n_rows = len(questions.query)
-        self.s_qp = np.full(n_rows, np.nan)
+        self.s_qp, self.positive = np.full(n_rows, np.nan), questions.positive
         if embedder is not None:
             dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
             candidates = np.arange(questions.n_candidates if dense else 0)
-            passages = distinct(np.concatenate([candidates, questions.positive]))
-            embedder.need(distinct(questions.query), passages)
-            self.s_qp = dots(embedder.vectors, questions.query, questions.positive)
+            own = np.isin(questions.labels[0], questions.query)
+            query, passage = (part[own] for part in questions.labels)
+            embedder.need(distinct(questions.query), distinct(np.concatenate([candidates, passage])))
+            scores = dots(embedder.vectors, query, passage)
+            order = np.lexsort((passage, scores, query))
+            names, first = np.unique(query[order], return_index=True)
+            lowest = order[first][np.searchsorted(names, questions.query)]
+            self.s_qp, self.positive = scores[lowest], passage[lowest]
 
     def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
         """The negatives of each source, in the order of the plan. answers : of language models, by number."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.arrays import Floats, distinct
+from secid.arrays import Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import UsageError
@@ -95,7 +95,10 @@ def sweep_all(
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
-            sets = [(_triplets(questions, own), s_qn[own.ids >= 0]) for own, s_qn in zip(picks, scores, strict=True)]
+            sets = [
+                (_triplets(questions, search.positive, own), s_qn[own.ids >= 0])
+                for own, s_qn in zip(picks, scores, strict=True)
+            ]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
             by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
@@ -149,13 +152,13 @@ def _plan(questions: Questions) -> TextPlan:
     )
 
 
-def _triplets(questions: Questions, picks: Picks) -> Triplets:
-    """Each negative with its row's first positive."""
+def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
+    """Each negative with a positive of its row. positive : (R,)."""
     counts = picks.counts
     filled = np.flatnonzero(counts)
     return Triplets(
         query=np.repeat(questions.query, counts),
-        positive=np.repeat(questions.positive, counts),
+        positive=np.repeat(positive, counts),
         negative=picks.ids[picks.ids >= 0].astype(np.int64),
         record_offsets=np.concatenate([[0], np.cumsum(counts[filled])]),
         record=np.repeat(np.arange(len(counts)), counts),

@@ -18,7 +18,7 @@ import torch
 from secid.arrays import Floats, Index, distinct
 from secid.errors import InputError
 from secid.export.rows import Passage, Row
-from secid.export.writer import Schema, new_files, write_rows, writing
+from secid.export.writer import Schema, Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, OnShort, Picks
 from secid.mining.exclusions import EXCLUDED
@@ -97,7 +97,7 @@ def write_sources(
             with writing(path):
                 written = write_rows(rows, plan.schema, partial, plan.suffix)
             of_rows = own, kept, n_missing, s_qn[number], margin
-            sources.append(_source(miner, path, partial, *of_rows, answers.get(number), settings, written.not_held))
+            sources.append(_source(miner, path, partial, *of_rows, answers.get(number), settings, written))
             progress.advance(1)
         document = _manifest(plan, questions, sources, info, settings)
         with writing(paths[-1]):
@@ -153,7 +153,7 @@ def _known(value: float) -> float | None:
 
 def _source(
     miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
-    s_qn: Floats, margin: Floats, answers: Answers | None, settings: Settings, not_held: Mapping[str, int],
+    s_qn: Floats, margin: Floats, answers: Answers | None, settings: Settings, written: Written,
 ) -> MinedSource:  # fmt: skip
     ids = picks.ids[kept]
     taken = ids >= 0
@@ -166,6 +166,7 @@ def _source(
         path=str(path),
         sha256=sha256_of(partial),
         method=described(miner),
+        layout=written.layout,
         n_rows=int(kept.sum()),
         n_missing=n_missing,
         n_dropped=len(kept) - int(kept.sum()) - n_missing,
@@ -179,7 +180,7 @@ def _source(
         inverted_share=float((margins < 0).mean()) if known else None,
         n_passages=len(served),
         most_used=int(served.max(initial=0)),
-        not_held=not_held,
+        not_held=written.not_held,
         kept_beside={} if answers is None else answers.reasons,
         tokens=None if answers is None else answers.tokens,
     )
@@ -222,6 +223,10 @@ def _manifest(
             "revision": info.revision,
             "weights_sha256": info.weights_sha256,
             "fingerprint": info.fingerprint,
+            "max_length": info.max_length,
+            "pooling": info.pooling,
+            "query_prefix": info.query_prefix,
+            "passage_prefix": info.passage_prefix,
         },
         "k": plan.k,
         "seed": plan.seed,

@@ -83,7 +83,8 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     if source.n_dropped:
-        yield f"{plural(source.n_dropped, 'such query', 'such queries')} dropped"
+        queries = plural(source.n_dropped, "query", "queries")
+        yield f"{queries} with fewer than {mined.k} negatives left out (--on-short drop)"
     if source.n_missing:
         yield f"{plural(source.n_missing, 'query has', 'queries have')} no negative and no row in the file"
     if source.excluded:
@@ -93,6 +94,9 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.kept_beside:
         beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
         yield f"answers and texts that are no negatives: {beside}"
+    if source.layout == "triplets":
+        short_rows = plural(source.n_short, "query is", "queries are")
+        yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"

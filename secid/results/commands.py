@@ -30,14 +30,14 @@ def repair_command(run: str | None, source: str, defects: tuple[str, ...], first
     return _on_source("select", run, source, ("--drop", ",".join(defects)), f"clean{suffix}")
 
 
-def score_command(files: Sequence[str], encoder: str | None, collection: str | None) -> str:
-    """The command that scores these files.
+def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
+    """The command that scores these files, or checks them where no encoder is named. flags : further words of a score.
 
-    >>> score_command(["mined/a.jsonl"], "minilm", None)
-    'secid score mined/a.jsonl --encoder minilm'
+    >>> score_command(["mined/a.jsonl"], "minilm", None, ("--max-length", "128"))
+    'secid score mined/a.jsonl --encoder minilm --max-length 128'
     """
-    options = [("--encoder", encoder), ("--collection", collection)]
-    return shlex.join(["secid", "score", *files, *(word for flag, value in options if value for word in (flag, value))])
+    words = ["secid", "score", *files, "--encoder", encoder, *flags] if encoder else ["secid", "check", *files]
+    return shlex.join([*words, *(("--collection", collection) if collection else ())])
 
 
 def flagged_command(run: str | None, source: str, finding: str) -> str:

@@ -38,14 +38,17 @@ from secid.version import VERSION
 Keys = npt.NDArray[np.uint64]
 
 
-def label_files(qrels: Path | None, split: str | None, settings: Settings) -> list[Path]:
+def label_files(qrels: Path | None, split: str | None, settings: Settings, instead: str | None = None) -> list[Path]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
+    instead : what a command without --qrels takes in place of a collection's.
     Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
     that the file's ids stand for; InputError where the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
-        raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
+        raise UsageError(
+            "no labels given", remedy=f"--collection DIR (a BEIR folder with qrels), or {instead or '--qrels FILE'}"
+        )
     texts = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
     if qrels is not None:
         if settings.collection is not None:
@@ -63,6 +66,7 @@ def label_files(qrels: Path | None, split: str | None, settings: Settings) -> li
     files = qrels_files(folder)
     if not files:
         remedy = f"--qrels FILE names the judgements, and {texts} the texts"
+        remedy = f"{instead} names queries and positives" if instead else remedy
         raise InputError("holds no qrels: no qrels/*.tsv, no qrels*.tsv", where=str(folder), remedy=remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(file.name for file in files)

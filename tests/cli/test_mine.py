@@ -63,7 +63,7 @@ def test_the_table_has_a_row_for_each_source_and_ends_with_the_next_command(invo
     code, out, _ = invoke("mine", "lex=bm25", "any=random", "-k", 3, "--collection", FIXTURES, "-o", "mined")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line.startswith(("lex ", "any "))] == ["lex", "any"]
-    assert out.splitlines()[-1] == f"secid score mined/lex.jsonl mined/any.jsonl --collection {FIXTURES}"
+    assert out.splitlines()[-1] == f"secid check mined/lex.jsonl mined/any.jsonl --collection {FIXTURES}"
     assert listing("mined") == [".manifest.json", "any.jsonl", "lex.jsonl"]
 
 
@@ -138,6 +138,37 @@ def test_a_split_restricts_the_queries_and_not_the_labels():
     (row,) = lines("out/near.jsonl")
     assert row["pos"] == queries["q0"][1][:1]
     assert queries["q0"][1][1] not in row["neg"]
+
+
+def test_a_judgement_of_a_query_of_the_same_normal_form_is_a_label_too():
+    beir(
+        corpus="".join(f'{{"_id": "{n}", "text": "alpha beta number {n}"}}\n' for n in (1, 2, 3)),
+        queries='{"_id": "a", "text": "Alpha beta"}\n{"_id": "b", "text": "alpha beta?"}\n',
+        qrels__test="query-id\tcorpus-id\tscore\na\t1\t1\n",
+        qrels__train="query-id\tcorpus-id\tscore\nb\t2\t1\n",
+    )
+    api.mine(["lex=bm25"], "out", collection="beir", split="test", k=3)
+    assert [row["neg_ids"] for row in lines("out/lex.jsonl")] == [["3"]]
+
+
+def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_every_positive():
+    collection(Path("beir"))
+    qrels = Path("beir/qrels/test.tsv")
+    head, *rest = qrels.read_text(encoding="utf-8").splitlines()
+    files = []
+    for out, rows in (("a", rest), ("b", rest[::-1])):
+        qrels.write_text("\n".join([head, *rows]), encoding="utf-8")
+        api.mine(["rel=dense:relative=0.05"], out, HashEncoder(), collection="beir", k=4)
+        kept = ("query_id", "neg_ids", "neg_margins")
+        files.append(sorted(json.dumps([row[name] for name in kept]) for row in lines(f"{out}/rel.jsonl")))
+    assert files[0] == files[1]
+    several = 0
+    for row in lines("a/rel.jsonl"):
+        query = HashEncoder().encode([row["query"]], "query")[0].astype(float)
+        scores = [HashEncoder().encode(row[side], "passage").astype(float) @ query for side in ("pos", "neg")]
+        assert all(s_qn < s_qp - 0.05 * abs(s_qp) for s_qp in scores[0] for s_qn in scores[1])
+        several += len(row["pos"]) > 1
+    assert several > 3
 
 
 def test_few_candidates_are_said_to_be_few():
@@ -477,3 +508,27 @@ def test_a_guide_that_is_the_encoder_is_refused(tiny):
     with pytest.raises(UsageError) as error:
         api.mine_sweep(["near=dense"], str(tiny), collection=str(FIXTURES), guide=str(tiny))
     assert error.value.where == "--guide"
+
+
+def test_scores_of_positives_are_counted_where_no_column_takes_them(invoke):
+    rows = [{"query": row["anchor"], "pos": [row["positive"]], "neg": ["other"], "pos_scores": [0.9]} for row in PAIRS]
+    write_rows(Path("pairs.jsonl"), [{**row, "neg_scores": [0.1]} for row in rows])
+    mined = api.mine(["lex=bm25", "any=random"], "out", pairs="pairs.jsonl", k=3)
+    assert [source.not_held for source in mined.sources] == [{"scores of positives": 12}] * 2
+
+
+@pytest.mark.parametrize("schema", ["flagembedding", "tevatron"])
+def test_the_files_of_a_run_have_equal_columns(schema, tiny):
+    mine(["lex=bm25", "any=random"], schema=schema, parquet=True)
+    assert pq.read_schema("out/lex.parquet").equals(pq.read_schema("out/any.parquet"))
+    api.score(["out/any.parquet"], str(tiny), run="run")
+    assert api.select("run", "copy.jsonl", source="any", top=2).not_held == {}
+
+
+def test_short_queries_turn_tuples_into_triplets():
+    specs = ["rel=dense:relative=0.05"]
+    layouts = [
+        mine(specs, on_short, HashEncoder(), schema="st-ntuple", on_short=on_short).sources[0].layout
+        for on_short in ("keep", "drop")
+    ]
+    assert layouts == ["triplets", "n-tuple"]

@@ -98,7 +98,7 @@ class Rules:
         self.ids = texts
         self.candidates = sorted(texts, key=lambda text: text_key("passage", text))
         self.labels = labels or {key: set(positives) for key, (_, positives) in queries.items()}
-        passages = [*self.candidates, *(text for _, positives in queries.values() for text in positives)]
+        passages = [*self.candidates, *(text for key in queries for text in sorted(self.labels[key]))]
         self._passages = self._rows(encoder, passages, "passage")
         self._queries = self._rows(encoder, [query for query, _ in queries.values()], "query")
         self.documents = [split_alphanumeric(text) for text in self.candidates]
@@ -110,6 +110,9 @@ class Rules:
 
     def s(self, query: str, passage: str) -> float:
         return math.fsum(a * b for a, b in zip(self._queries[query], self._passages[passage], strict=True))
+
+    def s_qp(self, key: str) -> float:
+        return min(self.s(self.queries[key][0], text) for text in self.labels[key])
 
     # what must never be a negative
     def reason(self, key: str, text: str, before: set[str]) -> str:
@@ -203,7 +206,7 @@ class Rules:
         low, high = options.get("ranks", (1, max(200, self.k)))
         pick = options.get("pick", "top")
         for key in self.order_of_rows():
-            s_qp = self.s(self.queries[key][0], self.queries[key][1][0])
+            s_qp = self.s_qp(key)
             order = self.order(method, key)
             before: set[str] = set()
             window: list[tuple[str, int, float | None, int]] = []
@@ -249,8 +252,8 @@ class Rules:
         return max(("margin", "maximum", "reused"), key=lambda name: failed.get(name, 0))
 
     def negative(self, key: str, text: str, rank: int | None, score: float | None, miner: str) -> Negative:
-        query, positives = self.queries[key]
-        return Negative(self.ids[text], rank, score, self.s(query, positives[0]) - self.s(query, text), miner)
+        s_qn = self.s(self.queries[key][0], text)
+        return Negative(self.ids[text], rank, score, self.s_qp(key) - s_qn, miner)
 
     def hybrid(self, parts: Sequence[tuple[str, int, Expected]]) -> Expected:
         """Of each part the first n that are new."""

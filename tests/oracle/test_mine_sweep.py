@@ -69,11 +69,12 @@ def expected(rules: Rules, vectors: dict[str, Any], method: str, options: dict[s
     margins, scores, flags = [], [], []
     for key, negatives in mined.items():
         query, positives = rules.queries[key]
-        limit = float(vectors[query] @ vectors[positives[0]])
+        lowest = min(positives, key=lambda text: rules.s(query, text))
+        limit = float(vectors[query] @ vectors[lowest])
         limit -= 0.05 * abs(limit)
         for negative in negatives:
             margins.append(negative.margin)
-            scores.append(rules.s(query, positives[0]) - negative.margin)
+            scores.append(rules.s_qp(key) - negative.margin)
             flags.append(float(vectors[query] @ vectors[text_of[negative.id]]) >= limit)
     counts = [len(mined.get(key, ())) for key in rules.queries]
     n = len(margins)

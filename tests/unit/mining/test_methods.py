@@ -47,6 +47,7 @@ REFUSED = [
     (["a=dense:ranks=0-5"], "ranks=0-5"),
     (["a=dense:ranks=20-11"], "ranks=20-11"),
     (["a=dense:ranks=5"], "ranks=5"),
+    (["a=dense:ranks=1-2"], "a=dense:ranks=1-2"),
     (["a=dense:relative=much"], "relative=much"),
     (["a=dense:relative=nan"], "relative=nan"),
     (["a=dense:relative"], "relative"),

@@ -21,6 +21,7 @@ SOURCE = MinedSource(
     sha256="0" * 64,
     method={"typed": "dense", "method": "dense", "ranks": (1, 200), "pick": "top"},
     n_rows=1042,
+    layout="",
     n_missing=67,
     n_dropped=0,
     n_negatives=10394,
