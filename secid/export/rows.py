@@ -21,6 +21,7 @@ SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of one teacher score a passage."""
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
 """Fields of a mined negative, and FlagEmbedding's lists of them."""
+OF_NEGATIVES = (SCORE_COLUMNS[1], *PROVENANCE.values())
 IDS_BESIDE = (POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns of ids beside those of texts, but for the numbers in them."""
 
@@ -92,7 +93,8 @@ def row_of(record: Record) -> Row:
                     passage._replace(**{name: values[place]})
                     for passage, (place, _) in zip(passages[-1], placed, strict=True)
                 ]
-    lost = [str(key) for key, value in columns.items() if not (_is_scalar(value) or key in used or _is_blank(value))]
+    used |= {name for name in OF_NEGATIVES if _is_blank(columns.get(name))}
+    lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
     lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
     return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
 
@@ -160,7 +162,8 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_blank(value: Any) -> bool:
-    return isinstance(value, list) and all(item is None for item in value)
+    """A list of nulls, as random negatives have in the place of scores and ranks."""
+    return isinstance(value, list) and value != [] and all(item is None for item in value)
 
 
 def _is_text(value: Any) -> bool:
