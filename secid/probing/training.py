@@ -70,13 +70,13 @@ def steps_of(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iter
 
 def _drawn(lists: Lists, rows: Index, draws: np.random.Generator) -> Index:
     """One passage of each row: the same place of equally long lists whatever they hold."""
-    place = (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
-    return lists.ids[lists.offsets[rows] + place]
+    place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
+    return np.asarray(lists.ids[place])
 
 
 def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> Flags:
     """(b, 2b) labelled positives of a query in other rows; a row's own positive and negative stay."""
-    masked = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
+    masked: Flags = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
     own = np.arange(len(rows))
     masked[own, own] = masked[own, own + len(rows)] = False
     return masked
