@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress, Silent
+from secid.results.commands import probe_command, untrainable
 from secid.settings import Settings, SettingsDict, flag_of, resolve, under
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
     from secid.results.mine import Mined, Sweep
+    from secid.results.probe import Probe
     from secid.scoring.run import Scored
 
 
@@ -102,7 +104,8 @@ def score(
         guide = load_guide(values, loaded, recorder)
         plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
         with plans as (scored, plan):
-            scored = replace(scored, run=replace(scored.run, encoder=info))
+            command = _probe_command(specs, encoder, values, settings, scored.run)
+            scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
                     scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)
@@ -111,6 +114,17 @@ def score(
         except OutputError as error:
             raise RunNotWrittenError(error, scored.run) from error
     return scored.run
+
+
+def _probe_command(
+    specs: Sequence[str], encoder: str | Encoder | None, values: Settings, given: SettingsDict, run: Run
+) -> str | None:
+    """What probes the sources of a run; None where they cannot be read again, or the encoder cannot be trained."""
+    name = values.encoder if encoder is None else encoder
+    once = any(file.read_once for source in run.sources for file in source.paths)
+    if once or not isinstance(name, str) or untrainable(name):
+        return None
+    return probe_command(specs, {**given, "encoder": encoder})
 
 
 def mix(
@@ -425,6 +439,74 @@ def audit(
         return audit_sources(
             readers, files, split, lambda: _load(encoder, values, progress), values, work, clock, progress
         )
+
+
+def probe(
+    sources: Sequence[str | PathLike[str]],
+    encoder: str | Encoder | None = None,
+    *,
+    steps: int = 100,
+    seeds: int = 3,
+    folds: int = 3,
+    lora: bool = False,
+    rates: Sequence[float] = (),
+    held_out: int = 500,
+    batch: int = 32,
+    run: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Probe:
+    """Fine-tunes the encoder briefly on each source and compares nDCG@10 on held-out queries.
+
+    sources, encoder : as for `score`; an encoder with weights, so no endpoint, vectors file or object of your own.
+    steps, batch : of each training; `batch` queries a step, each with one of its negatives.
+    seeds, folds : trainings of a source: one for each. With one seed there is no interval.
+    lora     : train adapters in place of all weights; needs the extra `probe`.
+    rates    : learning rates to try with the first seed; the usual one and a quarter of it by default.
+    held_out : most held-out queries that are ranked.
+    run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
+    settings : those of the files and the encoder, temperature and seed; others have no effect.
+    Returns the same as `secid probe --json` prints: `not_evaluated["sources"]` says why where nothing is ranked.
+    Raises SecidError, NotEvaluatedError where nothing could be trained. Finished trainings are kept in the cache
+    folder, so the same call goes on after an interruption.
+
+    >>> import secid
+    >>> tried = secid.probe(["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"], "minilm")
+    >>> tried.n_queries, tried.not_evaluated["sources"]
+    (66, 'few_queries')
+
+    Source: METHOD 13.
+    """
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    _refuse_no_encoder(encoder, values)
+    from secid.results.document import read_run
+
+    folder = None if run is None else _folder(run)
+    beside = None if folder is None else replace(read_run(folder), folder=str(folder))
+    progress = progress or Silent()
+    progress.start("load libraries", None, "")
+    from secid.scoring.clock import Clock
+
+    clock = Clock()
+    from secid.probing.stages import options_of, probe_sources, refuse_untrainable
+    from secid.read import open_source, passed_over, resolve_sources
+
+    refuse_untrainable(values.encoder if encoder is None else encoder)
+    options = options_of(steps=steps, seeds=seeds, folds=folds, lora=lora, rates=rates, held_out=held_out, batch=batch)
+    specs = [fspath(source) for source in sources]
+    opened = resolve_sources(specs, values)
+    for line in passed_over(specs):
+        progress.note(line)
+    with work_folder() as work, ExitStack() as stack:
+        readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
+        result = probe_sources(
+            readers, lambda: _load(encoder, values, progress), options, values, work, clock, progress, beside
+        )
+    if folder is not None:
+        from secid.run_folder.write import add_probe
+
+        add_probe(folder, read_run(folder), result)
+    return result
 
 
 def mine(

@@ -9,9 +9,12 @@ from math import isfinite
 from pathlib import Path
 
 from secid.errors import InputError, plainly
+from secid.results.document import read_probe
 
 LARGEST = 1e100
 """Of a cell: far beyond any metric, and its square is still finite."""
+PROBE_METRIC = "gain in ndcg@10"
+"""Of a probe. Without intervals, as with one seed, its errors are not known."""
 ERROR_SUFFIX = "_se"
 SHOWN_NAMES = 3
 """Names shown as examples of those that were not matched."""
@@ -24,6 +27,17 @@ class Outcomes:
     name: str
     values: Mapping[str, float]
     errors: Mapping[str, float]
+
+
+def outcomes_of(path: Path) -> list[Outcomes]:
+    """Results of training: of a probe (.json), or of a CSV file. Raises InputError."""
+    if path.suffix != ".json":
+        return read_outcomes(path)
+    probe = read_probe(path)
+    if probe is None or not probe.sources:
+        raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
+    errors = {item.name: item.gain.standard_error for item in probe.sources if item.interval_95 is not None}
+    return [Outcomes(PROBE_METRIC, {item.name: item.gain_ndcg10 for item in probe.sources}, errors)]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:

@@ -37,12 +37,10 @@ from secid.probing.measures import MEASURES
 from secid.probing.task import Lists, Task
 from secid.probing.training import Setting, Work, held_out, run, steps_of
 from secid.progress import Progress
-from secid.results.probe import Measured, ProbedPair, ProbedSource, Rate
+from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Measured, ProbedPair, ProbedSource, Rate
 from secid.settings import Settings
 
 RANDOM = "random"
-FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
-"""Below these nothing is evaluated. Source: METHOD 13; of groups, for Student's t to be near the normal."""
 RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 """The usual rate, and a quarter of it."""
 FOLDER = "probes"

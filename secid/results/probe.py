@@ -9,6 +9,8 @@ from typing import Any
 from secid.results.inputs import EncoderInfo, InputFile
 
 PROBE_SCHEMA_VERSION = "1.0"
+FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
+"""Below these nothing is evaluated. Source: METHOD 13; of groups, for Student's t to be near the normal."""
 
 Interval = tuple[float, float]
 
@@ -95,6 +97,7 @@ class Probe:
     n_left_out   : queries of some source that another one lacks, or that have no positive.
     n_groups     : queries joined by relevant passages that they share, in one fold each.
     n_candidates : passages ranked for each query.   frozen : before training; None where nothing was trained.
+    precision    : of the arithmetic; None where nothing was trained.
     controls     : random, and known_positive where enough queries have two.
     not_evaluated: `sources` says why nothing is ranked; the other keys are controls that were not made.
     """
@@ -111,7 +114,7 @@ class Probe:
     n_folds: int
     seed: int
     temperature: float
-    precision: str
+    precision: str | None
     rates: tuple[Rate, ...]
     n_queries: int
     n_held_out: int
