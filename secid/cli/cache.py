@@ -67,11 +67,8 @@ def clear(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
-        typer.confirm(
-            f"Remove {_size(before.n_bytes)} of embeddings in {before.folder}, and {before.n_trainings} trainings?",
-            abort=True,
-            err=True,
-        )
+        what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} trainings"
+        typer.confirm(f"Remove {what} in {before.folder}?", abort=True, err=True)
     removal = folder.clear()
     if json:
         print_json({"folder": before.folder, **asdict(removal)})

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.arrays import Floats
 from secid.encode import CacheFolder
@@ -33,8 +32,8 @@ class Kept:
         """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
         self._folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         keys, queries = task.passages.keys, task.queries.keys[task.query]
-        texts = (queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates])
-        self._shared = [RECIPE, str(parts), *map(_hash, texts), *(_hash(each.rows) for each in held)]
+        texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
+        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held)])]
         self._of: dict[str | None, str] = {None: ""}
         for name, own in (*task.negatives.items(), *task.controls.items()):
             self._of[name] = _hash(keys[own.ids]) + _hash(own.offsets)
@@ -61,5 +60,5 @@ class Kept:
         return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
 
-def _hash(values: npt.NDArray[Any]) -> str:
+def _hash(values: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

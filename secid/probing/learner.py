@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -207,7 +207,8 @@ def _add_adapters(model: nn.Module) -> None:
     state = torch.random.get_rng_state()
     torch.manual_seed(0)
     config = LoraConfig(r=LORA_RANK, lora_alpha=2 * LORA_RANK, lora_dropout=0.0, target_modules="all-linear")
-    for module in list(model.modules()):
+    modules: list[Any] = list(model.modules())
+    for module in modules:
         if hasattr(module, "auto_model"):
             inject_adapter_in_model(config, module.auto_model)
     torch.random.set_rng_state(state)

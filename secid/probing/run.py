@@ -79,10 +79,8 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
     frozen = runs.frozen()
     first, rates = _first_seed(runs, names, options.rates, frozen)
-    values = _all_seeds(
-        runs, first, list(task.negatives), options.n_seeds, next(rate.rate for rate in rates if rate.used)
-    )
-    outcome = _judged(task, runs, frozen, values)
+    best = next(rate.rate for rate in rates if rate.used)
+    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, list(task.negatives), options.n_seeds, best))
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
@@ -96,7 +94,7 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Why nothing can be evaluated, or None."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
-    if len(np.unique(task.group[chosen])) < FEWEST_GROUPS:
+    if len(np.unique(task.group)) < FEWEST_GROUPS:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None

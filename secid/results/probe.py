@@ -112,9 +112,9 @@ class Probe:
                    they come from where there were too many (METHOD 13); None where all passages are candidates.
     frozen, precision : before training, and of its arithmetic; None where nothing was trained.
     controls     : random, and known_positive where enough queries have two.
-    not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was trained),
-                   one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are controls that
-                   were not made.
+    not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
+                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are
+                   controls that were not made.
     """
 
     schema_version: str
