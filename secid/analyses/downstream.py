@@ -36,7 +36,7 @@ def outcomes_of(path: Path) -> list[Outcomes]:
     probe = read_probe(path)
     if probe is None or not probe.sources:
         raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
-    errors = {item.name: item.gain.standard_error for item in probe.sources if item.interval_95 is not None}
+    errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
     return [Outcomes(PROBE_METRIC, {item.name: item.gain_ndcg10 for item in probe.sources}, errors)]
 
 

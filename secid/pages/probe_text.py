@@ -19,7 +19,6 @@ NOT_ABOVE_RANDOM = (
     "No source is significantly better than random passages as negatives: what was gained is due to the passages of "
     "other rows in the batch, not to mined negatives."
 )
-ONE_SEED = f"One seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals."
 PROBE_TERMS = (
     ("gain", "nDCG@10 of held-out queries after training minus that of the frozen encoder, −1 to 1; higher is better."),
     (
@@ -64,11 +63,10 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on"
     ),
-    "no_gain": lambda probe: (
-        "with one seed no gain is established"
-        if probe.n_seeds == 1
-        else "training on no source is significantly better than the frozen encoder"
+    "one_seed": lambda _: (
+        f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
     ),
+    "no_gain": lambda _: "training on no source is significantly better than the frozen encoder",
 }
 """Why the sources were not ranked, by the kind in `not_evaluated`."""
 
@@ -81,8 +79,6 @@ def cautions(probe: Probe) -> Iterator[str]:
     """What makes the order worth less, and controls that were not made."""
     controls = {control.name: control for control in probe.controls}
     known, random = controls.get("known_positive"), controls.get("random")
-    if probe.sources and probe.n_seeds == 1:
-        yield ONE_SEED
     if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
         yield NO_TEST_OF_FALSE_NEGATIVES
     if random and probe.n_seeds > 1 and not any(_is_above(source.vs_random) for source in probe.sources):
@@ -177,10 +173,15 @@ def protocol(probe: Probe) -> Iterator[str]:
     )
     if probe.frozen is None:
         return
+    depth = (
+        ""
+        if probe.candidate_depth is None
+        else (f" (positives, all negatives, and the best {probe.candidate_depth} of the frozen encoder and of BM25)")
+    )
     judged = plural(probe.n_held_out, "held-out query", "held-out queries")
     yield (
         f"Trained {named(probe.encoder.name)}, and judged it on {judged}, each ranking the same "
-        f"{plural(probe.n_candidates, 'passage')}; {plain(probe.precision or '')}, seed {probe.seed}."
+        f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}."
     )
     used = [rate for rate in probe.rates if rate.used]
     others = [rate for rate in probe.rates if not rate.used and rate.gain is not None]

@@ -6,11 +6,13 @@ memorising it. Source: METHOD 13.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
-from secid.arrays import Flags, Index
-from secid.findings.copies import RunSets, near_copies
+from secid.arrays import Index, distinct, pairs
+from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies
 from secid.pool import sample_order
 from secid.pool.texts import TextStore
 
@@ -44,14 +46,28 @@ def folds(group: Index, queries: TextStore, ids: Index, n_folds: int, seed: int)
 def copies_among(runs: RunSets) -> tuple[Index, Index]:
     """(n,) each, the pairs of passages of which one nearly copies the other, by the rule of `near_copy`.
 
-    runs : of all passages. Only pairs that share a run are compared.
+    runs : of all passages. Whoever holds 80 % of a text's runs holds one of its rarest 20 % and one more, so only pairs
+    that share one of these are compared: a phrase that all texts share costs nothing.
     """
     n = len(runs.offsets) - 1
     owner = np.repeat(np.arange(n), runs.sizes)
-    column = np.unique(runs.keys, return_inverse=True)[1]
-    holds = sparse.csr_matrix((np.ones(len(owner), np.float32), (owner, column)), shape=(n, max(1, len(runs.keys))))
-    shared = sparse.triu(holds @ holds.T, k=1).tocoo()
-    first, second = shared.row.astype(np.int64), shared.col.astype(np.int64)
-    left, right = runs.take(first), runs.take(second)
-    near: Flags = near_copies(left, right) | near_copies(right, left)
+    _, column, uses = np.unique(runs.keys, return_inverse=True, return_counts=True)
+    order = np.lexsort((column, uses[column], owner))
+    place = np.arange(len(owner)) - np.repeat(runs.offsets[:-1], runs.sizes)
+    rare = place <= (1 - CONTAINED) * runs.sizes[owner] + ROUNDING
+    holds = _table(owner, column, n, len(uses))
+    shared = (_table(owner[rare], column[order][rare], n, len(uses)) @ holds.T).tocoo()
+    keys = distinct(pairs(np.minimum(shared.row, shared.col), np.maximum(shared.row, shared.col), n))
+    first, second = keys // n, keys % n
+    other = first != second
+    first, second = first[other], second[other]
+    near = np.zeros(len(first), np.bool_)
+    for start in range(0, len(first), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        left, right = runs.take(first[part]), runs.take(second[part])
+        near[part] = near_copies(left, right) | near_copies(right, left)
     return first[near], second[near]
+
+
+def _table(row: Index, column: Index, n_rows: int, n_columns: int) -> Any:
+    return sparse.csr_matrix((np.ones(len(row), np.float32), (row, column)), shape=(n_rows, max(1, n_columns)))

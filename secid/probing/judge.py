@@ -19,7 +19,7 @@ from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair
 
 ROUNDING = 1e-12
-"""Difference of two sources that trained on the same texts."""
+"""At and below which a difference, or its error, is none: two sources that trained on the same texts."""
 
 
 def gap(values: Floats, group: Index, fold: Index) -> Gap:
@@ -42,7 +42,8 @@ def gap(values: Floats, group: Index, fold: Index) -> Gap:
     variance = of_queries + of_runs
     error = sqrt(variance)
     if error <= ROUNDING:
-        return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=1.0)
+        p = float(abs(mean) <= ROUNDING)
+        return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
     freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / degrees)
     half = float(stdtrit(freedom, 0.975)) * error
     return Gap(

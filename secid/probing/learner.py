@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from secid.encode.protocol import Role
 from secid.encode.replica import is_out_of_memory
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, SecidError
+
+T = TypeVar("T")
 
 CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
 """Padded tokens of a micro-batch, whose texts are of similar length."""
@@ -57,7 +59,7 @@ class Learner:
         if lora:
             _add_adapters(self._replica.model)
         self._weights = [weight for weight in self._replica.model.parameters() if weight.requires_grad]
-        self._start = [weight.detach().clone() for weight in self._weights]
+        self._start = [weight.detach().to("cpu", copy=True) for weight in self._weights]
         self._budget = GPU_TOKENS if is_gpu(device) else CPU_TOKENS
         self._whole = True
 
@@ -72,7 +74,8 @@ class Learner:
     ) -> None:
         """Trains with AdamW at a rate that rises over a tenth of the steps and falls to 0.
 
-        Raises DivergedError where a loss is not finite, EncoderError where one text alone does not fit into memory.
+        Raises DivergedError where a loss or its gradient is not finite, EncoderError where memory runs out with a
+        single text, or with the optimizer's state.
         """
         fused = self._device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
@@ -82,10 +85,15 @@ class Learner:
         )
         for number, step in zip(range(n_steps), steps, strict=False):
             loss = self._gradients(step, temperature)
-            if not np.isfinite(loss):
-                raise DivergedError(f"the loss is {loss} at step {number + 1}")
-            nn.utils.clip_grad_norm_(self._weights, MAX_NORM)
-            optimizer.step()
+            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
+            if not np.isfinite([loss, norm]).all():
+                raise DivergedError(f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}")
+            try:
+                optimizer.step()
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise self._too_large("the optimizer's state", "train adapters by --lora") from error
+                raise
             optimizer.zero_grad(set_to_none=True)
             schedule.step()
             tick()
@@ -95,53 +103,64 @@ class Learner:
         prefix = self._encoder.recipe.prefix(role)
         return self._encoder.parts.tokeniser.tokens([prefix + text for text in texts])
 
-    @torch.no_grad()
     def rows(self, tokens: Tokens, role: Role) -> Tensor:
         """(n, d) float32 unit rows under the weights of now, in the order of the texts."""
+        return self._in_memory(lambda: self._rows(tokens, role), int(tokens.lengths.max()))
+
+    @torch.no_grad()
+    def _rows(self, tokens: Tokens, role: Role) -> Tensor:
         out = torch.empty(len(tokens.lengths), self._encoder.dimension, device=self._device)
         for batch in self._batches(tokens):
             out[torch.from_numpy(batch.positions).to(self._device)] = self._vectors(batch, role)
         return out
 
     def _gradients(self, step: Step, temperature: float) -> float:
-        """The loss of a step, its gradients added to the weights; again in smaller pieces where memory runs out."""
-        texts: list[tuple[Role, Tokens]] = [
-            ("query", self.tokens(step.queries, "query")),
-            ("passage", self.tokens(step.passages, "passage")),
-        ]
+        """The loss of a step, its gradients added to the weights."""
+        queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
+        texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
         masked = torch.from_numpy(step.masked).to(self._device)
+        longest = int(max(queries.lengths.max(), passages.lengths.max()))
+        return self._in_memory(lambda: self._backward(texts, masked, temperature), longest)
+
+    def _in_memory(self, work: Callable[[], T], longest: int) -> T:
+        """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
+
+        The first time micro-batches keep their size and lose their common graph (`_backward`).
+        """
         while True:
             try:
-                return self._whole_step(texts, masked, temperature)
+                return work()
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                if not self._whole and self._budget < min(int(tokens.lengths.max()) for _, tokens in texts):
-                    raise EncoderError(
-                        f"out of memory on {self._device} with a single text", remedy="use a smaller --max-length"
-                    ) from error
-            for weight in self._weights:
+                if not self._whole and self._budget <= longest:
+                    raise self._too_large("a single text", "use a smaller --max-length") from error
+            for weight in self._weights:  # after the error, which held on to the failed attempt's tensors
                 weight.grad = None
             if is_gpu(self._device):
                 torch.cuda.empty_cache()
             self._budget, self._whole = self._budget if self._whole else self._budget // 2, False
 
-    def _whole_step(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor, temperature: float) -> float:
-        """With gradient caching where the step does not fit: rows first, then each micro-batch again with its share of
-        the gradient, so that the graph of one micro-batch is in memory at a time (Gao et al. 2021).
+    def _too_large(self, what: str, remedy: str) -> EncoderError:
+        return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
+
+    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor, temperature: float) -> float:
+        """The loss, its gradients added to the weights.
+
+        With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
+        share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
         """
         if self._whole:
             queries, passages = (self._joined(tokens, role) for role, tokens in texts)
             loss = info_nce(queries, passages, masked, temperature)
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
-        rows = [self.rows(tokens, role).requires_grad_() for role, tokens in texts]
+        rows = [self._rows(tokens, role).requires_grad_() for role, tokens in texts]
         loss = info_nce(rows[0], rows[1], masked, temperature)
-        loss.backward()  # type: ignore[no-untyped-call]
-        for (role, tokens), values in zip(texts, rows, strict=True):
+        shares = torch.autograd.grad(loss, rows)
+        for (role, tokens), share in zip(texts, shares, strict=True):
             for batch in self._batches(tokens):
-                assert values.grad is not None
-                own = values.grad[torch.from_numpy(batch.positions).to(self._device)]
+                own = share[torch.from_numpy(batch.positions).to(self._device)]
                 self._vectors(batch, role).backward(own)  # type: ignore[no-untyped-call]
         return loss.item()
 
@@ -188,7 +207,8 @@ def _add_adapters(model: nn.Module) -> None:
     state = torch.random.get_rng_state()
     torch.manual_seed(0)
     config = LoraConfig(r=LORA_RANK, lora_alpha=2 * LORA_RANK, lora_dropout=0.0, target_modules="all-linear")
-    for module in list(model.modules()):
+    modules: list[Any] = list(model.modules())
+    for module in modules:
         if hasattr(module, "auto_model"):
             inject_adapter_in_model(config, module.auto_model)
     torch.random.set_rng_state(state)

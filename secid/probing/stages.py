@@ -19,7 +19,7 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import UsageError
 from secid.pool import Plan
 from secid.pool.reading import read_plan
-from secid.probing.run import FOLDER, RATES, Options, probe
+from secid.probing.run import RATES, Options, probe
 from secid.probing.task import Task, make_task
 from secid.progress import Progress
 from secid.read import Reader
@@ -130,7 +130,6 @@ def probe_sources(
             n_queries=len(task.query),
             n_left_out=task.n_left_out,
             n_groups=len(np.unique(task.group)),
-            n_candidates=len(task.candidates),
             timing=clock.stages,
             **vars(outcome),
         )
@@ -158,7 +157,7 @@ def refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:
 @contextmanager
 def _said_what_is_kept(settings: Settings, info: EncoderInfo, progress: Progress) -> Iterator[None]:
     """After Ctrl-C notes how many trainings this probe finished, and that the same command goes on from them."""
-    kept = CacheFolder.of(settings).folder / FOLDER
+    kept = CacheFolder.of(settings).trainings
     before = set(kept.glob("*.json"))
     try:
         yield

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Index, among, distinct, pairs
-from secid.findings.copies import run_sets
-from secid.findings.normal_form import FormKeys, text_forms
+from secid.errors import InputError
+from secid.findings.copies import run_sets, spread
+from secid.findings.normal_form import FormKeys, TextForms, text_forms
 from secid.pool import Plan, PlannedSource, key_ranks
 from secid.pool.texts import TextSpool, TextStore
 from secid.probing.folds import copies_among, folds, groups
@@ -40,14 +41,15 @@ class Lists:
 
     def take(self, rows: Index) -> Lists:
         """The lists of these rows."""
-        counts = self.counts[rows]
-        return _lists(np.repeat(np.arange(len(rows)), counts), self.ids[_spread(self.offsets[rows], counts)], len(rows))
+        return _cut(self.ids, self.offsets[rows], self.counts[rows])
 
     def first(self, counts: Index) -> Lists:
         """The first so many of each row. counts : (R,) none above its own."""
-        return _lists(
-            np.repeat(np.arange(len(counts)), counts), self.ids[_spread(self.offsets[:-1], counts)], len(counts)
-        )
+        return _cut(self.ids, self.offsets[:-1], counts)
+
+
+def _cut(ids: Index, starts: Index, counts: Index) -> Lists:
+    return Lists(ids[spread(starts, counts)], np.concatenate([[0], np.cumsum(counts)]))
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Task:
     candidates : rising ids of the passages that held-out queries rank.
     n_left_out : queries of some source that another one lacks, or that have no positive.
     missing    : controls that could not be made, with the kind of reason.
+    folder     : of the spool files.
     """
 
     queries: TextStore
@@ -76,6 +79,7 @@ class Task:
     candidates: Index
     n_left_out: int
     missing: Mapping[str, str]
+    folder: Path
 
     @property
     def relevant(self) -> Index:
@@ -94,47 +98,52 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
 
     collection : its passages are candidates too; else those of the run.   folder : for spool files.
     A row is a query that has at least one negative in every source: of each source as many as the one with fewest has.
+    Raises InputError where there is none.
     """
     queries, passages, place = _texts(plan, collection, folder)
-    n = len(passages)
+    n, ranks = len(passages), key_ranks(passages.keys)
     query_of = text_forms(plan.queries)
-    first_query = _first_of(query_of.number, query_of.n_forms)[query_of.number]
+    first_query = _representatives(plan.queries, query_of)[query_of.number]
     known_query, known_passage = plan.known_positives // len(plan.passages), plan.known_positives % len(plan.passages)
     labelled = distinct(pairs(first_query[known_query], place[known_passage], n))
+    labelled = labelled[np.lexsort((ranks[labelled % n], labelled // n))]  # by key, so that draws are, too
     of_sources = {planned.name: _negatives(planned, first_query, place, n) for planned in plan.sources}
-    with_positive = distinct(labelled // n)
-    every = distinct(np.concatenate([keys // n for keys in of_sources.values()]))
-    shared = with_positive
-    for keys in of_sources.values():
-        shared = shared[among(shared, np.sort(keys // n))]
+    asked = {name: distinct(keys // n) for name, keys in of_sources.items()}
+    shared = distinct(labelled // n)
+    for own in asked.values():
+        shared = shared[among(shared, own)]
+    if not len(shared):
+        counts = ", ".join(f"{name} has {len(own):,}" for name, own in asked.items())
+        raise InputError(
+            f"no query has a positive, and a negative in every source: {counts}",
+            remedy="compare sources that were mined for the same queries",
+        )
     shared = shared[np.argsort(key_ranks(plan.queries.keys)[shared])]
     lists = {name: _of_rows(keys, shared, n) for name, keys in of_sources.items()}
     fewest = np.minimum.reduce([own.counts for own in lists.values()])
     positives = _of_rows(labelled, shared, n)
-    negatives = {name: own.first(fewest) for name, own in lists.items()}
-    n_of = np.arange(len(shared))
-    row_group = groups(
-        np.repeat(n_of, positives.counts), positives.ids, _copies(passages, distinct(positives.ids)), len(shared)
-    )
-    random = _random(positives, fewest, passages, seed)
-    made = {"random": random, "known_positive": _known_positive(positives, random)}
+    row = np.repeat(np.arange(len(shared)), positives.counts)
+    group = groups(row, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
+    random = _random(positives, fewest, np.argsort(ranks), seed)
+    controls: dict[str, Lists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(
         queries=queries,
         passages=passages,
         query=shared,
         positives=positives,
-        negatives=negatives,
-        controls={kind: own for kind, own in made.items() if isinstance(own, Lists)},
-        group=row_group,
-        fold=folds(row_group, queries, shared, n_folds, seed),
+        negatives={name: own.first(fewest) for name, own in lists.items()},
+        controls={kind: own for kind, own in controls.items() if isinstance(own, Lists)},
+        group=group,
+        fold=folds(group, queries, shared, n_folds, seed),
         candidates=np.arange(n),
-        n_left_out=len(every) - len(shared),
-        missing={kind: reason for kind, reason in made.items() if isinstance(reason, str)},
+        n_left_out=len(distinct(np.concatenate(list(asked.values())))) - len(shared),
+        missing={kind: reason for kind, reason in controls.items() if isinstance(reason, str)},
+        folder=folder,
     )
 
 
 def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[TextStore, TextStore, Index]:
-    """Queries and passages of their own spool, and of each passage of the plan the id of its form's first text."""
+    """Queries and passages of their own spool, and of each passage of the plan the id of its form's text."""
     spools = TextSpool("query", folder / "probe-queries.txt"), TextSpool("passage", folder / "probe-passages.txt")
     for store, spool in ((plan.queries, spools[0]), (plan.passages, spools[1])):
         for start in range(0, len(store), TEXTS_AT_ONCE):
@@ -144,15 +153,15 @@ def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[Tex
         spools[1].add(part)
     queries, whole = (spool.store()[0] for spool in spools)
     forms = text_forms(whole)
-    first = _first_of(forms.number, forms.n_forms)
-    return queries, whole.only(np.sort(first)), np.searchsorted(np.sort(first), first[forms.number])
+    of_form = _representatives(whole, forms)
+    kept = np.sort(of_form)
+    return queries, whole.only(kept), np.searchsorted(kept, of_form[forms.number])[: len(plan.passages)]
 
 
-def _first_of(number: Index, n: int) -> Index:
-    """(n,) the first place of each number."""
-    first = np.full(n, len(number), np.int64)
-    np.minimum.at(first, number, np.arange(len(number)))
-    return first
+def _representatives(store: TextStore, forms: TextForms) -> Index:
+    """(n_forms,) of each normal form the text whose key comes first, whatever order the files have."""
+    order = np.argsort(key_ranks(store.keys))
+    return order[np.unique(forms.number[order], return_index=True)[1]]
 
 
 def _negatives(planned: PlannedSource, first_query: Index, place: Index, n: int) -> Index:
@@ -168,15 +177,8 @@ def _of_rows(keys: Index, queries: Index, n: int) -> Lists:
     keep = among(query, queries[order])
     row = order[np.searchsorted(queries[order], query[keep])]
     by_row = np.argsort(row, kind="stable")
-    return _lists(row[by_row], (keys % n)[keep][by_row], len(queries))
-
-
-def _lists(row: Index, ids: Index, n_rows: int) -> Lists:
-    return Lists(ids, np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_rows))]).astype(np.int64))
-
-
-def _spread(starts: Index, counts: Index) -> Index:
-    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+    ends = np.cumsum(np.bincount(row, minlength=len(queries)))
+    return Lists((keys % n)[keep][by_row], np.concatenate([[0], ends]))
 
 
 def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
@@ -185,15 +187,17 @@ def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
     return ids[first], ids[second]
 
 
-def _random(positives: Lists, counts: Index, passages: TextStore, seed: int) -> Lists:
-    """So many passages for each row, drawn at random; none a positive of its query."""
-    in_order = np.argsort(key_ranks(passages.keys))
-    generator = np.random.default_rng([seed, 3])
-    drawn = []
+def _random(positives: Lists, counts: Index, in_order: Index, seed: int) -> Lists:
+    """So many passages for each row, drawn at random; none a positive of its query. in_order : all passages, by key.
+
+    A row has none only where all passages are its positives; then all rows are one group, and nothing is trained.
+    """
+    generator, n, drawn = np.random.default_rng([seed, 3]), len(in_order), []
     for row, count in enumerate(counts.tolist()):
-        ids = in_order[generator.permutation(len(in_order))[: count + len(positives.of(row))]]
-        drawn.append(ids[~np.isin(ids, positives.of(row))][:count])
-    return _lists(np.repeat(np.arange(len(counts)), list(map(len, drawn))), np.concatenate(drawn), len(counts))
+        own = positives.of(row)
+        ids = in_order[generator.choice(n, min(n, count + len(own)), replace=False)]
+        drawn.append(ids[~np.isin(ids, own)][:count])
+    return _joined(drawn)
 
 
 def _known_positive(positives: Lists, random: Lists) -> Lists | str:
@@ -202,4 +206,9 @@ def _known_positive(positives: Lists, random: Lists) -> Lists | str:
     if several.mean() < LEAST_SECOND_POSITIVES:
         return "few_second_positives"
     own = [positives.of(row)[1:] if several[row] else random.of(row) for row in range(len(several))]
-    return _lists(np.repeat(np.arange(len(own)), list(map(len, own))), np.concatenate(own), len(own))
+    return _joined(own)
+
+
+def _joined(lists: list[Index]) -> Lists:
+    """These lists, one a row."""
+    return Lists(np.concatenate(lists), np.cumsum([0, *map(len, lists)]))

@@ -50,7 +50,10 @@ class HeldOut:
 
 
 def steps_of(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
-    """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative."""
+    """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
+
+    A batch has all rows of the other folds where they are fewer than one; rows left over end an epoch.
+    """
     rows = np.flatnonzero(task.fold != work.fold)
     order = np.random.default_rng([work.seed, work.fold, 0])
     draws = np.random.default_rng([work.seed, work.fold, 1])
@@ -83,7 +86,7 @@ def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> F
 
 
 def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
-    """The chosen rows of a fold. chosen : rows of the task that are judged at all.   candidates : of the task."""
+    """The chosen rows of a fold. chosen : rows of the task that are ranked at all.   candidates : of the task."""
     rows = chosen[task.fold[chosen] == fold]
     lists = task.positives.take(rows)
     return HeldOut(
@@ -95,17 +98,10 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
     )
 
 
-def run(
-    learner: Learner,
-    task: Task,
-    held: HeldOut,
-    work: Work,
-    setting: Setting,
-    tick: Callable[[], None],
-) -> Floats:
+def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Setting, tick: Callable[[], None]) -> Floats:
     """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work names no source.
 
-    Raises DivergedError where the loss is no number.
+    Raises what `Learner.fit` raises.
     """
     learner.restore()
     if work.source is not None:

@@ -47,11 +47,10 @@ class ProbedSource:
 
     n_negatives : that training could draw, over all rows: the same of every source.
     n_seeds     : finished; fewer than the probe's where it was stopped, since its interval lay below the leader's.
-    trained     : means after training.   gain_ndcg10 : their nDCG@10 minus the frozen encoder's.
-    interval_95 : of the gain; None with one seed.
-    gain        : the same with its error.   vs_random : nDCG@10 minus that of the control `random`, over the seeds that
-                  both have; None for that control itself.
-    tie         : group, 1 first; sources of one group are not told apart. None where nothing is established at all.
+    trained     : means after training.   gain_ndcg10 : their nDCG@10 minus the frozen encoder's; the five fields after
+                  it are those of its `Gap`.
+    vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
+    tie         : group, 1 first; sources of one group are statistically tied. None where nothing is ranked.
     """
 
     name: str
@@ -60,11 +59,24 @@ class ProbedSource:
     trained: Measured
     gain_ndcg10: float
     interval_95: Interval | None
-    gain: Gap
-    gain_mrr10: float
-    gain_recall100: float
+    standard_error: float
+    error_queries: float
+    error_runs: float | None
+    p: float | None
     vs_random: Gap | None
     tie: int | None
+
+    @property
+    def gain(self) -> Gap:
+        """The difference to the frozen encoder, as every other difference."""
+        return Gap(
+            value=self.gain_ndcg10,
+            standard_error=self.standard_error,
+            error_queries=self.error_queries,
+            error_runs=self.error_runs,
+            interval_95=self.interval_95,
+            p=self.p,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +108,13 @@ class Probe:
     n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.
     n_left_out   : queries of some source that another one lacks, or that have no positive.
     n_groups     : queries joined by relevant passages that they share, in one fold each.
-    n_candidates : passages ranked for each query.   frozen : before training; None where nothing was trained.
-    precision    : of the arithmetic; None where nothing was trained.
+    n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
+                   they come from where there were too many (METHOD 13); None where all passages are candidates.
+    frozen, precision : before training, and of its arithmetic; None where nothing was trained.
     controls     : random, and known_positive where enough queries have two.
-    not_evaluated: `sources` says why nothing is ranked; the other keys are controls that were not made.
+    not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
+                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are
+                   controls that were not made.
     """
 
     schema_version: str
@@ -121,6 +136,7 @@ class Probe:
     n_left_out: int
     n_groups: int
     n_candidates: int
+    candidate_depth: int | None
     frozen: Measured | None
     sources: tuple[ProbedSource, ...]
     controls: tuple[ProbedSource, ...]
