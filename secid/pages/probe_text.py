@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from secid.pages.glossary import kind_name, why_not
+from secid.pages.glossary import kind_name, names_of, why_not
 from secid.pages.numbers import UNKNOWN, count, fraction, gain, letter, listed, plural, probability
 from secid.pages.page import Table, foreign, number, text
 from secid.pages.sanitize import code, named, plain, short
@@ -43,13 +43,8 @@ def headline(probe: Probe) -> str:
     if len(best) == 1:
         which = "the other source" if len(others) == 1 else "every other source"
         return f"Training on {named(first.name)} is significantly better than training on {which}."
-    if len(best) == len(probe.sources):
-        return f"No source is established as the best: all {count(len(best))} are statistically tied."
-    return f"No source is established as the best: {_names(best)} are statistically tied."
-
-
-def _names(sources: list[ProbedSource]) -> str:
-    return listed([named(source.name) for source in sources])
+    tied = names_of([source.name for source in best], len(probe.sources))
+    return f"No source is established as the best: {tied} are statistically tied."
 
 
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
