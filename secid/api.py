@@ -124,7 +124,7 @@ def _probe_command(
     once = any(file.read_once for source in run.sources for file in source.paths)
     if once or not isinstance(name, str) or untrainable(name):
         return None
-    return probe_command(specs, {**given, "encoder": encoder})
+    return probe_command(specs, {"encoder": encoder, **given})
 
 
 def mix(
