@@ -19,8 +19,8 @@ LEVELS = {
     "pool": 4,
     "triplets": 5,
     "analyses": 6, "findings": 6, "run_folder": 6,
-    "scoring": 7, "probing": 7,
-    "export": 8, "gating": 8, "shards": 8,
+    "scoring": 7,
+    "export": 8, "gating": 8, "probing": 8, "shards": 8,
     "mining": 9,
     "api": 10,
     "cli": 11,
@@ -175,9 +175,7 @@ def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy(
 
 
 def test_schemas_load_nothing_heavy():
-    code = (
-        "from secid.cli.app import main\nfor name in ('report', 'gate', 'policy', 'baseline'): main(['schema', name])"
-    )
+    code = "from secid.cli.app import main\nfor name in ('report', 'gate', 'policy', 'baseline', 'probe'): main(['schema', name])"
     assert loaded_by(code) == "[]"
 
 

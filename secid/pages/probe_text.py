@@ -76,7 +76,11 @@ def cautions(probe: Probe) -> Iterator[str]:
     known, random = controls.get("known_positive"), controls.get("random")
     if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
         yield NO_TEST_OF_FALSE_NEGATIVES
-    if random and probe.n_seeds > 1 and not any(_is_above(source.vs_random) for source in probe.sources):
+    if (
+        random
+        and "sources" not in probe.not_evaluated
+        and not any(_is_above(source.vs_random) for source in probe.sources)
+    ):
         yield NOT_ABOVE_RANDOM
     lost = [rate.rate for rate in probe.rates if rate.gain is None]
     if lost:
