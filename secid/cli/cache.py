@@ -54,7 +54,7 @@ def info(json: Json = False, **settings: Any) -> None:
 def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False, json: Json = False, **settings: Any
 ) -> None:
-    """Remove every cached embedding and training of `secid probe`; other files in the folder stay.
+    """Remove all cached embeddings and trainings; other files stay.
 
     Asks first on a terminal; elsewhere --yes must be given.
 

@@ -73,7 +73,7 @@ def probe(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Fine-tune the encoder briefly on each source, and see which gives the best retrieval.
+    """Fine-tune briefly on each source, and compare on held-out queries.
 
     Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
     together. All weights are trained unless --lora is given. It takes minutes to hours: the expected time is printed

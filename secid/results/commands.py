@@ -10,7 +10,7 @@ from unicodedata import category
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
 
 OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
-"""Settings that `secid probe` takes."""
+"""Settings that `secid probe` takes: those of the files and the encoder, and what a loss and a draw need."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Stands in a command for a run folder that was not written."""
