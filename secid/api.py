@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
-from secid.files import work_folder
+from secid.files import check_writable, work_folder
 from secid.progress import Progress, Silent
 from secid.results.commands import probe_command, untrainable
 from secid.settings import Settings, SettingsDict, flag_of, resolve, under
@@ -479,33 +479,45 @@ def probe(
     """
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     _refuse_no_encoder(encoder, values)
-    from secid.results.document import read_run
+    from secid.probing.checks import check_options, refuse_untrainable
+    from secid.read import open_source, passed_over, resolve_sources
+    from secid.results.document import PROBE_NAME, read_run
 
+    check_options(steps=steps, seeds=seeds, folds=folds, lora=lora, rates=rates, held_out=held_out, batch=batch)
+    refuse_untrainable(values.encoder if encoder is None else encoder)
     folder = None if run is None else _folder(run)
-    beside = None if folder is None else replace(read_run(folder), folder=str(folder))
+    beside = None if folder is None else read_run(folder)
+    if folder is not None:
+        check_writable(folder / PROBE_NAME)
+    specs = [fspath(source) for source in sources]
+    files = resolve_sources(specs, values)
     progress = progress or Silent()
+    for line in passed_over(specs):
+        progress.note(line)
     progress.start("load libraries", None, "")
     from secid.scoring.clock import Clock
 
     clock = Clock()
-    from secid.probing.stages import options_of, probe_sources, refuse_untrainable
-    from secid.read import open_source, passed_over, resolve_sources
+    from secid.probing.run import RATES, Options
+    from secid.probing.stages import probe_sources
+    from secid.run_folder.write import add_probe
 
-    refuse_untrainable(values.encoder if encoder is None else encoder)
-    options = options_of(steps=steps, seeds=seeds, folds=folds, lora=lora, rates=rates, held_out=held_out, batch=batch)
-    specs = [fspath(source) for source in sources]
-    opened = resolve_sources(specs, values)
-    for line in passed_over(specs):
-        progress.note(line)
+    options = Options(
+        steps=steps,
+        n_seeds=seeds,
+        n_folds=folds,
+        batch=batch,
+        n_queries=held_out,
+        lora=lora,
+        rates=tuple(rates) or RATES["lora" if lora else "full"],
+    )
     with work_folder() as work, ExitStack() as stack:
-        readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
+        readers = [stack.enter_context(closing(open_source(source, values))) for source in files]
         result = probe_sources(
             readers, lambda: _load(encoder, values, progress), options, values, work, clock, progress, beside
         )
-    if folder is not None:
-        from secid.run_folder.write import add_probe
-
-        add_probe(folder, read_run(folder), result)
+    if folder is not None and beside is not None:
+        add_probe(folder, beside, result)
     return result
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from secid.errors import InputError, plainly
 from secid.results.document import read_probe
+from secid.results.orders import PROBE_METRIC
 
 LARGEST = 1e100
 """Of a cell: far beyond any metric, and its square is still finite."""
-PROBE_METRIC = "gain in ndcg@10"
-"""Of a probe. Without intervals, as with one seed, its errors are not known."""
 ERROR_SUFFIX = "_se"
 SHOWN_NAMES = 3
 """Names shown as examples of those that were not matched."""
@@ -30,7 +29,10 @@ class Outcomes:
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
-    """Results of training: of a probe (.json), or of a CSV file. Raises InputError."""
+    """Results of training: the gains of a probe (.json), or those of a CSV file. Raises InputError.
+
+    The errors of a probe of one seed lack what runs differ by, so none are given.
+    """
     if path.suffix != ".json":
         return read_outcomes(path)
     probe = read_probe(path)

@@ -73,7 +73,7 @@ def probe(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Fine-tune briefly on each source, and compare on held-out queries.
+    """Fine-tune briefly on each source, and compare the results.
 
     Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
     together. All weights are trained unless --lora is given. It takes minutes to hours: the expected time is printed
@@ -104,6 +104,8 @@ def probe(
             progress=progress,
             **settings,
         )
+        if run is not None:
+            progress.note(f"added to {run}: probe.json, report.md, report.html")
     for path in files:
         write_whole(path, PROBE_FORMATS[path.suffix](result))
     if json:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -19,63 +17,18 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import UsageError
 from secid.pool import Plan
 from secid.pool.reading import read_plan
-from secid.probing.run import RATES, Options, probe
+from secid.probing.checks import TRAINABLE, UNTRAINABLE
+from secid.probing.run import Options, probe
 from secid.probing.task import Task, make_task
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import open_collection
 from secid.results import EncoderInfo, InputFile, Run
-from secid.results.commands import untrainable
 from secid.results.probe import PROBE_SCHEMA_VERSION, Probe
 from secid.scoring.clock import Clock
 from secid.scoring.run import input_files
 from secid.settings import Settings
 from secid.version import VERSION
-
-LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": 1, "--batch": 2}
-"""Smallest value of each flag: a fold is held out of at least two, and a batch has a passage that is another row's."""
-UNTRAINABLE = {
-    "endpoint": "an endpoint gives vectors and no weights, so it cannot be trained",
-    "vectors": "a vectors file has no weights to train",
-    "object": "a Python function or object cannot be trained: its weights are not known",
-}
-TRAINABLE = "name a model: --encoder minilm, a hub name or a folder with weights"
-
-
-def options_of(
-    *, steps: int, seeds: int, folds: int, lora: bool, rates: Sequence[float], held_out: int, batch: int
-) -> Options:
-    """The options of a probe, checked. rates : those of the way of training by default.
-
-    Raises UsageError for a number that is too small, a rate that is none or is there twice, and LoRA without peft.
-    """
-    given = {"--steps": steps, "--seeds": seeds, "--folds": folds, "--held-out": held_out, "--batch": batch}
-    for flag, value in given.items():
-        if value < LEAST[flag]:
-            raise UsageError(f"is {value}, and at least {LEAST[flag]} is needed", where=flag)
-    for rate in rates:
-        if not (isfinite(rate) and 0 < rate < 1):
-            raise UsageError(f"{rate:g} is not a learning rate between 0 and 1", where="--rate", remedy="--rate 2e-5")
-    if len(set(rates)) < len(rates):
-        raise UsageError("the same rate is given twice", where="--rate")
-    if lora and find_spec("peft") is None:
-        raise UsageError("needs peft, which is not installed", where="--lora", remedy="pip install 'secid[probe]'")
-    return Options(
-        steps=steps,
-        n_seeds=seeds,
-        n_folds=folds,
-        batch=batch,
-        n_queries=held_out,
-        lora=lora,
-        rates=tuple(rates) or RATES["lora" if lora else "full"],
-    )
-
-
-def refuse_untrainable(encoder: str | Encoder | None) -> None:
-    """Raises UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
-    kind = untrainable(encoder) if isinstance(encoder, str) else "object"
-    if kind and not isinstance(encoder, TransformerEncoder):
-        raise UsageError(UNTRAINABLE[kind], where="--encoder", remedy=TRAINABLE)
 
 
 def probe_sources(
@@ -149,7 +102,7 @@ def refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:
     parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
     raise UsageError(
         " and ".join(parts),
-        where=f"--run {run.folder}",
+        where="--run",
         remedy="probe the files of that run, or leave out --run and name a file by -o probe.json",
     )
 

@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import secid
+from secid.analyses.downstream import outcomes_of
 from secid.errors import SecidError, UsageError
-from secid.probing import stages
+from secid.probing import checks, stages
 from secid.probing.learner import DivergedError, Learner
 from secid.results import commands
 from secid.results.document import json_of, read_probe
@@ -133,6 +135,7 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     Path("made.json").write_text(json_of(probes.probe(("first", "second", "third"))), "utf-8")
     compared = invoke("compare", "three", "--against", "made.json", "--json")
     assert compared.code == 0, compared.err
+    assert "One result for each source" not in compared.err
     rows = json.loads(compared.out)
     assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
     assert {row["best"] for row in rows} == {"first"}
@@ -205,8 +208,8 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
 
 
 def test_wrong_use_is_refused_before_anything_is_read(refusals, invoke: Invoke, monkeypatch, snapshot: Snapshot):
-    monkeypatch.setattr(stages, "find_spec", lambda _: None)
-    monkeypatch.setattr(stages, "read_plan", None)
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(stages, "probe_sources", None)
     texts = {}
     for name, given in refusals.items():
         refused = invoke("probe", *given, "--quiet")
@@ -297,3 +300,12 @@ def test_a_reader_that_leaves_is_no_error(tmp_path, tiny):
         assert child.stdout is not None
         child.stdout.close()
         assert child.wait(timeout=120) == 0
+
+
+def test_the_errors_of_one_seed_are_not_taken_for_whole(tmp_path: Path):
+    several, path = probes.probe(), tmp_path / "probe.json"
+    one = replace(several, sources=tuple(replace(item, interval_95=None) for item in several.sources))
+    for probe, errors in ((several, {"dense": 0.003, "bm25": 0.003, "mixed": 0.003}), (one, {})):
+        path.write_text(json_of(probe), "utf-8")
+        (outcomes,) = outcomes_of(path)
+        assert (outcomes.values, outcomes.errors) == (probes.GAINS, errors)
