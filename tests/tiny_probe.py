@@ -11,7 +11,7 @@ from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.pool import Plan
 from secid.pool.reading import read_plan
-from secid.probing.run import Options
+from secid.probing.run import Options, probe
 from secid.probing.task import Task, make_task
 from secid.progress import Silent
 from secid.read import resolve_sources
@@ -25,7 +25,6 @@ KEYS = {"a": "t", "b": "u", "c": "v", "d": "w", "e": "x", "f": "y"}
 """What a query calls it, and what its passage calls it."""
 TOPICS = ["ghij", "hkli", "klmn", "mgop", "opqr", "rsgh", "qmik", "nlps", "jrqo", "shnk",
           "gggl", "hhhm", "iiin", "jjjo", "kkkp", "lllq", "mmmr", "nnns", "ooog", "ppph"]  # fmt: skip
-OPTIONS = Options(steps=3, n_seeds=2, n_folds=3, batch=8, n_queries=500, lora=False, rates=(1e-3,))
 
 
 def write_source(path: Path, rows: Sequence[Row]) -> Path:
@@ -39,7 +38,7 @@ def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n
     """The task of sources written in this order. more : collection of `make_task`."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
-    settings, tasks = Settings(), []
+    settings, tasks = Settings(format="lists"), []
 
     def look(plan: Plan) -> None:
         tasks.append(make_task(plan, more.get("collection"), folder, seed, n_folds))
@@ -69,3 +68,23 @@ def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
     assert isinstance(encoder, TransformerEncoder)
     return encoder
+
+
+def keyed_task(folder: Path) -> Task:
+    """A source with informative negatives, one with none, and the first again under another name; two folds."""
+    hard, easy = keyed_rows(True), keyed_rows(False)
+    return task_of(folder, {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
+
+
+PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=False, rates=(3e-3,))
+"""With two queries a batch nearly all that tells keys apart are the negatives of the source."""
+
+
+def probe_planted(folder: str) -> None:
+    """The probe of `keyed_task`, kept in a cache below this folder: the program of a process to be killed."""
+    import torch
+
+    torch.set_num_threads(1)
+    home = Path(folder)
+    settings = Settings(device="cpu", cache_dir=str(home / "cache"))
+    probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent())

@@ -10,7 +10,7 @@ import torch
 
 from secid.encode.transformer import TransformerEncoder
 from secid.probing.task import Task
-from tests.tiny_probe import keyed_rows, task_of, tiny_encoder
+from tests.tiny_probe import keyed_task, tiny_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,4 @@ def encoder(folder: Path) -> TransformerEncoder:
 
 @pytest.fixture(scope="session")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
-    """A source with informative negatives, one with none, and the first again under another name; two folds."""
-    hard, easy = keyed_rows(True), keyed_rows(False)
-    return task_of(tmp_path_factory.mktemp("task"), {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
+    return keyed_task(tmp_path_factory.mktemp("task"))
