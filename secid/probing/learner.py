@@ -68,6 +68,7 @@ class Learner:
         with torch.no_grad():
             for weight, value in zip(self._weights, self._start, strict=True):
                 weight.copy_(value)
+                weight.grad = None  # a training that diverged leaves one
 
     def fit(
         self, steps: Iterator[Step], n_steps: int, rate: float, temperature: float, tick: Callable[[], None]
