@@ -123,6 +123,8 @@ def is_written(name: str, value: Any, document: Mapping[str, Any]) -> bool:
     if name == "query_id":
         return str(value) == str(document[name])
     written = document[name]
+    if isinstance(written, list) and not isinstance(value, list):  # the id or score of the only passage
+        return list(map(str, written)) == [str(value)]
     same = repr(written) == repr(value)
     numbers = (int, float)  # a column of whole numbers and fractions in Parquet
     return same or (type(value) is int and isinstance(written, numbers) and written == value)
