@@ -19,7 +19,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import TextIOWrapper
@@ -114,9 +114,12 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
             raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
     with partial_files(paths) as partials:
         yield partials
-        for partial, path in zip(partials, paths, strict=True):
-            with writing(path):
-                partial.replace(path)
+        with ExitStack() as placed:
+            for partial, path in zip(partials, paths, strict=True):
+                with writing(path):
+                    partial.replace(path)
+                placed.callback(path.unlink)
+            placed.pop_all()
 
 
 @contextmanager

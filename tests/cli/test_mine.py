@@ -290,6 +290,22 @@ def test_a_full_disk_leaves_nothing(monkeypatch):
     assert listing(".") == []
 
 
+def test_a_file_that_cannot_get_its_name_takes_the_others_with_it(monkeypatch):
+    replace, names = Path.replace, list[str]()
+
+    def second_fails(partial: Path, target: Path) -> Path:
+        names.append(target.name)
+        if len(names) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(partial, target)
+
+    monkeypatch.setattr(Path, "replace", second_fails)
+    with pytest.raises(OutputError) as caught:
+        mine(["lex=bm25", "any=random"])
+    assert (caught.value.where, names) == ("out/any.jsonl", ["lex.jsonl", "any.jsonl"])
+    assert listing(".") == []
+
+
 def test_a_folder_that_was_there_stays_where_nothing_can_be_written(monkeypatch):
     Path("out").mkdir()
     full = OSError(errno.ENOSPC, "No space left on device")
@@ -522,6 +538,14 @@ def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
     asked = len(server.asked)
     ask(server)
     assert len(server.asked) == asked == 66
+
+
+def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
+    ask(server)
+    asked, files = len(server.asked), listing("out")
+    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
+    ask(server)
+    assert (len(server.asked), listing("out")) == (asked, files)
 
 
 class Dataset:
