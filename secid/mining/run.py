@@ -17,7 +17,8 @@ from secid.files import PARTIAL
 from secid.mining.ask import Answers, ask
 from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill
 from secid.mining.exclusions import Exclusions
-from secid.mining.llm import check_prompt
+from secid.mining.journal import kept_answers
+from secid.mining.llm import check_endpoint, check_prompt
 from secid.mining.methods import Bm25, Dense, Hybrid, Llm
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
@@ -58,10 +59,15 @@ def mine_sources(
     """
     refuse(plan, load, settings)
     check_folder(folder)
+    for miner in plan.miners:
+        if isinstance(miner.method, Llm):
+            check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
         stack.enter_context(_removed_if_empty(folder))
+        stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         exclusions = exclusions_of(questions, progress)
         encoder, info = load() if load else (None, None)
@@ -77,7 +83,7 @@ def mine_sources(
                 plan.seed,
                 plan.prompt,
                 plan.concurrency,
-                folder / JOURNAL.format(miner.name),
+                journals[number],
                 work / f"{number}.texts",
                 progress,
             )

@@ -115,7 +115,7 @@ def is_named(name: str, not_held: Mapping[str, int]) -> bool:
 
 
 def is_written(name: str, value: Any, document: Mapping[str, Any]) -> bool:
-    if name in ("pos_id", "neg_ids", "negative_1_id") and name not in document:
+    if name in ("pos_id", "neg_ids", "negative_1_id") and document.get(name) is None:
         side = "positive_passages" if name == "pos_id" else "negative_passages"
         own = [passage["docid"] for passage in document[side]]
         values = value if isinstance(value, list) else [value]
