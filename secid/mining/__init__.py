@@ -3,6 +3,7 @@
     questions    rows of queries and positives, candidates, labels          methods   NAME=METHOD:option=value,…
     orders       the candidates of a query, best first                      ask, llm, answers   a language model's texts
     exclusions   those that may be no negative, and why                     choose    those in the window that pass
+    mine         `secid.mine` and `secid.mine_sweep`
     run, write   all sources of a run; their files and the manifest         sweep     other margins and windows
     journal      answers that are paid for, on disk
 

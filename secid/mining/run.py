@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -23,20 +23,22 @@ from secid.mining.methods import Bm25, Dense, Hybrid, Llm
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
-from secid.mining.write import JOURNAL, Plan, settings_of, write_sources
+from secid.mining.write import JOURNAL, Negatives, Plan, write_sources
 from secid.pool import SPLITTERS, sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import open_source, resolve_sources
 from secid.read.collection import open_collection
+from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command
-from secid.results.mine import MINE_SCHEMA_VERSION, Mined, MinedSource
+from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.audit import label_files
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.version import VERSION
 
+Load = Callable[[], tuple[Encoder, EncoderInfo]]
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together: at the default window 15 MB of each order."""
 SCORE_SETTINGS = (
@@ -45,149 +47,30 @@ SCORE_SETTINGS = (
 )  # fmt: skip
 
 
-def mine_all(
-    plan: Plan,
-    pairs: str | None,
-    split: str | None,
-    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
-    settings: Settings,
-    folder: Path,
-    work: Path,
-    progress: Progress,
+def mine_sources(
+    plan: Plan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
 ) -> Mined:
-    """Reads the queries, mines and writes. pairs, split : as in `secid.api.mine`.   load : None without an encoder.
+    """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
 
+    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
+    work : an empty folder for temporary files.
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
-    are there. Raises SecidError.
+    are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
-    refuse(plan, load, split, pairs, settings)
+    refuse(plan, load, settings)
     check_folder(folder)
     for miner in plan.miners:
         if isinstance(miner.method, Llm):
             check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    questions = read_questions(pairs, split, settings, work, progress)
-    try:
-        sources, info = mine_sources(plan, questions, load, settings, folder, work, progress)
-        n_rows, n_candidates, skipped = len(questions.query), questions.n_candidates, questions.skipped
-    finally:
-        questions.close()
-    return Mined(
-        schema_version=MINE_SCHEMA_VERSION,
-        secid_version=VERSION,
-        folder=str(folder),
-        encoder=info,
-        n_rows=n_rows,
-        n_candidates=n_candidates,
-        skipped=skipped,
-        k=plan.k,
-        seed=plan.seed,
-        on_short=plan.on_short,
-        max_reuse=plan.max_reuse,
-        schema=plan.schema,
-        settings=settings_of(settings),
-        sources=sources,
-        next_command=score_command(
-            [source.path for source in sources], settings.encoder, settings.collection, _encoder_flags(settings)
-        ),
-    )
-
-
-def _encoder_flags(settings: Settings) -> list[str]:
-    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
-    words: list[str] = []
-    for name in SCORE_SETTINGS:
-        flag, value = flag_of(name), getattr(settings, name)
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if value != getattr(Settings(), name):
-            words += (
-                [*flag.split(" ")[:-1], f"{name}={text}"]
-                if " " in flag
-                else [flag, *([text] if value is not True else [])]
-            )
-    return words
-
-
-def read_questions(
-    pairs: str | None, split: str | None, settings: Settings, work: Path, progress: Progress
-) -> Questions:
-    """Rows and candidates; pairs, split : as in `mine_all`. The caller closes them."""
-    if pairs is None:
-        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (split, None))
-        progress.start("read", None, "")
-        return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
-    with ExitStack() as stack:
-        readers = [
-            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
-            for source in resolve_sources([pairs], settings)
-        ]
-        given = settings.collection or settings.corpus
-        collection = open_collection(settings) if given else None
-        tick = bytes_read_by(readers, progress)
-        return questions_of_pairs(readers, collection, settings, work, tick)
-
-
-def refuse(plan: Plan, load: object, split: str | None, pairs: str | None, settings: Settings) -> None:
-    """Raises UsageError for what cannot work together. load : None without an encoder."""
-    dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
-    if dense and load is None:
-        raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
-    if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in plan.miners):
-        raise UsageError(
-            f"bm25 has no tokenizer {settings.tokenizer!r}",
-            where=flag_of("tokenizer"),
-            remedy=f"one of {', '.join(SPLITTERS)}",
-        )
-    if split is not None and pairs is not None:
-        raise UsageError("has no effect with --pairs, which names the queries", where="--split")
-    if plan.max_reuse is not None and plan.max_reuse < 1:
-        raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
-    if plan.concurrency < 1:
-        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
-    if plan.prompt is not None:
-        check_prompt(plan.prompt)
-    if plan.on_short not in get_args(OnShort):
-        raise UsageError(
-            f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
-        )
-
-
-def check_folder(folder: Path) -> None:
-    """Raises OutputError for a folder that holds anything but what a killed run left."""
-    if folder.is_dir():
-        names = [path.name for path in folder.iterdir()]
-        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
-        if files:
-            raise OutputError(
-                f"is not empty (it holds {files[0]})",
-                where=str(folder),
-                remedy="name a new directory; nothing is overwritten",
-            )
-    elif folder.exists() or folder.is_symlink():
-        raise OutputError("is not a directory", where=str(folder))
-
-
-def mine_sources(
-    plan: Plan,
-    questions: Questions,
-    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
-    settings: Settings,
-    folder: Path,
-    work: Path,
-    progress: Progress,
-) -> tuple[tuple[MinedSource, ...], EncoderInfo | None]:
-    """Mines all sources and writes their files and the manifest to `folder`, which is created.
-
-    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
-    work : an empty folder for temporary files. Raises InputError where there is no candidate, OutputError where the
-    files cannot be written, and what encoding raises.
-    """
-    exclusions = exclusions_of(questions, progress)
-    encoder, info = load() if load else (None, None)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
+        stack.enter_context(_removed_if_empty(folder))
         stack.enter_context(kept_answers(journals, progress))
+        questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
+        exclusions = exclusions_of(questions, progress)
+        encoder, info = load() if load else (None, None)
         embedder = None
         if encoder is not None:
             embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
@@ -207,11 +90,126 @@ def mine_sources(
             for number, miner in enumerate(plan.miners)
             if isinstance(miner.method, Llm)
         }
-        miner = Search(plan, questions, exclusions, embedder, settings, progress)
-        picks = miner.picks(answers)
-        s_qn = [miner.scores(own) for own in picks]
-        sources = write_sources(plan, questions, picks, answers, miner.s_qp, s_qn, info, settings, folder, progress)
-    return sources, info
+        search = Search(plan, questions, exclusions, embedder, settings, progress)
+        sources = [
+            Negatives(
+                plan, questions, number, own, answers.get(number), search.s_qp, search.scores(own), settings.temperature
+            )
+            for number, own in enumerate(search.picks(answers))
+        ]
+        run = Mined(
+            **asked_of(plan, questions, settings),
+            encoder=info,
+            folder=str(folder),
+            on_short=plan.on_short,
+            schema=plan.schema,
+            sources=(),
+            next_command=score_command(
+                list(map(str, plan.paths(folder))), settings.encoder, settings.collection, _encoder_flags(settings)
+            ),
+        )
+        return write_sources(sources, run, folder, progress)
+
+
+def asked_of(plan: Plan, questions: Questions, settings: Settings) -> dict[str, Any]:
+    """The fields of `MiningRun` but for the encoder."""
+    return {
+        "schema_version": MINE_SCHEMA_VERSION,
+        "secid_version": VERSION,
+        "n_rows": len(questions.query),
+        "n_queries": len(distinct(questions.query)),
+        "n_candidates": questions.n_candidates,
+        "skipped": dict(sorted(questions.skipped.items())),
+        "k": plan.k,
+        "seed": plan.seed,
+        "max_reuse": plan.max_reuse,
+        "settings": {name: getattr(settings, name) for name in ("tokenizer", "titles", "temperature")},
+    }
+
+
+@contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """Where the block fails, removes the folders that it created, if nothing is in them."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in created:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def _encoder_flags(settings: Settings) -> list[str]:
+    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
+    words: list[str] = []
+    for name in SCORE_SETTINGS:
+        flag, value = flag_of(name), getattr(settings, name)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if value != getattr(Settings(), name):
+            words += (
+                [*flag.split(" ")[:-1], f"{name}={text}"]
+                if " " in flag
+                else [flag, *([text] if value is not True else [])]
+            )
+    return words
+
+
+def read_questions(plan: Plan, settings: Settings, work: Path, progress: Progress) -> Questions:
+    """Rows and candidates. The caller closes them."""
+    if plan.pairs is None:
+        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
+        progress.start("read", None, "")
+        return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
+            for source in resolve_sources([plan.pairs], settings)
+        ]
+        given = settings.collection or settings.corpus
+        collection = open_collection(settings) if given else None
+        tick = bytes_read_by(readers, progress)
+        return questions_of_pairs(readers, collection, settings, work, tick)
+
+
+def refuse(plan: Plan, load: Load | None, settings: Settings) -> None:
+    """Raises UsageError for what cannot work together. load : None without an encoder."""
+    dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
+    if dense and load is None:
+        raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+    if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in plan.miners):
+        raise UsageError(
+            f"bm25 has no tokenizer {settings.tokenizer!r}",
+            where=flag_of("tokenizer"),
+            remedy=f"one of {', '.join(SPLITTERS)}",
+        )
+    if plan.split is not None and plan.pairs is not None:
+        raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+    if plan.max_reuse is not None and plan.max_reuse < 1:
+        raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
+    if plan.concurrency < 1:
+        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
+    if plan.prompt is not None:
+        check_prompt(plan.prompt)
+    if plan.on_short not in get_args(OnShort):
+        raise UsageError(
+            f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
+        )
+
+
+def check_folder(folder: Path) -> None:
+    """Raises OutputError for a folder that holds anything but what a killed run left."""
+    if folder.is_dir():
+        names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
+        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
+        if files:
+            raise OutputError(
+                f"is not empty (it holds {files[0]})",
+                where=str(folder),
+                remedy="name a new directory; nothing is overwritten",
+            )
+    elif folder.exists() or folder.is_symlink():
+        raise OutputError("is not a directory", where=str(folder))
 
 
 def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:

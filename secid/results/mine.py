@@ -69,27 +69,38 @@ class MinedSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mined:
-    """Sources mined over the same queries and candidates.
+class MiningRun:
+    """What was asked for, and the input.
 
-    n_rows, n_candidates : of the input.   skipped : rows or judgements of the input that give nothing, by reason.
-    k, seed, on_short, max_reuse, schema : as they were asked for.   settings : the others that decide what is mined.
-    encoder : None where none was used.   next_command : scores the files.
+    n_rows, n_candidates : of the input.   n_queries : distinct ones of these rows; qrels give a row for each.
+    skipped : rows or judgements of the input that give nothing, by reason.
+    k, seed, max_reuse : as they were asked for.   settings : the others that decide what is mined.
+    encoder : None where none was used.
     """
 
     schema_version: str
     secid_version: str
-    folder: str
     encoder: EncoderInfo | None
     n_rows: int
+    n_queries: int
     n_candidates: int
     skipped: Mapping[str, int]
     k: int
     seed: int
-    on_short: str
     max_reuse: int | None
-    schema: str
     settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined(MiningRun):
+    """Sources mined over the same queries and candidates.
+
+    on_short, schema : as they were asked for.   next_command : scores the files.
+    """
+
+    folder: str
+    on_short: str
+    schema: str
     sources: tuple[MinedSource, ...]
     next_command: str
 
@@ -135,24 +146,15 @@ class SweptSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """What margins and windows of ranks would give; nothing was written. Fields as in Mined.
+class Sweep(MiningRun):
+    """What margins and windows of ranks would give; nothing was written.
 
     random : K candidates drawn at random for each row, to compare with.   unswept : sources without a margin.
     guide  : None without one.   guide_margin, guide_sample : the relative margin from which it suspects a negative, and
     the negatives that it scored of each method at most.
     """
 
-    schema_version: str
-    secid_version: str
     encoder: EncoderInfo
-    n_rows: int
-    n_candidates: int
-    skipped: Mapping[str, int]
-    k: int
-    seed: int
-    max_reuse: int | None
-    settings: Mapping[str, Any]
     guide: EncoderInfo | None
     guide_margin: float
     guide_sample: int
