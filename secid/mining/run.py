@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from secid.arrays import Floats, Index, distinct
+from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import InputError, OutputError, UsageError
 from secid.files import PARTIAL
+from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
 from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill
 from secid.mining.exclusions import Exclusions
@@ -215,6 +217,17 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
     return Exclusions(questions, progress)
 
 
+def labelled_pairs(questions: Questions, forms: Index) -> tuple[Index, Index, Index]:
+    """(q,) the queries of all rows, and (n,) query and passage of each of their labelled positives, by query.
+
+    forms : (Q,) number that queries of one normal form share: a label of one is a label of each.
+    """
+    own, n = distinct(questions.query), len(questions.passages)
+    form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
+    start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
+    return own, np.repeat(own, stop - start), passage[spread(start, stop - start)]
+
+
 class Search:
     """The search for all sources.
 
@@ -238,14 +251,12 @@ class Search:
         if embedder is not None:
             dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
             candidates = np.arange(questions.n_candidates if dense else 0)
-            own = np.isin(questions.labels[0], questions.query)
-            query, passage = (part[own] for part in questions.labels)
-            embedder.need(distinct(questions.query), distinct(np.concatenate([candidates, passage])))
+            own, query, passage = labelled_pairs(questions, exclusions.query_forms)
+            embedder.need(own, distinct(np.concatenate([candidates, passage])))
             scores = dots(embedder.vectors, query, passage)
-            order = np.lexsort((passage, scores, query))
-            names, first = np.unique(query[order], return_index=True)
-            lowest = order[first][np.searchsorted(names, questions.query)]
-            self.s_qp, self.positive = scores[lowest], passage[lowest]
+            lowest = np.lexsort((passage, scores, query))[np.searchsorted(query, own)]
+            place = lowest[np.searchsorted(own, questions.query)]
+            self.s_qp, self.positive = scores[place], passage[place]
 
     def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
         """The negatives of each source, in the order of the plan. answers : of language models, by number."""
