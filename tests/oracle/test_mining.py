@@ -182,7 +182,6 @@ def test_each_exclusion_and_each_shortfall_occurs(plain):
     assert {name for source in mined.sources for name in source.excluded} == set(EXCLUDED)
     assert {name for source in mined.sources for name in source.short} == set(WHY) - {
         "reused",
-        "window_ended",
         "few_candidates",
         "few_written",
     }

@@ -67,8 +67,8 @@ def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(orders, "WINDOW", 10 * size)
-    monkeypatch.setattr(orders, "SPARE", size - 1)
-    monkeypatch.setattr(choose, "SPARE", size - 1)
+    monkeypatch.setattr(orders, "COMPARED_BEYOND", size - 1)
+    monkeypatch.setattr(choose, "OFTEN_EXCLUDED", size - 1)
     other = mine(folder, f"blocks-{size}", **options)
     assert contents(other) == contents(expected)
 
