@@ -22,7 +22,7 @@ from secid.export.writer import Schema, Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, OnShort, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import Method, Miner
+from secid.mining.methods import FILLED, Method, Miner
 from secid.mining.questions import Questions
 from secid.progress import Progress
 from secid.read.manifest import MANIFEST, sha256_of
@@ -34,8 +34,6 @@ from secid.version import VERSION
 WRITTEN_AT_ONCE = 1_024
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
-FILLED = "random"
-"""Name of the miner of the negatives that fill up short rows."""
 
 
 @dataclass(frozen=True)

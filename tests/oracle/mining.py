@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ PLACEHOLDERS = {
 }
 
 
+@lru_cache(None)
 def normal_form(text: str) -> str:
     """Letters, digits and marks; each symbol a word of its own. Source: METHOD 14, docs/decisions/symbols.md."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -130,6 +132,7 @@ class Rules:
         return "repeat" if form in before else ""
 
     @staticmethod
+    @lru_cache(None)
     def near(negative: str, positive: str) -> bool:
         left, right = (
             {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (negative.split(), positive.split())
@@ -155,10 +158,10 @@ class Rules:
         scores = [np.float32(0)] * n
         for token in query:
             having = sum(token in document for document in self.documents)
-            idf = np.float32(math.log(1 + (n - having + 0.5) / (having + 0.5)))
+            idf = float(np.float32(math.log(1 + (n - having + 0.5) / (having + 0.5))))
             for place, document in enumerate(self.documents):
-                count = np.float32(document.count(token))
-                scores[place] += idf * (count / (count + np.float32(1.5 * (0.25 + 0.75 * len(document) / mean))))
+                count, length = document.count(token), len(document) / mean
+                scores[place] += np.float32(idf * (count / (1.5 * ((1 - 0.75) + 0.75 * length) + count)))
         order = sorted((place for place in range(n) if scores[place] > 0), key=lambda place: (-scores[place], place))
         return [(self.candidates[place], float(scores[place])) for place in order]
 

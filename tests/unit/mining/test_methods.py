@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from secid.errors import UsageError
-from secid.mining.methods import METHODS, PRESETS, Dense, Hybrid, parse_miners
+from secid.mining.methods import METHODS, Dense, Hybrid, parse_miners
+from secid.results.mine import PRESETS
 from tests.snapshots import Snapshot, situations
 
 
@@ -27,6 +28,10 @@ def test_a_preset_is_a_method_whose_options_can_be_changed(name):
     assert isinstance(other.method, Dense)
     assert other.window == (2, 9)
     assert (other.method.relative, other.method.absolute) == (own.method.relative, own.method.absolute)
+
+
+def test_only_a_random_source_may_have_the_name_of_what_fills_up():
+    assert parse_miners(["random=random"], 5)[0].name == "random"
 
 
 def test_shares_of_a_hybrid_are_counts():
@@ -59,6 +64,7 @@ REFUSED = [
     (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
     (["b=bm25", "a=hybrid:b=5"], "5"),
     (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
+    (["random=dense"], "fill up"),
     (["a=llm"], "model"),
     (["a=llm:model=m,price=1"], "price"),
     (["a=llm:model=m", "b=hybrid:a=10"], "a"),
