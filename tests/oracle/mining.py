@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
@@ -37,7 +38,7 @@ PLACEHOLDERS = {
 @lru_cache(None)
 def normal_form(text: str) -> str:
     """Letters, digits and marks; each symbol a word of its own. Source: METHOD 14, docs/decisions/symbols.md."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", html.unescape(text)).casefold())
     kinds = [(character, unicodedata.category(character)) for character in folded]
     is_symbol = {character: kind in ("Sm", "Sc", "So") or character in "#%" for character, kind in kinds}
     parts = (c if kind[0] in "LMN" else f" {c} " if is_symbol[c] and c not in "|⁄−" else " " for c, kind in kinds)
@@ -76,7 +77,7 @@ class Expected:
 
 
 class Rules:
-    """The rules, one method each, so that a test can break one. labels : texts of all labelled positives by query."""
+    """The rules, one method each, so that a test can break one. labels : texts of labelled positives by query text."""
 
     def __init__(
         self,
@@ -98,9 +99,14 @@ class Rules:
                 texts.setdefault(text, key)
         self.ids = texts
         self.candidates = sorted(texts, key=lambda text: text_key("passage", text))
-        own = labels or {key: set(positives) for key, (_, positives) in queries.items()}
+        self.own = dict(labels or {})
+        for query, positives in queries.values():
+            self.own[query] = self.own.get(query, set()) | set(positives)
         forms = {key: normal_form(query) for key, (query, _) in queries.items()}
-        self.labels = {key: set[str]().union(*(own[o] for o in own if forms[o] == forms[key])) for key in queries}
+        self.labels = {
+            key: set[str]().union(*(texts for query, texts in self.own.items() if normal_form(query) == form))
+            for key, form in forms.items()
+        }
         passages = [*self.candidates, *(text for key in queries for text in sorted(self.labels[key]))]
         self._passages = self._rows(encoder, passages, "passage")
         self._queries = self._rows(encoder, [query for query, _ in queries.values()], "query")
@@ -201,7 +207,13 @@ class Rules:
         return value
 
     def order_of_rows(self) -> list[str]:
-        return sorted(self.queries, key=lambda key: self.mixed(self.half("query", self.queries[key][0]), self.seed))
+        """By the hash of the query; those of one text by their first positive in the order of the candidates."""
+
+        def place(key: str) -> tuple[int, bytes]:
+            query, positives = self.queries[key]
+            return self.mixed(self.half("query", query), self.seed), min(text_key("passage", p) for p in positives)
+
+        return sorted(self.queries, key=place)
 
     def mine(self, name: str, method: str, **options: Any) -> Expected:
         """One source. options : ranks, relative, absolute, maximum, pick, a, b."""
