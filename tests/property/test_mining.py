@@ -122,3 +122,14 @@ def test_a_score_is_the_same_in_any_company():
     together = dots(vectors, queries, passages)
     alone = [dots(vectors, queries[place : place + 1], passages[place : place + 1])[0] for place in range(900)]
     assert together.tolist() == alone
+
+
+def test_a_number_of_negatives_beyond_the_candidates_takes_all_of_them(tmp_path):
+    _, corpus = collection(tmp_path / "beir")
+    specs = ["any=random", "near=dense", "mix=hybrid:any=999999999,near=1"]
+    options = {"k": 10**9, "on_short": "random"}
+    files = by_query(mine(tmp_path, "out", specs, **options))
+    counts = [{len(row["neg"]) for row in rows.values()} for rows in files.values()]
+    assert counts[0] == counts[1] == counts[2]
+    assert len(corpus) / 2 < min(counts[0])
+    assert max(counts[0]) < len(corpus)
