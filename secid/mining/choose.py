@@ -24,6 +24,9 @@ WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "part
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""
 OFTEN_EXCLUDED = 8
 """Candidates of an order beyond those needed: a query rarely has more that are excluded."""
+DRAWN = 1 << 14
+"""Candidates drawn for a short row: of rows whose positive scores lowest of all no candidate passes a margin, and each
+would take seconds where a corpus has a million."""
 FILL = -1
 """In `Picks.by`: a candidate drawn at random for a query that was short."""
 
@@ -261,7 +264,7 @@ def fill(
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
-    """Fills up a short row with candidates drawn at random, as far as there are any that pass.
+    """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
 
     query : (1,).   passes : which of some candidates pass the source's margins and maximum for this row.
     """
@@ -272,6 +275,6 @@ def fill(
         ids = ids[passes(ids)]
         none = np.full(len(ids), -1)
         picks.take(row, Order(ids, none * np.nan), none, FILL, lacking, exclusions)
-        if depth >= len(picks.used):
+        if depth >= min(DRAWN, len(picks.used)):
             break
         depth *= 2

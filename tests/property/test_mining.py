@@ -133,3 +133,15 @@ def test_a_number_of_negatives_beyond_the_candidates_takes_all_of_them(tmp_path)
     assert counts[0] == counts[1] == counts[2]
     assert len(corpus) / 2 < min(counts[0])
     assert max(counts[0]) < len(corpus)
+
+
+def test_a_row_stays_short_where_too_few_draws_pass(tmp_path, monkeypatch):
+    collection(tmp_path / "beir")
+
+    def margins(out: str) -> list[float]:
+        rows = by_query(mine(tmp_path, out, ["low=dense:maximum=-0.2,ranks=1-9"], on_short="random"))["low.jsonl"]
+        return [row["neg_margins"][place] for row in rows.values() for place in range(len(row["neg"]))]
+
+    whole = margins("whole")
+    monkeypatch.setattr(choose, "DRAWN", 1)
+    assert 0 < len(margins("some")) < len(whole)
