@@ -232,8 +232,15 @@ OPTIONS: Mapping[str, Option] = {
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
     own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
+    by_model = {other.name for other in miners if isinstance(other.method, Llm)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
+        if name in by_model:
+            raise UsageError(
+                f"{name!r} is written by a language model, which cannot be part of a hybrid",
+                where=f"{miner.name}={miner.text}",
+                remedy=f"leave {name} out of it: `secid score` and then `secid mix` combine the files",
+            )
         if name not in own:
             raise UsageError(
                 f"cannot take negatives from {name!r}",

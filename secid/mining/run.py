@@ -19,7 +19,8 @@ from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
 from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill, passing
 from secid.mining.exclusions import Exclusions
-from secid.mining.llm import check_prompt
+from secid.mining.journal import kept_answers
+from secid.mining.llm import check_endpoint, check_prompt
 from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
@@ -63,6 +64,9 @@ def mine_all(
     """
     refuse(plan, load, split, pairs, settings)
     check_folder(folder)
+    for miner in plan.miners:
+        if isinstance(miner.method, Llm):
+            check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     questions = read_questions(pairs, split, settings, work, progress)
@@ -183,7 +187,9 @@ def mine_sources(
     """
     exclusions = exclusions_of(questions, progress)
     encoder, info = load() if load else (None, None)
+    journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
+        stack.enter_context(kept_answers(journals, progress))
         embedder = None
         if encoder is not None:
             embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
@@ -196,7 +202,7 @@ def mine_sources(
                 plan.seed,
                 plan.prompt,
                 plan.concurrency,
-                folder / JOURNAL.format(miner.name),
+                journals[number],
                 work / f"{number}.texts",
                 progress,
             )

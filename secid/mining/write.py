@@ -180,7 +180,7 @@ def _source(
         most_used=int(served.max(initial=0)),
         not_held=written.not_held,
         kept_beside={} if answers is None else answers.reasons,
-        tokens=None if answers is None else answers.tokens,
+        usage=None if answers is None else answers.usage,
     )
 
 

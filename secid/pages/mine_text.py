@@ -12,7 +12,7 @@ from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
 from secid.results.catalogue import FINDINGS
-from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
+from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 
 SHORT = {
     "margin": "the margin rejects most of the window",
@@ -88,8 +88,8 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         yield f"{plural(source.n_missing, 'query has', 'queries have')} no negative and no row in the file"
     if source.excluded:
         yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
-    if source.tokens is not None:
-        yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
+    if source.usage is not None:
+        yield f"the model's {usage_words(source.usage)}"
     if source.kept_beside:
         beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
         yield f"answers and texts that are no negatives: {beside}"
@@ -99,6 +99,13 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
+
+
+def usage_words(usage: Usage) -> str:
+    """What answers took, in one line."""
+    text = f"{plural(usage.n_answers, 'answer')}, {count(usage.n_tokens_in)} tokens in, {count(usage.n_tokens_out)} out"
+    text += "" if usage.cost is None else f", cost {usage.cost:,.4f}"
+    return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
 
 
 def _by_reason(reasons: Mapping[str, int]) -> str:

@@ -44,6 +44,21 @@ PRESETS: Mapping[str, Preset] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What the answers of a language model took that a source is made of, those of earlier runs too.
+
+    n_answers  : one of each distinct request.   n_uncounted : those of which the server counted no tokens.
+    n_tokens_in, n_tokens_out : of the others, as it counted them.   cost : of these tokens; None without a price.
+    """
+
+    n_answers: int
+    n_uncounted: int
+    n_tokens_in: int
+    n_tokens_out: int
+    cost: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MinedSource:
     """One source that was written.
 
@@ -59,7 +74,7 @@ class MinedSource:
     n_passages : distinct passages used.   most_used : rows that the most used one serves.
     not_held   : what the schema does not hold, by name: of how many rows.
     kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
-                 hidden file .NAME.rejected.jsonl.   tokens : in and out, as its server counted them; None for others.
+                 hidden file .NAME.rejected.jsonl.   usage : None where no model was asked.
     """
 
     name: str
@@ -82,7 +97,7 @@ class MinedSource:
     most_used: int
     not_held: Mapping[str, int]
     kept_beside: Mapping[str, int]
-    tokens: tuple[int, int] | None
+    usage: Usage | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -336,7 +336,7 @@ def test_a_language_model_writes_negatives_beside_other_sources(server):
     mined = ask(server, specs=["near=dense"])
     gpt, near = mined.sources
     assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
-    assert gpt.tokens == (66 * 100, 66 * 20)
+    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
     assert near.n_negatives == 198
     rows = lines("out/gpt.jsonl")
     assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)

@@ -11,7 +11,7 @@ from rich.console import Console
 from secid.mining.choose import WHY
 from secid.mining.exclusions import EXCLUDED
 from secid.pages import mine_text
-from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
+from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 
@@ -36,12 +36,13 @@ SOURCE = MinedSource(
     most_used=17,
     not_held={"ids of passages": 1042},
     kept_beside={},
-    tokens=None,
+    usage=None,
 )
 WRITTEN = replace(
     SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
     n_short=1, short={"few_written": 1}, excluded={}, s_query_negative=None, consistency=None, inverted_share=None,
-    n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12}, tokens=(110900, 22180),
+    n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12},
+    usage=Usage(n_answers=1109, n_uncounted=3, n_tokens_in=110600, n_tokens_out=22120, cost=1.2345),
 )  # fmt: skip
 MINED = Mined(
     schema_version="1.0",
