@@ -25,7 +25,16 @@ from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
 from secid.mining.methods import Dense, Method, Miner, Random
 from secid.mining.questions import Questions
-from secid.mining.run import Load, Search, asked_of, exclusions_of, read_questions, refuse
+from secid.mining.run import (
+    Load,
+    asked_of,
+    exclusions_of,
+    lowest_positives,
+    read_questions,
+    refuse,
+    scores_of,
+    search,
+)
 from secid.mining.write import Plan, options_of, score_means
 from secid.pool import Plan as TextPlan
 from secid.progress import Progress
@@ -78,14 +87,14 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
         embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
         stack.callback(embedder.close)
         kept = replace(plan, miners=every, on_short="keep")
-        search = Search(kept, questions, exclusions, embedder, settings, progress)
-        picks = search.picks({})
-        scores = [*(own.scores for own in picks[:-1]), search.scores(picks[-1])]
+        positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
+        picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
+        scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
             sets = [
-                (_triplets(questions, search.positive, own), s_qn[own.ids >= 0])
+                (_triplets(questions, positive, own), s_qn[own.ids >= 0])
                 for own, s_qn in zip(picks, scores, strict=True)
             ]
             some = [part for part in sets if len(part[0])]
@@ -93,7 +102,7 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
             by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, search.s_qp, plan.k, settings.temperature, suspects)
+            miner.method: _swept(miner.method, own, s_qn, s_qp, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
         }
         sources = tuple(

@@ -22,7 +22,7 @@ from secid.export.writer import Schema, Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, OnShort, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import Dense, Method, Miner
+from secid.mining.methods import FILLED, Dense, Method, Miner
 from secid.mining.questions import Questions
 from secid.progress import Progress
 from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
@@ -31,8 +31,6 @@ from secid.results.mine import Mined, MinedSource
 WRITTEN_AT_ONCE = 1_024
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
-FILLED = "random"
-"""Name of the miner of the negatives that fill up short rows."""
 DECIMALS = 6
 """Of scores and margins in the files: of texts encoded in other batches they differ in the seventh. Of 1,320 numbers of
 the fixtures 1,256 differed unrounded, by 4e-7 at most, and 99 rounded; no number of decimals makes all of them equal.

@@ -18,7 +18,6 @@ SHORT = {
     "margin": "the margin rejects most of the window",
     "maximum": "the maximum score rejects most of the window",
     "reused": "--max-reuse is reached",
-    "window_ended": "the window of ranks is too narrow",
     "few_candidates": "there are no more candidates",
     "no_common_token": "no other candidate shares a token with the query",
     "parts_ended": "the sources that it combines have no more",

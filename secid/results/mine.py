@@ -11,6 +11,38 @@ from secid.results.inputs import EncoderInfo
 MINE_SCHEMA_VERSION = "1.0"
 
 
+@dataclass(frozen=True)
+class Preset:
+    """A method as it is typed, under the name of its origin. takes : which candidates.   source : its citation."""
+
+    method: str
+    takes: str
+    source: str
+
+
+PRESETS: Mapping[str, Preset] = {
+    "nv-retriever-95": Preset(
+        "dense:relative=0.05",
+        "the nearest candidates that score below 95 % of the positive",
+        "NV-Retriever, arXiv 2407.15831",
+    ),
+    "simans": Preset(
+        "dense:pick=simans",
+        "random candidates, those near the positive's score most often: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
+        "SimANS, arXiv 2210.11773",
+    ),
+    "rank-10-210": Preset(
+        "dense:ranks=10-210,pick=random", "random candidates of ranks 10 to 210", "BGE (FlagEmbedding)"
+    ),
+    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates of ranks 50 to 100", "KaLM-Embedding"),
+    "qwen-0.1": Preset(
+        "dense:absolute=-0.1",
+        "the nearest candidates, but for those that score more than 0.1 above the positive",
+        "Qwen3-Embedding",
+    ),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """What the answers of a language model took that a source is made of, those of earlier runs too.
