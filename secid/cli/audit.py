@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, READING, Json, Out, Quiet, Sources, takes_settings
+from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, takes_settings
 
 OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
 
@@ -24,18 +23,10 @@ def audit(
             metavar="FILE",
             help="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
             "corpus=FILE and --set queries=FILE name the texts of their ids.",
-            rich_help_panel="Labels",
+            rich_help_panel=INPUT,
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split",
-            metavar="NAME",
-            help="Only the judgements of this split of the collection. [default: all]",
-            rich_help_panel="Labels",
-        ),
-    ] = None,
+    split: Split = None,
     json: Json = False,
     out: Out = None,
     quiet: Quiet = False,
@@ -49,12 +40,11 @@ def audit(
     Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import check_outputs, files_read
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result
     from secid.files import write_whole
     from secid.pages.audit_page import AUDIT_FORMATS, audit_page
     from secid.pages.terminal import print_page
-    from secid.results.document import json_of
 
     files = out or []
     check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [qrels] if qrels else []))
@@ -62,7 +52,4 @@ def audit(
         result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
     for path in files:
         write_whole(path, AUDIT_FORMATS[path.suffix](result))
-    if json:
-        sys.stdout.write(json_of(result))
-    else:
-        print_page(stdout(), audit_page(result))
+    print_result(result, json, lambda console, audited: print_page(console, audit_page(audited)))

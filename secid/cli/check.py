@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,12 +50,11 @@ def check(
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import check_outputs, files_read
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result
     from secid.files import write_whole
     from secid.pages.check_page import CHECK_FORMATS
     from secid.pages.check_text import print_check
-    from secid.results.document import json_of
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -65,8 +63,5 @@ def check(
     for path in files:
         write_whole(path, CHECK_FORMATS[path.suffix](result))
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
-        if json:
-            sys.stdout.write(json_of(result))
-        else:
-            print_check(stdout(), result)
+        print_result(result, json, print_check)
     return 1 if result.failed else 0

@@ -12,11 +12,13 @@ from secid.cli.options import Json
 def explain(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A finding, caution or check of the gate; without it all are listed."),
+        typer.Argument(
+            metavar="NAME", help="A finding, caution, check of the gate or preset of mine; without it all are listed."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding: its rule, its limit and what to do.
+    """Explain a finding: its rule, its limit and what to do; or a preset of mine.
 
     Example: secid explain false_negative
     """

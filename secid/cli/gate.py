@@ -138,20 +138,16 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
 
     A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
-    from secid.cli.console import stdout
+    from secid.cli.outputs import print_result
     from secid.files import write_whole
     from secid.pages.annotations import append_step_summary, github_annotations
     from secid.pages.gate_page import GATE_FORMATS, gate_page
     from secid.pages.terminal import print_page
-    from secid.results.document import json_of
 
     for path in out:
         write_whole(path, GATE_FORMATS[path.suffix](verdict))
     with suppress(BrokenPipeError):
-        if json:
-            sys.stdout.write(json_of(verdict))
-        else:
-            print_page(stdout(), gate_page(verdict))
+        print_result(verdict, json, lambda console, judged: print_page(console, gate_page(judged)))
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))

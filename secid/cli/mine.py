@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, takes_settings
+from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, Split, takes_settings
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
@@ -38,7 +37,7 @@ def mine(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each query.", rich_help_panel=MINING)] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each row.", rich_help_panel=MINING)] = 10,
     pairs: Annotated[
         Path | None,
         typer.Option(
@@ -48,21 +47,13 @@ def mine(
             rich_help_panel=MINING,
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split",
-            metavar="NAME",
-            help="Only queries of these qrels. [default: all]",
-            rich_help_panel=MINING,
-        ),
-    ] = None,
+    split: Split = None,
     on_short: Annotated[
         str,
         typer.Option(
             "--on-short",
             metavar="NAME",
-            help="Queries with fewer than K: keep, drop, or random (fill up).",
+            help="Rows with fewer than K: keep, drop, or random (fill up).",
             rich_help_panel=MINING,
         ),
     ] = "keep",
@@ -71,7 +62,7 @@ def mine(
         typer.Option(
             "--max-reuse",
             metavar="N",
-            help="Most queries of a source that a passage may be a negative of.",
+            help="Most rows of a source that a passage may be a negative in.",
             rich_help_panel=MINING,
         ),
     ] = None,
@@ -114,9 +105,9 @@ def mine(
     from typing import cast
 
     from secid import api
-    from secid.cli.console import ConsoleProgress, stdout
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_result
     from secid.pages.mine_text import print_mined, print_sweep
-    from secid.results.document import json_of
 
     if sweep:
         others = {"--on-short": on_short != "keep", "--as": schema != "flagembedding"}
@@ -125,10 +116,7 @@ def mine(
             table = api.mine_sweep(
                 miners, k=k, pairs=pairs, split=split, max_reuse=max_reuse, progress=progress, **settings
             )
-        if json:
-            sys.stdout.write(json_of(table))
-        else:
-            print_sweep(stdout(), table)
+        print_result(table, json, print_sweep)
         return
     folder = _folder(out, settings)
     with ConsoleProgress(quiet) as progress:
@@ -147,10 +135,7 @@ def mine(
             progress=progress,
             **settings,
         )
-    if json:
-        sys.stdout.write(json_of(result))
-    else:
-        print_mined(stdout(), result)
+    print_result(result, json, print_mined)
 
 
 def _refuse_output(given: Mapping[str, object]) -> None:

@@ -51,6 +51,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no n
 Legend = Annotated[bool, typer.Option("--legend", help="Also print what the columns and numbers mean.")]
 
 
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        metavar="NAME",
+        help="Only the judgements of this split of the collection. [default: all]",
+        rich_help_panel=INPUT,
+    ),
+]
+
+
 class GroupedCommand(TyperCommand):
     """A command whose help lists arguments and options by group."""
 

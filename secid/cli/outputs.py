@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from secid.errors import UsageError
 from secid.files import check_writable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Result = TypeVar("Result")
 
 
 def check_outputs(
@@ -49,6 +54,17 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
     values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
     sources = [path for source in resolve_sources(specs, values) for path in source.paths]
     yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
+
+
+def print_result(result: Result, as_json: bool, show: Callable[[Console, Result], None]) -> None:
+    """Prints a result as one JSON document, or as `show` does."""
+    from secid.cli.console import stdout
+    from secid.results.document import json_of
+
+    if as_json:
+        sys.stdout.write(json_of(result))
+    else:
+        show(stdout(), result)
 
 
 def print_json(document: Any) -> None:

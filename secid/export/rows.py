@@ -19,6 +19,7 @@ from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 QUERY_ID = "query_id"
 SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of one teacher score a passage."""
+ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
 """Fields of a mined negative, and FlagEmbedding's lists of them."""
 OF_NEGATIVES = (SCORE_COLUMNS[1], *PROVENANCE.values())
@@ -93,6 +94,7 @@ def row_of(record: Record) -> Row:
                     passage._replace(**{name: values[place]})
                     for passage, (place, _) in zip(passages[-1], placed, strict=True)
                 ]
+    scalars = {key: value for key, value in scalars.items() if key not in used.intersection(ID_COLUMNS + SCORE_COLUMNS)}
     used |= {name for name in OF_NEGATIVES if _is_blank(columns.get(name))}
     lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
     lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))

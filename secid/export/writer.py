@@ -19,7 +19,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from io import TextIOWrapper
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.export.rows import PROVENANCE, QUERY_ID, SCORE_COLUMNS, Row
+from secid.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Row
 from secid.files import partial_files
 from secid.read.reader import HEAD_ROWS
 from secid.read.schemas.detect import detect
@@ -41,7 +41,6 @@ Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", "flagembedding": "flagembedding", "tevatron": "tevatron"}
 """Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
-ID_COLUMNS = ("pos_ids", "neg_ids")
 BATCH_ROWS = 1024
 """Rows of Parquet put together at once: the readers' own batch size."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
@@ -115,9 +114,12 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
             raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
     with partial_files(paths) as partials:
         yield partials
-        for partial, path in zip(partials, paths, strict=True):
-            with writing(path):
-                partial.replace(path)
+        with ExitStack() as placed:
+            for partial, path in zip(partials, paths, strict=True):
+                with writing(path):
+                    partial.replace(path)
+                placed.callback(path.unlink)
+            placed.pop_all()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ Every rule on texts is the catalogue's (METHOD 14). The reasons, of which the fi
                     fewer             fewer texts than asked for; those that there are count
     of a text       not_text          a number, null, or characters that no UTF-8 file holds
                     empty, refusal, preamble, query_echo, copy_of_positive, repeat, wrong_language
-                    more              good ones beyond the number asked for
+                    surplus           it comes after as many good ones as were asked for; it is not checked
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from secid.findings.normal_form import FormKeys, is_empty, normal_form
 from secid.findings.preambles import is_refusal, phrase
 from secid.pool.texts import Packed
 
+MOST_TOKENS = 2**53
+"""No model takes more; numbers of JSON are exact up to it."""
 CUT, FILTERED = "length", "content_filter"
 """The `finish_reason` of an answer that reached the limit of tokens, and of one that a filter took away."""
 OPENING = re.compile(r"[\[{]")
@@ -49,7 +51,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as the server sent it; "" for what it did not send. tokens_in, tokens_out: None without `usage`."""
+    """An answer as the server sent it; "" for what it did not send.
+
+    tokens_in, tokens_out : 0 to 2^53; None where it sent anything else.
+    """
 
     content: str
     refusal: str
@@ -61,27 +66,25 @@ class Answer:
     def of(document: Any) -> Answer:
         """From a chat completion. Raises KeyError, IndexError, TypeError or ValueError if it is none."""
         choice = document["choices"][0]
-        message, usage = choice["message"], document.get("usage") or {}
-        tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        message, usage = choice["message"], document.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
         return Answer(
             content=_text(message.get("content")),
             refusal=_text(message.get("refusal")),
             finish_reason=_text(choice.get("finish_reason")),
-            tokens_in=None if tokens[0] is None else int(tokens[0]),
-            tokens_out=None if tokens[1] is None else int(tokens[1]),
+            tokens_in=_tokens(usage.get("prompt_tokens")),
+            tokens_out=_tokens(usage.get("completion_tokens")),
         )
 
 
 @dataclass(frozen=True)
 class Written:
     """What came of one pair. texts: negatives, distinct and in the order of the answer. kept_beside: (reason, text) of
-    all else. tokens_in, tokens_out: as the server reports them, 0 where it does not.
+    all else.
     """
 
     texts: tuple[str, ...]
     kept_beside: tuple[tuple[str, str], ...]
-    tokens_in: int
-    tokens_out: int
 
 
 def _text(value: object) -> str:
@@ -91,23 +94,30 @@ def _text(value: object) -> str:
     return value or ""
 
 
+def _tokens(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
 def written(answer: Answer, pair: Pair, n: int) -> Written:
     """The negatives of an answer to a request for n of them; at most n."""
-    tokens = answer.tokens_in or 0, answer.tokens_out or 0
     reason, items = _items(answer)
     if reason:
-        return Written((), ((reason, printable(answer.content or answer.refusal)),), *tokens)
-    texts = [item.strip() for item in items if isinstance(item, str) and printable(item) == item]
-    beside = [("not_text", json.dumps(item)) for item in items if not isinstance(item, str) or printable(item) != item]
+        return Written((), ((reason, printable(answer.content or answer.refusal)),))
     good: list[str] = []
-    for text, fault in zip(texts, _faults(texts, pair), strict=True):
-        if fault is None and len(good) < n:
-            good.append(text)
-        else:
-            beside.append((fault or "more", text))
+    beside: list[tuple[str, str]] = []
+    forms: set[str] = set()
+    start, stop = 0, n
+    while start < len(items) and len(good) < n:
+        part, start, stop = items[start:stop], stop, 2 * stop
+        for item, fault in zip(part, _faults(part, pair, forms), strict=True):
+            if fault is None and len(good) < n:
+                good.append(_shown(item))
+            else:
+                beside.append(("surplus" if len(good) == n else fault or "", _shown(item)))
+    beside += [("surplus", _shown(item)) for item in items[start:]]
     if len(items) < n:
         beside.append(("fewer", printable(answer.content)))
-    return Written(tuple(good), tuple(beside), *tokens)
+    return Written(tuple(good), tuple(beside))
 
 
 def _items(answer: Answer) -> tuple[str, list[object]]:
@@ -160,14 +170,22 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _faults(texts: Sequence[str], pair: Pair) -> Iterator[str | None]:
-    """The first reason that each text is none of the query's negatives; None for a good one."""
-    if not texts:
-        return
-    forms, positives = list(map(normal_form, texts)), set(map(normal_form, pair.positives))
+def _shown(item: object) -> str:
+    return item.strip() if isinstance(item, str) and printable(item) == item else json.dumps(item)
+
+
+def _faults(items: Sequence[object], pair: Pair, forms: set[str]) -> Iterator[str | None]:
+    """The first reason that each item is none of the query's negatives; None for a good one.
+
+    forms : normal forms of the texts before them, to which theirs are added.
+    """
+    texts, positives = list(map(_shown, items)), set(map(normal_form, pair.positives))
     query, near, foreign = normal_form(pair.query), _near_copies(texts, pair.positives), _foreign(texts, pair.positives)
-    for place, (text, form) in enumerate(zip(texts, forms, strict=True)):
-        if is_empty(form):
+    for place, (item, text) in enumerate(zip(items, texts, strict=True)):
+        form = normal_form(text)
+        if not isinstance(item, str) or printable(item) != item:
+            yield "not_text"
+        elif is_empty(form):
             yield "empty"
         elif phrase(text) is not None:
             yield "refusal" if is_refusal(text) else "preamble"
@@ -175,10 +193,11 @@ def _faults(texts: Sequence[str], pair: Pair) -> Iterator[str | None]:
             yield "query_echo"
         elif form in positives or near[place]:
             yield "copy_of_positive"
-        elif form in forms[:place]:
+        elif form in forms:
             yield "repeat"
         else:
             yield "wrong_language" if foreign[place] else None
+        forms.add(form)
 
 
 def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:

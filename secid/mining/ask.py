@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,24 +13,25 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.mining.answers import Pair
-from secid.mining.llm import PROMPT, llm_negatives
+from secid.mining.llm import PROMPT, Bill, llm_negatives
 from secid.mining.methods import Llm
 from secid.mining.questions import Questions
 from secid.progress import Progress
+from secid.results.mine import Usage
 
 
 @dataclass(frozen=True)
 class Answers:
     """What a model wrote. counts : (R,) negatives of each row.   reasons : of all else, which `rejected` lists.
 
-    path : a line for each row, its negatives as JSON.   tokens : in and out.
+    path : a line for each row, its negatives as JSON.   usage : of all answers.
     """
 
     path: Path
     rejected: Path
     counts: Index
     reasons: dict[str, int]
-    tokens: tuple[int, int]
+    usage: Usage
 
     def texts(self) -> Iterator[list[str]]:
         """The negatives of each row."""
@@ -46,42 +48,29 @@ def ask(
     path : of a new file. Raises what `llm_negatives` raises.
     """
     rejected, counts = path.with_suffix(".rejected"), np.zeros(len(questions.query), np.int64)
-    reasons, tokens = Counter[str](), [0, 0]
+    reasons, bill = Counter[str](), Bill(method.price)
     answers = llm_negatives(
-        _Pairs(questions), url=method.url, model=method.model, prompt=PROMPT if prompt is None else prompt, n=k,
-        seed=seed, concurrency=concurrency, temperature=method.temperature, journal=journal, progress=progress,
-        price=method.price,
+        lambda: _pairs(questions), url=method.url, model=method.model, prompt=PROMPT if prompt is None else prompt,
+        n=k, seed=seed, concurrency=concurrency, temperature=method.temperature, journal=journal, bill=bill,
+        progress=progress,
     )  # fmt: skip
-    with path.open("w", encoding="utf-8") as texts, rejected.open("w", encoding="utf-8") as beside:
+    with closing(answers), path.open("w", encoding="utf-8") as texts, rejected.open("w", encoding="utf-8") as beside:
         for row, (pair, written) in enumerate(answers):
             counts[row] = len(written.texts)
-            tokens = [tokens[0] + written.tokens_in, tokens[1] + written.tokens_out]
             texts.write(json.dumps(written.texts) + "\n")
             for reason, text in written.kept_beside:
                 reasons[reason] += 1
                 line = {"query": pair.query, "reason": reason, "text": text}
                 beside.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return Answers(path, rejected, counts, dict(sorted(reasons.items())), (tokens[0], tokens[1]))
+    return Answers(path, rejected, counts, dict(sorted(reasons.items())), bill.usage)
 
 
-class _Pairs(Collection[Pair]):
+def _pairs(questions: Questions) -> Iterator[Pair]:
     """The rows as pairs, each with all labelled positives of its query, its own first."""
-
-    def __init__(self, questions: Questions) -> None:
-        query, passage = questions.labels
-        self._questions, self._order = questions, np.argsort(query, kind="stable")
-        self._query, self._passage = query[self._order], passage[self._order]
-
-    def __len__(self) -> int:
-        return len(self._questions.query)
-
-    def __contains__(self, pair: object) -> bool:
-        return any(pair == own for own in self)
-
-    def __iter__(self) -> Iterator[Pair]:
-        questions = self._questions
-        for row, query in zip(questions.rows(), questions.query.tolist(), strict=True):
-            start, stop = np.searchsorted(self._query, [query, query + 1])
-            labelled = questions.passages.take(self._passage[start:stop])
-            positives = dict.fromkeys([*(passage.text for passage in row.positives), *labelled])
-            yield Pair(questions.queries.keys[query].tobytes().hex(), row.query, tuple(positives))
+    order = np.argsort(questions.labels[0], kind="stable")
+    query_of, passage_of = (part[order] for part in questions.labels)
+    for row, query in zip(questions.rows(), questions.query.tolist(), strict=True):
+        start, stop = np.searchsorted(query_of, [query, query + 1])
+        labelled = questions.passages.take(passage_of[start:stop])
+        positives = dict.fromkeys([*(passage.text for passage in row.positives), *labelled])
+        yield Pair(questions.queries.keys[query].tobytes().hex(), row.query, tuple(positives))

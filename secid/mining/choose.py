@@ -6,8 +6,8 @@ with fewer negatives than asked for is short, and `why` says what ended it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,30 +15,36 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index
 from secid.mining.exclusions import EXCLUDED, Codes, Exclusions
-from secid.mining.methods import Dense, Miner
-from secid.mining.orders import Ranking
+from secid.mining.methods import Dense, Method, Miner
+from secid.mining.orders import Order, Ranking
 from secid.pool import sample_order
 
 OnShort = Literal["keep", "drop", "random"]
-WHY = ("margin", "maximum", "reused", "window_ended", "few_candidates", "no_common_token", "parts_ended", "few_written")
+WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""
-SPARE = 8
+OFTEN_EXCLUDED = 8
 """Candidates of an order beyond those needed: a query rarely has more that are excluded."""
+DRAWN = 1 << 14
+"""Candidates drawn for a short row: of rows whose positive scores lowest of all no candidate passes a margin, and each
+would take seconds where a corpus has a million."""
 FILL = -1
 """In `Picks.by`: a candidate drawn at random for a query that was short."""
 
 
 @dataclass
 class Picks:
-    """The negatives of one source, R rows of up to K, -1 and NaN behind the last one of each.
+    """The negatives of one source, R rows of up to K or all C candidates, -1 and NaN behind the last one of each.
 
-    ids, ranks : (R, K) candidate and its rank.   scores : (R, K) the method's own; NaN where it has none.
-    by : (R, K) which source found it, by number, or FILL.   why : (R,) 0 or a number of WHY, before any filling.
+    k : negatives wanted of each row.   cap : rows that a candidate may serve.
+    ids, ranks : (R, min(K, C)) candidate and its rank.   scores : the method's own; NaN where it has none.
+    by : (R, min(K, C)) which source found it, by number, or FILL.   why : (R,) 0 or a number of WHY, before filling.
     excluded : candidates passed over, by reason: of each query those before its last negative, all of the window where
     the window was searched to its end.   used : (C,) how many rows each candidate serves.
-    n_written : (R,) texts that a language model wrote.   n_filled : drawn by FILL.
+    n_written : (R,) texts that a language model wrote.
     """
 
+    k: int
+    cap: int
     ids: npt.NDArray[np.int32]
     ranks: npt.NDArray[np.int32]
     scores: Floats
@@ -46,14 +52,15 @@ class Picks:
     why: npt.NDArray[np.uint8]
     used: npt.NDArray[np.int32]
     n_written: Index
-    excluded: Index = field(default_factory=lambda: np.zeros(len(EXCLUDED) + 1, np.int64))
-    n_filled: int = 0
+    excluded: Index
 
     @staticmethod
-    def empty(n_rows: int, k: int, n_candidates: int) -> Picks:
-        """Those of a source that has no negative yet."""
-        shape = n_rows, k
+    def empty(n_rows: int, k: int, n_candidates: int, cap: int | None) -> Picks:
+        """Those of a source that has no negative yet. cap: None for any number."""
+        shape = n_rows, min(k, n_candidates)
         return Picks(
+            k=k,
+            cap=n_rows if cap is None else cap,
             ids=np.full(shape, -1, np.int32),
             ranks=np.full(shape, -1, np.int32),
             scores=np.full(shape, np.nan),
@@ -61,12 +68,31 @@ class Picks:
             why=np.zeros(n_rows, np.uint8),
             used=np.zeros(n_candidates, np.int32),
             n_written=np.zeros(n_rows, np.int64),
+            excluded=np.zeros(len(EXCLUDED) + 1, np.int64),
         )
 
     @property
     def counts(self) -> Index:
         """(R,) negatives of each row."""
         return np.asarray((self.ids >= 0).sum(axis=1)) + self.n_written
+
+    def take(self, row: int, order: Order, ranks: Index, by: int, most: int, exclusions: Exclusions) -> int:
+        """Adds to a row the first `most` candidates whose normal form it does not have and that may serve one more row.
+
+        order, ranks : (m,) of distinct normal forms, in the order of preference.   by : as the field.
+        Returns how many it passed over since they serve enough rows, 0 where it added as many as it could.
+        """
+        n = int((self.ids[row] >= 0).sum())
+        new = np.ones(len(order.ids), np.bool_)
+        if n:
+            new = ~np.isin(exclusions.forms(order.ids), exclusions.forms(self.ids[row, :n].astype(np.int64)))
+        free = new & (self.used[order.ids] < self.cap)
+        places = np.flatnonzero(free)[:most]
+        ids, own = order.ids[places], slice(n, n + len(places))
+        self.ids[row, own], self.ranks[row, own], self.scores[row, own] = ids, ranks[places], order.scores[places]
+        self.by[row, own] = by
+        self.used[ids] += 1
+        return int((new & ~free).sum()) if len(places) < most else 0
 
 
 @dataclass(frozen=True)
@@ -99,9 +125,9 @@ def deep_enough(
     whole : the whole window is needed, since other rows decide which of it can be taken.
     """
     needed = max(m.window[1] if whole or m.pick != "top" else min(m.window[1], m.window[0] + k - 1) for m in miners)
-    depth, pending = needed + SPARE, np.arange(len(queries))
-    ids, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
-    codes, complete = np.zeros((len(queries), k), np.uint8), np.zeros(len(queries), np.bool_)
+    depth, pending = needed + OFTEN_EXCLUDED, np.arange(len(queries))
+    ids, scores = np.full((len(queries), 0), -1), np.full((len(queries), 0), np.nan)
+    codes, complete = np.zeros((len(queries), 0), np.uint8), np.zeros(len(queries), np.bool_)
     while len(pending):
         order = ranking.first(queries[pending], depth)
         more = ((0, 0), (0, max(0, order.ids.shape[1] - ids.shape[1])))
@@ -128,16 +154,21 @@ def _tested(miner: Miner, lists: Lists, s_qp: Floats) -> tuple[Flags, Flags, Fla
     """(q, m) which candidates of the window pass, which fail the margin, and which others the maximum."""
     rank = lists.allowed.cumsum(axis=1)
     window = lists.allowed & (rank >= miner.window[0]) & (rank <= miner.window[1])
-    method, limit = miner.method, s_qp[:, None]
-    if not isinstance(method, Dense):
-        return window, np.zeros_like(window), np.zeros_like(window)
-    near = np.ones_like(window)  # written as "passes if", so that NaN does not
-    if method.relative is not None:
-        near &= lists.scores < limit - method.relative * np.abs(limit)
-    if method.absolute is not None:
-        near &= lists.scores < limit - method.absolute
-    below = np.ones_like(window) if method.maximum is None else lists.scores < method.maximum
+    near, below = passing(miner.method, lists.scores, s_qp[:, None])
     return window & near & below, window & ~near, window & near & ~below
+
+
+def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
+    """(…) which candidates pass the margins of a method, and which its maximum; all where it has none."""
+    near = below = np.ones(np.broadcast_shapes(s_qn.shape, s_qp.shape), np.bool_)
+    if isinstance(method, Dense):  # written as "passes if", so that NaN does not
+        if method.relative is not None:
+            near = near & (s_qn < s_qp - method.relative * np.abs(s_qp))
+        if method.absolute is not None:
+            near = near & (s_qn < s_qp - method.absolute)
+        if method.maximum is not None:
+            below = s_qn < method.maximum
+    return near, below
 
 
 def choose(
@@ -149,42 +180,26 @@ def choose(
     s_qp: Floats,
     keys: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
     seed: int,
-    reuse: int | None,
+    exclusions: Exclusions,
 ) -> None:
     """Sets the negatives of these rows, from the first one on. number : of the miner.
 
     lists : of the rows' queries, as `deep_enough` gives them.   s_qp : (q,) score of the positive.
-    keys : text keys of the queries (q, 16) and of all candidates.   reuse : rows that a candidate may serve.
+    keys : text keys of the queries (q, 16) and of all candidates.
     """
-    k, (eligible, near, above) = picks.ids.shape[1], _tested(miner, lists, s_qp)
+    eligible, near, above = _tested(miner, lists, s_qp)
     value = np.zeros(eligible.shape) if miner.pick == "top" else _draws(miner, lists, s_qp, keys, seed)
     preferred = np.argsort(np.where(eligible, -value, np.inf), axis=1, kind="stable")
-    n_eligible, reused = eligible.sum(axis=1), np.zeros(len(rows), np.int64)
-    if reuse is None:
-        taken = np.where(np.arange(k) < n_eligible[:, None], preferred[:, :k], -1)
-    else:
-        taken = np.full((len(rows), k), -1)
-        for row, n in enumerate(n_eligible.tolist()):
-            free = picks.used[lists.ids[row, preferred[row, :n]]] < reuse
-            own = np.flatnonzero(free)[:k]
-            taken[row, : len(own)] = preferred[row, own]
-            reused[row] = (~free).sum() if len(own) < k else 0
-            picks.used[lists.ids[row, preferred[row, own]]] += 1
-    rank = lists.allowed.cumsum(axis=1)
-    place = np.maximum(taken, 0)
-    for target, values, empty in (
-        (picks.ids, lists.ids, -1), (picks.ranks, rank, -1), (picks.scores, lists.scores, np.nan)
-    ):  # fmt: skip
-        target[rows] = np.where(taken >= 0, np.take_along_axis(values, place, axis=1), empty)
-    picks.by[rows] = np.where(taken >= 0, number, FILL)
-    if reuse is None:
-        np.add.at(picks.used, picks.ids[rows][taken >= 0], 1)
-    short = (taken >= 0).sum(axis=1) < k
+    rank, reused = lists.allowed.cumsum(axis=1), np.zeros(len(rows), np.int64)
+    for place, (row, n) in enumerate(zip(rows.tolist(), eligible.sum(axis=1).tolist(), strict=True)):
+        own = preferred[place, :n]
+        order = Order(lists.ids[place, own], lists.scores[place, own])
+        reused[place] = picks.take(row, order, rank[place, own], number, picks.k, exclusions)
+    short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
     failed = near.sum(axis=1), above.sum(axis=1), reused
-    picks.why[rows] = np.where(short, _why(miner, lists, k, len(picks.used), failed), 0)
-    searched = rank - lists.allowed < miner.window[1]
-    if miner.pick == "top":
-        searched &= short[:, None] | (np.arange(rank.shape[1]) <= taken.max(axis=1, keepdims=True))
+    picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(picks.used), failed), 0)
+    last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
+    searched = rank - lists.allowed < last[:, None]
     picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
 
 
@@ -199,7 +214,6 @@ def _why(
     n_window = np.minimum(n_allowed, miner.window[1]) - miner.window[0] + 1
     all_listed = (lists.ids >= 0).sum(axis=1) == n_candidates
     end = np.where(all_listed, WHY.index("few_candidates"), WHY.index("no_common_token"))
-    end = np.where(n_allowed >= miner.window[1], WHY.index("window_ended"), end)
     return np.where(n_window < k, end, np.stack(failed).argmax(axis=0)).astype(np.uint8) + np.uint8(1)
 
 
@@ -226,61 +240,41 @@ def _draws(
 
 
 def combine(
-    parts: Sequence[tuple[int, int]], picks: Sequence[Picks], number: int, rows: Index, exclusions: Exclusions,
-    reuse: int | None,
-) -> None:  # fmt: skip
+    parts: Sequence[tuple[int, int]], picks: Sequence[Picks], number: int, rows: Index, exclusions: Exclusions
+) -> None:
     """Sets the negatives of a hybrid: of each part its first n, and the next ones for those that are there already.
 
     parts : number of a source, and n.   picks : of all sources; `number` is the hybrid's own.
     """
-    own = picks[number]
-    for row in rows.tolist():
-        forms: set[int] = set()
-        n_before, n_reused = 0, 0
+    own, reused = picks[number], np.zeros(len(rows), np.bool_)
+    for place, row in enumerate(rows.tolist()):
         for part, n in parts:
-            ids = picks[part].ids[row]
-            ids = ids[ids >= 0]
-            for place, (candidate, form) in enumerate(zip(ids.tolist(), exclusions.forms(ids).tolist(), strict=True)):
-                if len(forms) == n_before + n:
-                    break
-                if form in forms:
-                    continue
-                if reuse is not None and own.used[candidate] >= reuse:
-                    n_reused += 1
-                    continue
-                _set(
-                    own, row, len(forms), candidate, part, picks[part].ranks[row, place], picks[part].scores[row, place]
-                )
-                forms.add(form)
-            n_before = len(forms)
-        if n_before < own.ids.shape[1]:
-            own.why[row] = WHY.index("reused" if n_reused else "parts_ended") + 1
+            of, taken = picks[part], picks[part].ids[row] >= 0
+            order = Order(of.ids[row, taken], of.scores[row, taken])
+            reused[place] |= own.take(row, order, of.ranks[row, taken], part, n, exclusions) > 0
+    why = np.where(reused, WHY.index("reused"), WHY.index("parts_ended")) + 1
+    own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
 
 def fill(
-    picks: Picks, rows: Index, queries: Index, ranking: Ranking, exclusions: Exclusions, reuse: int | None
+    picks: Picks,
+    row: int,
+    query: Index,
+    passes: Callable[[Index], Flags],
+    ranking: Ranking,
+    exclusions: Exclusions,
 ) -> None:
-    """Fills up these short rows with candidates drawn at random, as far as there are any."""
-    n = len(picks.used)
-    for row, query in zip(rows.tolist(), queries.tolist(), strict=True):
-        before = picks.ids[row][picks.ids[row] >= 0]
-        k = picks.ids.shape[1] - int(picks.n_written[row])
-        forms, depth = set(exclusions.forms(before).tolist()), 4 * picks.ids.shape[1]
-        start = len(before)
-        while True:
-            ids = ranking.first(np.array([query]), depth).ids
-            allowed = ids[0, exclusions.codes(np.array([query]), ids)[0] == 0]
-            new = [form not in forms for form in exclusions.forms(allowed).tolist()]
-            free = allowed[np.array(new, np.bool_) & (reuse is None or picks.used[allowed] < (reuse or 0))]
-            if len(free) >= k - start or depth >= n:
-                break
-            depth *= 2
-        for place, candidate in enumerate(free[: k - start].tolist(), start):
-            _set(picks, row, place, candidate, FILL, -1, np.nan)
-            picks.n_filled += 1
+    """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
 
-
-def _set(picks: Picks, row: int, place: int, candidate: int, by: int, rank: int, score: float) -> None:
-    picks.ids[row, place], picks.by[row, place] = candidate, by
-    picks.ranks[row, place], picks.scores[row, place] = rank, score
-    picks.used[candidate] += 1
+    query : (1,).   passes : which of some candidates pass the source's margins and maximum for this row.
+    """
+    depth = 4 * picks.ids.shape[1]
+    while lacking := picks.k - int(picks.n_written[row]) - int((picks.ids[row] >= 0).sum()):
+        order = ranking.first(query, depth)
+        ids = order.ids[0, exclusions.codes(query, order.ids)[0] == 0]
+        ids = ids[passes(ids)]
+        none = np.full(len(ids), -1)
+        picks.take(row, Order(ids, none * np.nan), none, FILL, lacking, exclusions)
+        if depth >= min(DRAWN, len(picks.used)):
+            break
+        depth *= 2

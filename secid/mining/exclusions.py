@@ -37,6 +37,11 @@ class Exclusions:
         known = positives_of_pairs(self._queries.form[query], passage, self._passages, questions.passages)
         self._copies = CopyFinder(self._queries, self._passages, questions.passages, (), known)
 
+    @property
+    def query_forms(self) -> Index:
+        """(Q,) a number that queries of one normal form share."""
+        return self._queries.number
+
     def codes(self, queries: Index, ids: Index) -> Codes:
         """(q, m) 0 where a candidate may be a negative, else the number of the reason.
 

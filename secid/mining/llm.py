@@ -1,31 +1,33 @@
 """Negatives that a language model writes, from any OpenAI-compatible /v1/chat/completions endpoint.
 
-Every answer goes to a journal before anything is made of it, so that a run that was killed continues without paying
-twice, and what is made of an answer does not depend on when it came. The key comes from OPENAI_API_KEY and appears in
+What is made of an answer does not depend on when it came. The key comes from OPENAI_API_KEY and appears in
 no message, note or file.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import errno
 import hashlib
 import json
 import os
 import re
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from secid.encode.endpoint import environment_key, parse_address
 from secid.encode.http import CHECK, LOOPBACK, TRIES
-from secid.errors import EncoderError, EndpointError, OutputError, UsageError, plainly
-from secid.files import make_folder
+from secid.errors import EncoderError, EndpointError, UsageError
 from secid.mining.answers import Answer, Pair, Written, printable, written
-from secid.progress import Progress
+from secid.mining.journal import Journal
+from secid.pages.mine_text import usage_words
+from secid.pages.numbers import plural
+from secid.progress import Progress, Silent
+from secid.results.mine import Usage
 
 PROMPT = """\
 You write hard negatives: passages that a search engine learns from, because they look like an answer and are none.
@@ -52,6 +54,8 @@ KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 DEFAULT_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
 """Sent where no key is set: local servers ask for none, and the client wants one."""
+SHORTEST_SECRET = 16
+"""Characters of a key. Shorter ones are what local servers are given, such as EMPTY, and words that a text may have."""
 TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
 """Longest wait for an answer, and for a connection: ten passages take a server without a GPU minutes."""
 RETRIES = TRIES - 1
@@ -85,40 +89,91 @@ FORMATS: tuple[dict[str, Any], ...] = (
 OF_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
 OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
-CONTINUES = "run the same command again to continue: answers already paid for are kept"
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """What an answer depends on besides its pair; the journal keeps it with every answer. prompt: a hash of it."""
-
-    prompt: str
-    model: str
-    n: int
-    seed: int
-    temperature: float | None
-
 
 def llm_negatives(
-    pairs: Iterable[Pair], *, url: str | None, model: str, prompt: str, n: int, seed: int, concurrency: int,
-    temperature: float | None, journal: Path, progress: Progress, price: tuple[float, float] | None = None,
-) -> Iterator[tuple[Pair, Written]]:  # fmt: skip
+    pairs: Callable[[], Iterator[Pair]], *, url: str | None, model: str, prompt: str, n: int, seed: int,
+    concurrency: int, temperature: float | None, journal: Path, bill: Bill, progress: Progress,
+) -> Generator[tuple[Pair, Written]]:  # fmt: skip
     """Asks a language model for n negatives of each pair, `concurrency` at once. In the order of the pairs.
 
-    pairs   : where they have a length, time left is shown.
+    pairs   : the same at each call.
     url     : base URL; None for OPENAI_BASE_URL, else OpenAI's.
     prompt  : with {query}, and {positive} and {n} where they are wanted.
     n       : at least 1.   concurrency : at least 1.   temperature : None for the server's.
-    journal : file of all answers so far; those to the same request are used and not asked for again.
-    price   : of a million tokens in and out, in any currency.
-    Raises UsageError without openai or for a prompt without {query}, EndpointError for an unusable address or key:
-    at once. While it runs, EndpointError if the server cannot be reached, rejects the key or the first queries, or
-    stays busy (429) or broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
+    journal : file of all answers so far; those to the same request are used and not asked for again. It is created,
+              and its folder, with the first answer.
+    bill    : gets every answer that is used, once.
+    Raises UsageError without openai or for a prompt without {query}, and EndpointError for an unusable address or key,
+    before anything is asked. While it runs, EndpointError if the server cannot be reached, rejects the key or the first
+    queries, or stays busy (429) or broken (5xx), and OutputError if the journal cannot be written; what was paid stays
+    there.
     """
     check_prompt(prompt)
     endpoint = Endpoint(url, model, seed, temperature, progress)
-    recipe = Recipe(_hash(prompt), model, n, seed, temperature)
-    return _negatives(pairs, prompt, recipe, endpoint, journal, concurrency, progress, price)
+    recipe = {"prompt": _hash(prompt), "model": model, "n": n, "seed": seed, "temperature": temperature}
+    kept = Journal(journal, recipe, progress)
+
+    def requests() -> Iterator[tuple[Pair, str, str]]:
+        """Each pair with its message, and the name of the request: what the answer depends on."""
+        for pair in pairs():
+            text = rendered(prompt, pair, n)
+            yield pair, text, _hash(json.dumps([text, recipe]))
+
+    def ask(pair: Pair, text: str, name: str) -> str:
+        """Asks, and writes the answer to the journal: "", or why the server refuses."""
+        reply = endpoint.ask(text)
+        if isinstance(reply, str):
+            return reply
+        kept.add(name, pair.key, reply)
+        return ""
+
+    unbilled = {name for _, _, name in requests()}
+    n_new = sum(name not in kept for name in unbilled)
+    progress.start(f"negatives by {model}", n_new, "answers")
+    if n_new < len(unbilled):
+        progress.note(f"{plural(len(unbilled) - n_new, 'answer')} of the journal used, not paid for again")
+    source, every, n_refused, n_done = requests(), n_new // NOTES or n_new + 1, 0, 0
+    waiting: deque[tuple[Pair, str, Future[str] | None]] = deque()
+    asked: dict[str, Future[str]] = {}
+    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm")
+    try:
+        while True:
+            for pair, text, name in islice(source, AHEAD * concurrency + 1 - len(waiting)):
+                if name not in kept and name not in asked:
+                    asked[name] = pool.submit(ask, pair, text, name)
+                waiting.append((pair, name, asked.get(name)))
+            if not waiting:
+                break
+            pair, name, future = waiting.popleft()
+            refusal = future.result() if future else ""
+            is_new = asked.pop(name, None) is not None  # else of an earlier run, or of an equal pair
+            progress.advance(int(is_new))
+            n_done += is_new
+            if refusal:
+                n_refused += 1
+                if not bill.usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
+                    message = f"the endpoint rejected every request; the last: {refusal}"
+                    raise endpoint.error(message, "correct what it names")
+                yield pair, Written((), (("rejected", refusal),))
+                continue
+            answer = kept.answer(name)
+            if name in unbilled:
+                unbilled.remove(name)
+                bill.add(answer)
+            if is_new and n_done % every == 0:
+                progress.note(f"so far: {usage_words(bill.usage)}")
+            yield pair, written(answer, pair, n)
+    finally:
+        if any(future.running() for future in asked.values()):
+            progress.note("waiting for requests that were sent already")
+        pool.shutdown(wait=True, cancel_futures=True)
+        endpoint.close()
+        kept.close()
+
+
+def check_endpoint(url: str | None) -> None:
+    """Raises what `llm_negatives` raises before anything is asked; url as there."""
+    Endpoint(url, "", 0, None, Silent()).close()
 
 
 def check_prompt(prompt: str, where: str = "--prompt") -> None:
@@ -133,73 +188,6 @@ def rendered(prompt: str, pair: Pair, n: int) -> str:
     return PLACES.sub(lambda match: values[match[1]], prompt)
 
 
-def cost(n_in: int, n_out: int, price: tuple[float, float]) -> float:
-    """Of so many tokens in and out. price: of a million of each."""
-    return (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS
-
-
-def _negatives(
-    pairs: Iterable[Pair], prompt: str, recipe: Recipe, endpoint: Endpoint, path: Path, concurrency: int,
-    progress: Progress, price: tuple[float, float] | None,
-) -> Iterator[tuple[Pair, Written]]:  # fmt: skip
-    """See `llm_negatives`."""
-    journal = Journal(path, recipe, progress)
-
-    def request(pair: Pair) -> str:
-        return _hash(json.dumps([rendered(prompt, pair, recipe.n), dataclasses.asdict(recipe)]))
-
-    def ask(pair: Pair, name: str) -> str:
-        """Asks, and writes the answer to the journal: "", or why the server refuses."""
-        reply = endpoint.ask(rendered(prompt, pair, recipe.n))
-        if isinstance(reply, str):
-            return reply
-        journal.add(name, pair.key, reply)
-        return ""
-
-    left = sum(request(pair) not in journal for pair in pairs) if isinstance(pairs, Collection) else None
-    progress.start(f"negatives by {recipe.model}", left, "answers")
-    bill = Bill(price, left, progress)
-    source = iter(pairs)
-    waiting: deque[tuple[Pair, str, Future[str] | None]] = deque()
-    asked: dict[str, Future[str]] = {}
-    n_answers, refusals = 0, 0
-    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm")
-    try:
-        while True:
-            for pair in source:
-                name = request(pair)
-                if name not in journal and name not in asked:
-                    asked[name] = pool.submit(ask, pair, name)
-                waiting.append((pair, name, asked.get(name)))
-                if len(waiting) > AHEAD * concurrency:
-                    break
-            if not waiting:
-                break
-            pair, name, future = waiting.popleft()
-            refusal = future.result() if future else ""
-            new = asked.pop(name, None) is not None
-            progress.advance(int(new))
-            if refusal:
-                refusals += 1
-                if not n_answers and (refusals == REFUSED_AT_ONCE or not waiting):
-                    raise endpoint.error(
-                        f"the endpoint rejected every request; the last: {refusal}", "correct what it names"
-                    )
-                yield pair, Written((), (("rejected", refusal),), 0, 0)
-            else:
-                n_answers += 1
-                answer = journal.answer(name)
-                bill.add(answer, new)
-                yield pair, written(answer, pair, recipe.n)
-    finally:
-        if any(future.running() for future in asked.values()):
-            progress.note("waiting for requests that were sent already")
-        pool.shutdown(wait=True, cancel_futures=True)
-        endpoint.close()
-        journal.close()
-        bill.close()
-
-
 class Endpoint:
     """Asks a server for answers, with retries, and learns what of a request it does not support."""
 
@@ -209,7 +197,7 @@ class Endpoint:
         except ImportError as error:
             raise UsageError("openai is not installed", remedy="pip install 'secid[llm]'") from error
         self._openai: Any = openai
-        self.url, self._key = _address(url), _key()
+        self.url, self._key = _address_and_key(url)
         self._model, self._progress = model, progress
         self._lock = threading.Lock()
         self._retried = False
@@ -257,10 +245,13 @@ class Endpoint:
                 problem = self._shown(str(error.__cause__ or error) or type(error).__name__)
                 raise self._failed(error, problem) from None
             try:
-                return Answer.of(json.loads(raw.http_response.content))
+                content = raw.http_response.content
+                if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
+                    content = content.replace(self._key.encode(), b"***")
+                return Answer.of(json.loads(content))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 n_read, problem = n_read + 1, self._shown(repr(error))
-        raise self.error(f"the response is not in OpenAI's format ({problem})", f"check the address; {CONTINUES}")
+        raise self.error(f"the response is not in OpenAI's format ({problem})", "check the address")
 
     def _rejected(self, code: int, problem: str) -> EndpointError:
         remedy = f"check the address and the model, {self._model}"
@@ -274,7 +265,7 @@ class Endpoint:
         """The client has tried again, as often as its header says, or was asked to wait too long."""
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
-        return self.error(what, f"{CHECK}; {CONTINUES}")
+        return self.error(what, CHECK)
 
     def close(self) -> None:
         """Nothing is asked afterwards."""
@@ -316,136 +307,52 @@ def _named(formats: tuple[dict[str, Any], ...]) -> str:
     return formats[0]["type"] if formats else "the prompt alone"
 
 
-def _address(url: str | None) -> str:
-    """The base URL. Raises EndpointError."""
-    variable = os.environ.get(URL_VARIABLE, "").strip()
+def _address_and_key(url: str | None) -> tuple[str, str | None]:
+    """The base URL and the key, None where none is set. Raises EndpointError."""
     where = "url" if url else URL_VARIABLE
     try:
-        base, model = parse_address(url or variable or DEFAULT_URL)
+        key = environment_key([KEY_VARIABLE])
+    except EncoderError as error:
+        raise EndpointError(error.message, remedy=error.remedy) from None
+    try:
+        base, model = parse_address(url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL)
     except EncoderError as error:
         remedy = f"http://host:port/v1, and the key in {KEY_VARIABLE}"
         raise EndpointError(error.message, where=where, remedy=remedy) from None
     if model is not None:
         raise EndpointError("the address contains a model", where=where, remedy=f"name it with model={model}")
-    return base
-
-
-def _key() -> str | None:
-    try:
-        return environment_key([KEY_VARIABLE])
-    except EncoderError as error:
-        raise EndpointError(error.message, remedy=error.remedy) from None
-
-
-class Journal:
-    """Answers on disk, a line of JSON each, forced to disk one by one; of each request the first counts.
-
-    Answers of another recipe are left there and not used, which a note says.
-    """
-
-    def __init__(self, path: Path, recipe: Recipe, progress: Progress) -> None:
-        self._path, self._recipe = path, dataclasses.asdict(recipe)
-        self._lock = threading.Lock()
-        self._places: dict[str, tuple[int, int]] = {}
-        make_folder(path)
-        try:
-            self._file = path.open("ab", buffering=0)  # with a buffer, closing after a full disk would fail again
-            self._reader = path.open("rb")
-            others = self._read()
-        except OSError as error:
-            raise self._error(error) from error
-        for name, n in others.items():
-            progress.note(f"{path}: answers not used, since their {name} differ: {n:,}")
-
-    def __contains__(self, request: str) -> bool:
-        return request in self._places
-
-    def _read(self) -> dict[str, int]:
-        """Finds the answers, and counts those that are not used by what differs."""
-        others: dict[str, int] = {}
-        line, place = b"\n", 0
-        for line in self._reader:
-            try:
-                entry = json.loads(line)
-                differ = [name for name, value in self._recipe.items() if entry["recipe"][name] != value]
-                request = str(entry["request"])
-                Answer(**entry["answer"])
-            except (ValueError, LookupError, TypeError, RecursionError):  # cut where a run was killed
-                differ, request = [], ""
-            if differ:
-                others[", ".join(differ)] = others.get(", ".join(differ), 0) + 1
-            elif request:
-                self._places.setdefault(request, (place, len(line)))
-            place += len(line)
-        if not line.endswith(b"\n"):
-            self._file.write(b"\n")
-        return others
-
-    def add(self, request: str, key: str, answer: Answer) -> None:
-        """Writes an answer. Raises OutputError."""
-        entry = {"key": key, "request": request, "recipe": self._recipe, "answer": dataclasses.asdict(answer)}
-        line = json.dumps(entry).encode() + b"\n"
-        with self._lock:
-            try:
-                place = self._file.seek(0, os.SEEK_END)
-                if self._file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                raise self._error(error) from error
-            self._places.setdefault(request, (place, len(line)))
-
-    def answer(self, request: str) -> Answer:
-        """The answer to a request that the journal holds. Raises OutputError."""
-        with self._lock:
-            place, length = self._places[request]
-            try:
-                self._reader.seek(place)
-                return Answer(**json.loads(self._reader.read(length))["answer"])
-            except OSError as error:
-                raise self._error(error) from error
-
-    def close(self) -> None:
-        """Nothing is written or read afterwards."""
-        self._file.close()
-        self._reader.close()
-
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot be written: {plainly(error)}", where=str(self._path), remedy=CONTINUES)
+    if key is None and urlsplit(base).hostname == urlsplit(DEFAULT_URL).hostname:
+        remedy = f"set {KEY_VARIABLE}, or name another server: url=http://host:port/v1"
+        raise EndpointError("no key is set", where=base, remedy=remedy)
+    return base, key
 
 
 class Bill:
-    """Counts the tokens of a run and notes them: in its course where `total` answers are new, and at its end."""
+    """Sums what answers took.   price : of a million tokens in and out, in any currency; None where it is unknown."""
 
-    def __init__(self, price: tuple[float, float] | None, total: int | None, progress: Progress) -> None:
-        self._price, self._progress = price, progress
-        self._every = max(1, total // NOTES) if total is not None and total >= NOTES else 0
-        self._n = self._n_unmetered = self._n_earlier = 0
-        self._in = self._out = 0
+    def __init__(self, price: tuple[float, float] | None) -> None:
+        self._price = price
+        self._n = self._n_uncounted = self._n_in = self._n_out = 0
 
-    def add(self, answer: Answer, new: bool) -> None:
-        """An answer. new: of this run."""
-        if not new:
-            self._n_earlier += 1
-            return
+    def add(self, answer: Answer) -> None:
+        """One more."""
         self._n += 1
-        self._in, self._out = self._in + (answer.tokens_in or 0), self._out + (answer.tokens_out or 0)
-        self._n_unmetered += answer.tokens_in is None or answer.tokens_out is None
-        if self._every and self._n % self._every == 0:
-            self._progress.note(self._sum())
+        if answer.tokens_in is None or answer.tokens_out is None:
+            self._n_uncounted += 1
+        else:
+            self._n_in, self._n_out = self._n_in + answer.tokens_in, self._n_out + answer.tokens_out
 
-    def _sum(self) -> str:
-        text = f"answers: {self._n:,}; tokens: {self._in:,} in, {self._out:,} out"
-        return text if self._price is None else f"{text}; cost: {cost(self._in, self._out, self._price):,.4f}"
-
-    def close(self) -> None:
-        """Notes the sum."""
-        if self._n and not (self._every and self._n % self._every == 0):
-            self._progress.note(self._sum())
-        if self._n_unmetered:
-            self._progress.note(f"answers without a token count: {self._n_unmetered:,}")
-        if self._n_earlier:
-            self._progress.note(f"answers of the journal, not paid for again: {self._n_earlier:,}")
+    @property
+    def usage(self) -> Usage:
+        """The sums so far."""
+        n_in, n_out, price = self._n_in, self._n_out, self._price
+        return Usage(
+            n_answers=self._n,
+            n_uncounted=self._n_uncounted,
+            n_tokens_in=n_in,
+            n_tokens_out=n_out,
+            cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,
+        )
 
 
 def _hash(text: str) -> str:

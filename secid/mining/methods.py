@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, Literal, get_args
 
 from secid.errors import UsageError
+from secid.results.mine import PRESETS
 
 Pick = Literal["top", "random", "simans"]
 DEPTH = 200
@@ -78,23 +79,10 @@ Method = Random | Bm25 | Dense | Hybrid | Llm
 METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid, "llm": Llm}
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A method under the name that it has elsewhere. source: where it is from."""
-
-    method: Method
-    source: str
-
-
-PRESETS: Mapping[str, Preset] = {
-    "nv-retriever-95": Preset(Dense(relative=0.05), "NV-Retriever, arXiv 2407.15831: below 95 % of the positive"),
-    "simans": Preset(Dense(pick="simans"), "SimANS, arXiv 2210.11773: near the positive's score"),
-    "rank-10-210": Preset(Dense(ranks=(10, 210), pick="random"), "BGE (FlagEmbedding): random, ranks 10 to 210"),
-    "rank-50-100": Preset(Dense(ranks=(50, 100), pick="random"), "KaLM-Embedding: random, ranks 50 to 100"),
-    "qwen-0.1": Preset(Dense(absolute=-0.1), "Qwen3-Embedding: no score above the positive's + 0.1"),
-}
-SIMANS_A, SIMANS_B = 0.5, 0.0
+SIMANS = {"a": 0.5, "b": 0.0}
 """p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
+FILLED = "random"
+"""Name of the miner of the negatives that fill up short rows."""
 
 
 @dataclass(frozen=True)
@@ -143,26 +131,35 @@ def _miner(spec: str, k: int) -> Miner:
             f"{name!r} cannot be a file name", where=spec, remedy="letters, digits, - . + and _, no . - + first"
         )
     kind, _, rest = text.partition(":")
-    if kind in PRESETS:
-        method: Any = PRESETS[kind].method
-    elif kind in METHODS:
-        method = METHODS[kind]()
-    else:
+    base = PRESETS[kind].method if kind in PRESETS else kind
+    kind, _, preset = base.partition(":")
+    if kind not in METHODS:
         raise UsageError(f"unknown method {kind!r}", where=spec, remedy=_known())
-    method = replace(method, **_options(spec, method, rest))
-    if isinstance(method, Dense):
-        method = _checked_dense(spec, method)
-    if isinstance(method, Llm) and not method.model:
+    if name == FILLED and kind != FILLED:
+        raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
+    options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
+    if options.get("pick") == "simans":
+        options = {**SIMANS, **options}
+    elif options.keys() & SIMANS.keys():
+        raise UsageError("a and b belong to pick=simans", where=spec)
+    if options.get("a", 0) < 0:
+        raise UsageError(f"a is 0 or more, got {options['a']:g}", where=spec)
+    if kind == "llm" and "model" not in options:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
-    window = getattr(method, "ranks", None) or (1, max(DEPTH, k))
+    window = options.get("ranks") or (1, max(DEPTH, k))
     if window[1] - window[0] + 1 < k:
         raise UsageError(f"ranks={window[0]}-{window[1]} holds fewer than the {k} of -k", where=spec, remedy="widen it")
-    if hasattr(method, "ranks"):
-        method = replace(method, ranks=window)
-    return Miner(name, text, method, window)
+    if "ranks" in names_of(METHODS[kind]):
+        options["ranks"] = window
+    return Miner(name, text, METHODS[kind](**options), window)
 
 
-def _options(spec: str, method: Method, text: str) -> dict[str, Any]:
+def names_of(method: type[Method]) -> tuple[str, ...]:
+    """The options of a method."""
+    return tuple(field.name for field in fields(method))
+
+
+def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     """The values of the options of a method."""
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
@@ -172,81 +169,78 @@ def _options(spec: str, method: Method, text: str) -> dict[str, Any]:
         if name in given:
             raise UsageError(f"{part!r} is a second value of {name}", where=spec)
         given[name] = value
-    if isinstance(method, Hybrid):
-        return {"parts": tuple((name, _count(spec, name, value)) for name, value in given.items())}
-    kinds = {field.name: OPTIONS[field.name] for field in fields(method) if field.default is not MISSING}
+    if METHODS[kind] is Hybrid:
+        return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in given.items()),)}
+    names = names_of(METHODS[kind])
     for name in given:
-        if name not in kinds:
-            remedy = f"its options are {', '.join(kinds)}" if kinds else "it has no options"
+        if name not in names:
+            remedy = f"its options are {', '.join(names)}" if names else "it has no options"
             raise UsageError(f"unknown option {name!r}", where=spec, remedy=remedy)
-    return {name: kinds[name](spec, name, value) for name, value in given.items()}
+    return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
 
 
-def _ranks(spec: str, name: str, value: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,9})-(\d{1,9})", value)
-    ends = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= ends[0] <= ends[1]:
-        raise UsageError(
-            f"{name}={value} is not a window of ranks", where=spec, remedy="first-last, from 1: ranks=11-20"
-        )
-    return ends
-
-
-def _number(spec: str, name: str, value: str) -> float:
+def _value(spec: str, name: str, value: str, option: Option) -> Any:
     try:
-        number = float(value)
+        return option.read(value)
     except ValueError:
-        number = float("nan")
-    if not isfinite(number):
-        raise UsageError(f"{name}={value} is not a number", where=spec)
-    return number
+        raise UsageError(f"{name}={value} is not {option.kind}", where=spec, remedy=option.remedy) from None
 
 
-def _count(spec: str, name: str, value: str) -> int:
+@dataclass(frozen=True)
+class Option:
+    """How a value is read, ValueError where it cannot be.   kind : what it is.   remedy : how it is written."""
+
+    read: Callable[[str], Any]
+    kind: str
+    remedy: str | None = None
+
+
+def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,8}", value):
-        raise UsageError(
-            f"{name}={value} is not a number of negatives", where=spec, remedy="a share is a count, such as bm25=5"
-        )
+        raise ValueError
     return int(value)
 
 
-def _pick(spec: str, name: str, value: str) -> str:
-    if value not in get_args(Pick):
-        raise UsageError(f"unknown {name} {value!r}", where=spec, remedy=f"one of {', '.join(get_args(Pick))}")
-    return value
+def _ranks(value: str) -> tuple[int, int]:
+    first, _, last = value.partition("-")
+    if _count(first) > _count(last):
+        raise ValueError
+    return int(first), int(last)
 
 
-def _price(spec: str, name: str, value: str) -> tuple[float, float]:
-    n_in, separator, n_out = value.partition("/")
-    if not separator:
-        raise UsageError(f"{name}={value} is not IN/OUT", where=spec, remedy="of a million tokens: price=0.15/0.60")
-    return _number(spec, name, n_in), _number(spec, name, n_out)
+def _number(value: str) -> float:
+    if not isfinite(float(value)):
+        raise ValueError
+    return float(value)
 
 
-OPTIONS: Mapping[str, Callable[[str, str, str], Any]] = {
-    "ranks": _ranks,
-    "pick": _pick,
-    **dict.fromkeys(("relative", "absolute", "maximum", "a", "b", "temperature"), _number),
-    **dict.fromkeys(("model", "url"), lambda spec, name, value: value),
-    "price": _price,
+def _price(value: str) -> tuple[float, float]:
+    n_in, _, n_out = value.partition("/")
+    return _number(n_in), _number(n_out)
+
+
+PICKS: tuple[Pick, ...] = get_args(Pick)
+COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm25=5")
+OPTIONS: Mapping[str, Option] = {
+    "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
+    "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
+    **dict.fromkeys(("relative", "absolute", "maximum", "a", "b", "temperature"), Option(_number, "a number")),
+    **dict.fromkeys(("model", "url"), Option(str, "a text")),
+    "price": Option(_price, "IN/OUT", "of a million tokens: price=0.15/0.60"),
 }
-
-
-def _checked_dense(spec: str, method: Dense) -> Dense:
-    if method.pick == "simans":
-        a, b = (SIMANS_A if method.a is None else method.a), (SIMANS_B if method.b is None else method.b)
-        if a < 0:
-            raise UsageError(f"a is 0 or more, got {a:g}", where=spec)
-        return replace(method, a=a, b=b)
-    if method.a is not None or method.b is not None:
-        raise UsageError("a and b belong to pick=simans", where=spec)
-    return method
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
     own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
+    by_model = {other.name for other in miners if isinstance(other.method, Llm)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
+        if name in by_model:
+            raise UsageError(
+                f"{name!r} is written by a language model, which cannot be part of a hybrid",
+                where=f"{miner.name}={miner.text}",
+                remedy=f"leave {name} out of it: `secid score` and then `secid mix` combine the files",
+            )
         if name not in own:
             raise UsageError(
                 f"cannot take negatives from {name!r}",

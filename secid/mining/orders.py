@@ -24,7 +24,7 @@ QUERY_BLOCK, WINDOW = 1_024, 16_384
 PAIRS_AT_ONCE = 1 << 15
 """Of rows multiplied in float64: 200 MB at 384 dimensions."""
 TEXTS_AT_ONCE = 4_096
-SPARE = 8
+COMPARED_BEYOND = 8
 """Candidates beyond the depth that are compared exactly, so that few lists are computed twice."""
 STREAM = 4
 """Of the seed: controls draw from 1 and 2, the random reference from 3."""
@@ -53,7 +53,7 @@ class DenseRanking:
 
     def first(self, queries: Index, depth: int) -> Order:
         """As in `Ranking`. Exact: a list is searched further while a candidate outside could belong to it."""
-        k, depth = min(self._n, depth + SPARE), min(self._n, depth)
+        k, depth = min(self._n, depth + COMPARED_BEYOND), min(self._n, depth)
         ids, scores = np.full((len(queries), depth), -1), np.full((len(queries), depth), np.nan)
         pending = np.arange(len(queries))
         while len(pending):
@@ -126,7 +126,7 @@ class RandomRanking:
 
     def _drawn(self, seed: Sequence[int], depth: int) -> Index:
         """Draws with replacement, each candidate where it comes first: so more draws change none before them."""
-        n_draws = 2 * depth + SPARE
+        n_draws = 2 * depth
         while True:
             draws = np.random.default_rng(seed).integers(self._n, size=n_draws)
             first = np.sort(np.unique(draws, return_index=True)[1])

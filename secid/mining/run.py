@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from secid.arrays import Floats, Index, distinct
+from secid.arrays import Flags, Floats, Index, distinct
+from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import InputError, OutputError, UsageError
 from secid.files import PARTIAL
+from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
-from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill
+from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill, passing
 from secid.mining.exclusions import Exclusions
-from secid.mining.llm import check_prompt
-from secid.mining.methods import Bm25, Dense, Hybrid, Llm
+from secid.mining.journal import kept_answers
+from secid.mining.llm import check_endpoint, check_prompt
+from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
-from secid.mining.write import JOURNAL, Plan, settings_of, write_sources
+from secid.mining.write import JOURNAL, Negatives, Plan, write_sources
 from secid.pool import SPLITTERS, sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import open_source, resolve_sources
 from secid.read.collection import open_collection
+from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command
-from secid.results.mine import MINE_SCHEMA_VERSION, Mined, MinedSource
+from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.audit import label_files
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.version import VERSION
 
+Load = Callable[[], tuple[Encoder, EncoderInfo]]
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together: at the default window 15 MB of each order."""
 SCORE_SETTINGS = (
@@ -44,50 +49,105 @@ SCORE_SETTINGS = (
 )  # fmt: skip
 
 
-def mine_all(
-    plan: Plan,
-    pairs: str | None,
-    split: str | None,
-    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
-    settings: Settings,
-    folder: Path,
-    work: Path,
-    progress: Progress,
+def mine_sources(
+    plan: Plan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
 ) -> Mined:
-    """Reads the queries, mines and writes. pairs, split : as in `secid.api.mine`.   load : None without an encoder.
+    """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
 
+    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
+    work : an empty folder for temporary files.
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
-    are there. Raises SecidError.
+    are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
-    refuse(plan, load, split, pairs, settings)
+    refuse(plan, load, settings)
     check_folder(folder)
+    for miner in plan.miners:
+        if isinstance(miner.method, Llm):
+            check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    questions = read_questions(pairs, split, settings, work, progress)
+    journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
+    with ExitStack() as stack:
+        stack.enter_context(_removed_if_empty(folder))
+        stack.enter_context(kept_answers(journals, progress))
+        questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
+        exclusions = exclusions_of(questions, progress)
+        encoder, info = load() if load else (None, None)
+        embedder = None
+        if encoder is not None:
+            embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
+            stack.callback(embedder.close)
+        answers = {
+            number: ask(
+                questions,
+                miner.method,
+                plan.k,
+                plan.seed,
+                plan.prompt,
+                plan.concurrency,
+                journals[number],
+                work / f"{number}.texts",
+                progress,
+            )
+            for number, miner in enumerate(plan.miners)
+            if isinstance(miner.method, Llm)
+        }
+        _, s_qp = lowest_positives(plan, questions, exclusions, embedder)
+        picks = search(plan, questions, exclusions, embedder, s_qp, answers, settings, progress)
+        sources = [
+            Negatives(
+                plan,
+                questions,
+                number,
+                own,
+                answers.get(number),
+                s_qp,
+                scores_of(own, questions, embedder),
+                settings.temperature,
+            )
+            for number, own in enumerate(picks)
+        ]
+        run = Mined(
+            **asked_of(plan, questions, settings),
+            encoder=info,
+            folder=str(folder),
+            on_short=plan.on_short,
+            schema=plan.schema,
+            sources=(),
+            next_command=score_command(
+                list(map(str, plan.paths(folder))), settings.encoder, settings.collection, _encoder_flags(settings)
+            ),
+        )
+        return write_sources(sources, run, folder, progress)
+
+
+def asked_of(plan: Plan, questions: Questions, settings: Settings) -> dict[str, Any]:
+    """The fields of `MiningRun` but for the encoder."""
+    return {
+        "schema_version": MINE_SCHEMA_VERSION,
+        "secid_version": VERSION,
+        "n_rows": len(questions.query),
+        "n_queries": len(distinct(questions.query)),
+        "n_candidates": questions.n_candidates,
+        "skipped": dict(sorted(questions.skipped.items())),
+        "k": plan.k,
+        "seed": plan.seed,
+        "max_reuse": plan.max_reuse,
+        "settings": {name: getattr(settings, name) for name in ("tokenizer", "titles", "temperature")},
+    }
+
+
+@contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """Where the block fails, removes the folders that it created, if nothing is in them."""
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        sources, info = mine_sources(plan, questions, load, settings, folder, work, progress)
-        n_rows, n_candidates, skipped = len(questions.query), questions.n_candidates, questions.skipped
-    finally:
-        questions.close()
-    return Mined(
-        schema_version=MINE_SCHEMA_VERSION,
-        secid_version=VERSION,
-        folder=str(folder),
-        encoder=info,
-        n_rows=n_rows,
-        n_candidates=n_candidates,
-        skipped=skipped,
-        k=plan.k,
-        seed=plan.seed,
-        on_short=plan.on_short,
-        max_reuse=plan.max_reuse,
-        schema=plan.schema,
-        settings=settings_of(settings),
-        sources=sources,
-        next_command=score_command(
-            [source.path for source in sources], settings.encoder, settings.collection, _encoder_flags(settings)
-        ),
-    )
+        yield
+    except BaseException:
+        for path in created:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _encoder_flags(settings: Settings) -> list[str]:
@@ -105,18 +165,16 @@ def _encoder_flags(settings: Settings) -> list[str]:
     return words
 
 
-def read_questions(
-    pairs: str | None, split: str | None, settings: Settings, work: Path, progress: Progress
-) -> Questions:
-    """Rows and candidates; pairs, split : as in `mine_all`. The caller closes them."""
-    if pairs is None:
-        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (split, None))
+def read_questions(plan: Plan, settings: Settings, work: Path, progress: Progress) -> Questions:
+    """Rows and candidates. The caller closes them."""
+    if plan.pairs is None:
+        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
         progress.start("read", None, "")
         return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
         readers = [
             stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
-            for source in resolve_sources([pairs], settings)
+            for source in resolve_sources([plan.pairs], settings)
         ]
         given = settings.collection or settings.corpus
         collection = open_collection(settings) if given else None
@@ -124,7 +182,7 @@ def read_questions(
         return questions_of_pairs(readers, collection, settings, work, tick)
 
 
-def refuse(plan: Plan, load: object, split: str | None, pairs: str | None, settings: Settings) -> None:
+def refuse(plan: Plan, load: Load | None, settings: Settings) -> None:
     """Raises UsageError for what cannot work together. load : None without an encoder."""
     dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
     if dense and load is None:
@@ -135,7 +193,7 @@ def refuse(plan: Plan, load: object, split: str | None, pairs: str | None, setti
             where=flag_of("tokenizer"),
             remedy=f"one of {', '.join(SPLITTERS)}",
         )
-    if split is not None and pairs is not None:
+    if plan.split is not None and plan.pairs is not None:
         raise UsageError("has no effect with --pairs, which names the queries", where="--split")
     if plan.max_reuse is not None and plan.max_reuse < 1:
         raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
@@ -152,7 +210,7 @@ def refuse(plan: Plan, load: object, split: str | None, pairs: str | None, setti
 def check_folder(folder: Path) -> None:
     """Raises OutputError for a folder that holds anything but what a killed run left."""
     if folder.is_dir():
-        names = [path.name for path in folder.iterdir()]
+        names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
         files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
         if files:
             raise OutputError(
@@ -164,50 +222,6 @@ def check_folder(folder: Path) -> None:
         raise OutputError("is not a directory", where=str(folder))
 
 
-def mine_sources(
-    plan: Plan,
-    questions: Questions,
-    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
-    settings: Settings,
-    folder: Path,
-    work: Path,
-    progress: Progress,
-) -> tuple[tuple[MinedSource, ...], EncoderInfo | None]:
-    """Mines all sources and writes their files and the manifest to `folder`, which is created.
-
-    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
-    work : an empty folder for temporary files. Raises InputError where there is no candidate, OutputError where the
-    files cannot be written, and what encoding raises.
-    """
-    exclusions = exclusions_of(questions, progress)
-    encoder, info = load() if load else (None, None)
-    with ExitStack() as stack:
-        embedder = None
-        if encoder is not None:
-            embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
-            stack.callback(embedder.close)
-        answers = {
-            number: ask(
-                questions,
-                miner.method,
-                plan.k,
-                plan.seed,
-                plan.prompt,
-                plan.concurrency,
-                folder / JOURNAL.format(miner.name),
-                work / f"{number}.texts",
-                progress,
-            )
-            for number, miner in enumerate(plan.miners)
-            if isinstance(miner.method, Llm)
-        }
-        miner = Search(plan, questions, exclusions, embedder, settings, progress)
-        picks = miner.picks(answers)
-        s_qn = [miner.scores(own) for own in picks]
-        sources = write_sources(plan, questions, picks, answers, miner.s_qp, s_qn, info, settings, folder, progress)
-    return sources, info
-
-
 def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
     """The rules for these questions. Raises InputError where there is no candidate."""
     if not questions.n_candidates:
@@ -215,113 +229,112 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
     return Exclusions(questions, progress)
 
 
-class Search:
-    """The search for all sources.
+def lowest_positives(
+    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
+) -> tuple[Index, Floats]:
+    """(R,) the labelled positive of each row's query that scores lowest, and (R,) its score; NaN without an encoder.
 
-    positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score, so that a margin
-    holds for every one, in whatever order they are labelled. Without an encoder s_qp is NaN.
+    So a margin holds for every one, in whatever order they are labelled; a label of a query counts for all of its
+    normal form, as it does in the exclusions. Encodes what dense sources search too.
     """
+    if embedder is None:
+        return questions.positive, np.full(len(questions.query), np.nan)
+    own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
+    form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
+    start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
+    query, passage = np.repeat(own, stop - start), passage[spread(start, stop - start)]
+    dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
+    candidates = np.arange(questions.n_candidates if dense else 0)
+    embedder.need(own, distinct(np.concatenate([candidates, passage])))
+    scores = dots(embedder.vectors, query, passage)
+    lowest = np.lexsort((passage, scores, query))[np.searchsorted(query, own)]
+    place = lowest[np.searchsorted(own, questions.query)]
+    return passage[place], scores[place]
 
-    def __init__(
-        self,
-        plan: Plan,
-        questions: Questions,
-        exclusions: Exclusions,
-        embedder: Embedder | None,
-        settings: Settings,
-        progress: Progress,
-    ) -> None:
-        self._plan, self._questions, self._exclusions = plan, questions, exclusions
-        self._embedder, self._settings, self._progress = embedder, settings, progress
-        n_rows = len(questions.query)
-        self.s_qp, self.positive = np.full(n_rows, np.nan), questions.positive
-        if embedder is not None:
-            dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
-            candidates = np.arange(questions.n_candidates if dense else 0)
-            own = np.isin(questions.labels[0], questions.query)
-            query, passage = (part[own] for part in questions.labels)
-            embedder.need(distinct(questions.query), distinct(np.concatenate([candidates, passage])))
-            scores = dots(embedder.vectors, query, passage)
-            order = np.lexsort((passage, scores, query))
-            names, first = np.unique(query[order], return_index=True)
-            lowest = order[first][np.searchsorted(names, questions.query)]
-            self.s_qp, self.positive = scores[lowest], passage[lowest]
 
-    def picks(self, answers: Mapping[int, Answers]) -> list[Picks]:
-        """The negatives of each source, in the order of the plan. answers : of language models, by number."""
-        plan, questions = self._plan, self._questions
-        n_rows, n = len(questions.query), questions.n_candidates
-        picks = [Picks.empty(n_rows, plan.k, n) for _ in plan.miners]
-        for number, texts in answers.items():
-            picks[number].n_written[:] = texts.counts
-            picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
-        keys = questions.queries.keys, questions.passages.keys[:n]
-        # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
-        order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
-        groups = self._groups()
-        self._progress.start("mine", n_rows, "queries")
-        for start in range(0, n_rows, ROWS_AT_ONCE):
-            rows = order[start : start + ROWS_AT_ONCE]
-            query, s_qp = questions.query[rows], self.s_qp[rows]
-            for ranking, numbers in groups:
-                miners = [plan.miners[number] for number in numbers]
-                capped = plan.max_reuse is not None
-                lists = deep_enough(ranking, self._exclusions, query, s_qp, miners, plan.k, capped, n)
-                for number, miner in zip(numbers, miners, strict=True):
-                    own = keys[0][query], keys[1]
-                    choose(miner, number, picks[number], rows, lists, s_qp, own, plan.seed, plan.max_reuse)
-            for number, miner in enumerate(plan.miners):
-                if isinstance(miner.method, Hybrid):
-                    parts = [(self._number(name), count) for name, count in miner.method.parts]
-                    combine(parts, picks, number, rows, self._exclusions, plan.max_reuse)
-            self._progress.advance(len(rows))
-        if plan.on_short == "random":
-            self._fill(picks, order)
-        return picks
-
-    def _fill(self, picks: Sequence[Picks], order: Index) -> None:
+def search(
+    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
+    answers: Mapping[int, Answers], settings: Settings, progress: Progress,
+) -> list[Picks]:  # fmt: skip
+    """The negatives of each source, in the order of the plan. answers : of language models, by source."""
+    n_rows, n = len(questions.query), questions.n_candidates
+    picks = [Picks.empty(n_rows, plan.k, n, plan.max_reuse) for _ in plan.miners]
+    for number, texts in answers.items():
+        picks[number].n_written[:] = texts.counts
+        picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
+    number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
+    keys = questions.queries.keys, questions.passages.keys[:n]
+    # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
+    order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
+    at_random = RandomRanking(questions.queries, n, plan.seed)
+    groups = _rankings(plan, questions, embedder, at_random, settings, progress)
+    progress.start("mine", n_rows, "queries")
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        rows = order[start : start + ROWS_AT_ONCE]
+        query, limit = questions.query[rows], s_qp[rows]
+        for ranking, numbers in groups:
+            miners, capped = [plan.miners[number] for number in numbers], plan.max_reuse is not None
+            lists = deep_enough(ranking, exclusions, query, limit, miners, plan.k, capped, n)
+            for number, miner in zip(numbers, miners, strict=True):
+                own = keys[0][query], keys[1]
+                choose(miner, number, picks[number], rows, lists, limit, own, plan.seed, exclusions)
+        for number, miner in enumerate(plan.miners):
+            if isinstance(miner.method, Hybrid):
+                parts = [(number_of[name], count) for name, count in miner.method.parts]
+                combine(parts, picks, number, rows, exclusions)
+        progress.advance(len(rows))
+    if plan.on_short == "random":
         short = [order[own.why[order] > 0] for own in picks]
-        self._progress.start("fill", sum(map(len, short)), "queries")
-        ranking = self._random()
-        for own, rows in zip(picks, short, strict=True):
-            fill(own, rows, self._questions.query[rows], ranking, self._exclusions, self._plan.max_reuse)
-            self._progress.advance(len(rows))
+        progress.start("fill", sum(map(len, short)), "queries")
+        for miner, filled, rows in zip(plan.miners, picks, short, strict=True):
+            for row in rows.tolist():
+                asked = questions.query[row : row + 1]
+                passes = _passes(miner.method, embedder, asked, s_qp[row : row + 1])
+                fill(filled, row, asked, passes, at_random, exclusions)
+                progress.advance(1)
+    return picks
 
-    def _number(self, name: str) -> int:
-        return [miner.name for miner in self._plan.miners].index(name)
 
-    def _random(self) -> RandomRanking:
-        return RandomRanking(self._questions.queries, self._questions.n_candidates, self._plan.seed)
+def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Floats) -> Callable[[Index], Flags]:
+    """What tells which of some candidates pass a method's margins and maximum. query, s_qp : (1,)."""
+    if not isinstance(method, Dense) or embedder is None:
+        return lambda ids: np.ones(len(ids), np.bool_)
+    vectors = embedder.vectors
 
-    def _groups(self) -> list[tuple[Ranking, list[int]]]:
-        """Each order that is needed, with the numbers of the sources that take from it."""
-        questions, embedder = self._questions, self._embedder
+    def passes(ids: Index) -> Flags:
+        near, below = passing(method, dots(vectors, np.repeat(query, len(ids)), ids), s_qp)
+        return near & below
 
-        def bm25() -> Ranking:
-            self._progress.start("index", questions.n_candidates, "texts")
-            stores = questions.queries, questions.passages
-            return Bm25Ranking(*stores, questions.n_candidates, self._settings.tokenizer, self._progress.advance)
+    return passes
 
-        def dense() -> Ranking:
-            if embedder is None:
-                raise UsageError("needs an encoder", where="dense")
-            return DenseRanking(embedder.vectors, questions.n_candidates)
 
-        makers: Mapping[type, Callable[[], Ranking]] = {RandomMethod: self._random, Bm25: bm25, Dense: dense}
-        groups = []
-        for kind, maker in makers.items():
-            numbers = [place for place, miner in enumerate(self._plan.miners) if isinstance(miner.method, kind)]
-            if numbers:
-                groups.append((maker(), numbers))
-        return groups
+def _rankings(
+    plan: Plan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
+    progress: Progress,
+) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
+    """Each order that is needed, with the numbers of the sources that take from it."""
+    n = questions.n_candidates
 
-    def scores(self, picks: Picks) -> Floats:
-        """(R, K) s_qn of the negatives, NaN where there is none, or no encoder."""
-        scores = np.full(picks.ids.shape, np.nan)
-        taken = picks.ids >= 0
-        if self._embedder is not None and taken.any():
-            ids = picks.ids[taken].astype(np.int64)
-            self._embedder.need(np.zeros(0, np.int64), distinct(ids))
-            query = np.repeat(self._questions.query, taken.sum(axis=1))
-            scores[taken] = dots(self._embedder.vectors, query, ids)
-        return scores
+    def bm25() -> Ranking:
+        progress.start("index", n, "texts")
+        return Bm25Ranking(questions.queries, questions.passages, n, settings.tokenizer, progress.advance)
+
+    makers: dict[type, Callable[[], Ranking]] = {RandomMethod: lambda: at_random, Bm25: bm25}
+    if embedder is not None:
+        vectors = embedder.vectors
+        makers[Dense] = lambda: DenseRanking(vectors, n)
+    numbers = {
+        kind: [number for number, miner in enumerate(plan.miners) if isinstance(miner.method, kind)] for kind in makers
+    }
+    return [(maker(), numbers[kind]) for kind, maker in makers.items() if numbers[kind]]
+
+
+def scores_of(picks: Picks, questions: Questions, embedder: Embedder | None) -> Floats:
+    """(R, K) s_qn of the negatives, NaN where there is none, or no encoder."""
+    scores = np.full(picks.ids.shape, np.nan)
+    taken = picks.ids >= 0
+    if embedder is not None and taken.any():
+        ids = picks.ids[taken].astype(np.int64)
+        embedder.need(np.zeros(0, np.int64), distinct(ids))
+        scores[taken] = dots(embedder.vectors, np.repeat(questions.query, taken.sum(axis=1)), ids)
+    return scores

@@ -9,7 +9,7 @@ Source: METHOD 10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -19,24 +19,30 @@ import numpy as np
 
 from secid.arrays import Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
-from secid.encode import Encoder
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
 from secid.mining.methods import Dense, Method, Miner, Random
 from secid.mining.questions import Questions
-from secid.mining.run import Search, exclusions_of, read_questions, refuse
-from secid.mining.write import Plan, mean_consistency, options_of, settings_of
+from secid.mining.run import (
+    Load,
+    asked_of,
+    exclusions_of,
+    lowest_positives,
+    read_questions,
+    refuse,
+    scores_of,
+    search,
+)
+from secid.mining.write import Plan, options_of, score_means
 from secid.pool import Plan as TextPlan
 from secid.progress import Progress
-from secid.results import EncoderInfo
-from secid.results.mine import MINE_SCHEMA_VERSION, Suspects, Sweep, Swept, SweptSource
+from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of, share_interval
 from secid.triplets.guide import GuideScores, guide_scores, load_guide
-from secid.version import VERSION
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
@@ -58,20 +64,12 @@ def grid(miner: Miner, k: int) -> list[Miner]:
     return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
 
 
-def sweep_all(
-    plan: Plan,
-    pairs: str | None,
-    split: str | None,
-    load: Callable[[], tuple[Encoder, EncoderInfo]] | None,
-    settings: Settings,
-    work: Path,
-    progress: Progress,
-) -> Sweep:
+def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
     """Reads the queries and searches once for all variants of all dense sources.
 
-    pairs, split, load : as in `mine_all`.   work : an empty folder for temporary files. Raises SecidError.
+    load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
-    refuse(plan, load, split, pairs, settings)
+    refuse(plan, load, settings)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -81,7 +79,7 @@ def sweep_all(
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     with ExitStack() as stack:
-        questions = read_questions(pairs, split, settings, work, progress)
+        questions = read_questions(plan, settings, work, progress)
         stack.callback(questions.close)
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
@@ -89,14 +87,14 @@ def sweep_all(
         embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
         stack.callback(embedder.close)
         kept = replace(plan, miners=every, on_short="keep")
-        search = Search(kept, questions, exclusions, embedder, settings, progress)
-        picks = search.picks({})
-        scores = [*(own.scores for own in picks[:-1]), search.scores(picks[-1])]
+        positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
+        picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
+        scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
             sets = [
-                (_triplets(questions, search.positive, own), s_qn[own.ids >= 0])
+                (_triplets(questions, positive, own), s_qn[own.ids >= 0])
                 for own, s_qn in zip(picks, scores, strict=True)
             ]
             some = [part for part in sets if len(part[0])]
@@ -104,7 +102,7 @@ def sweep_all(
             by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, search.s_qp, plan.k, settings.temperature, suspects)
+            miner.method: _swept(miner.method, own, s_qn, s_qp, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
         }
         sources = tuple(
@@ -116,16 +114,8 @@ def sweep_all(
             for miner, variants in zip(dense, grids, strict=True)
         )
         return Sweep(
-            schema_version=MINE_SCHEMA_VERSION,
-            secid_version=VERSION,
+            **asked_of(plan, questions, settings),
             encoder=info,
-            n_rows=len(questions.query),
-            n_candidates=questions.n_candidates,
-            skipped=questions.skipped,
-            k=plan.k,
-            seed=plan.seed,
-            max_reuse=plan.max_reuse,
-            settings=settings_of(settings),
             guide=None if guide is None else guide.info,
             guide_margin=MARGIN,
             guide_sample=size,
@@ -185,8 +175,6 @@ def _swept(
         n_short=int((counts < k).sum()),
         n_lacking=k * len(counts) - n,
         n_missing=int((counts == 0).sum()),
-        s_query_negative=float(s_qn[taken].mean()) if n else None,
-        consistency=mean_consistency(margins, temperature) if n else None,
-        inverted_share=float((margins < 0).mean()) if n else None,
+        **score_means(s_qn[taken], margins, temperature),
         suspects=suspects,
     )

@@ -5,119 +5,117 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from secid.arrays import Floats, Index, distinct
+from secid.arrays import Flags, Floats, Index, distinct
 from secid.errors import InputError
 from secid.export.rows import Passage, Row
 from secid.export.writer import Schema, Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, OnShort, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import Method, Miner
+from secid.mining.methods import FILLED, Dense, Method, Miner
 from secid.mining.questions import Questions
 from secid.progress import Progress
-from secid.read.manifest import MANIFEST, sha256_of
-from secid.results import EncoderInfo
-from secid.results.mine import MINE_SCHEMA_VERSION, MinedSource
-from secid.settings import Settings
-from secid.version import VERSION
+from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
+from secid.results.mine import Mined, MinedSource
 
 WRITTEN_AT_ONCE = 1_024
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
-FILLED = "random"
-"""Name of the miner of the negatives that fill up short rows."""
+DECIMALS = 6
+"""Of scores and margins in the files: of texts encoded in other batches they differ in the seventh. Of 1,320 numbers of
+the fixtures 1,256 differed unrounded, by 4e-7 at most, and 99 rounded; no number of decimals makes all of them equal.
+"""
+OF_THE_MACHINE = ("device", "facts", "rules")
+"""What a manifest does not hold of an encoder: the rest is its recipe."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
 
+    pairs, split : where queries and positives are from, as in `secid.mine`.
     prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
     """
 
     miners: tuple[Miner, ...]
     k: int
     seed: int
-    on_short: OnShort
-    max_reuse: int | None
-    schema: Schema
-    suffix: str
+    pairs: str | None = None
+    split: str | None = None
+    on_short: OnShort = "keep"
+    max_reuse: int | None = None
+    schema: Schema = "flagembedding"
+    suffix: str = ".jsonl"
     prompt: str | None = None
     concurrency: int = 8
 
     def paths(self, folder: Path) -> list[Path]:
-        """The files of the sources, and the manifest."""
-        return [*(folder / f"{miner.name}{self.suffix}" for miner in self.miners), folder / MANIFEST]
-
-
-def write_sources(
-    plan: Plan,
-    questions: Questions,
-    picks: Sequence[Picks],
-    answers: Mapping[int, Answers],
-    s_qp: Floats,
-    s_qn: Sequence[Floats],
-    info: EncoderInfo | None,
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
-) -> tuple[MinedSource, ...]:
-    """The files of all sources and the manifest, together or not at all."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    sources = []
-    progress.start("write", len(plan.miners), "files")
-    paths, n = plan.paths(folder), len(plan.miners)
-    rejected = [folder / REJECTED.format(plan.miners[number].name) for number in answers]
-    with new_files(*paths[:n], *rejected, paths[-1]) as partials:
-        for own_answers, partial in zip(answers.values(), partials[n:-1], strict=True):
-            with writing(partial):
-                shutil.copyfile(own_answers.rejected, partial)
-        for number, (miner, path, partial) in enumerate(zip(plan.miners, paths, partials, strict=False)):
-            own, margin = picks[number], s_qp[:, None] - s_qn[number]
-            kept = own.counts > 0
-            n_missing = int((~kept).sum())
-            if plan.on_short == "drop":
-                kept &= own.why == 0
-            if not kept.any():
-                counts = _by_name(WHY, np.bincount(own.why, minlength=len(WHY) + 1))
-                why = ", ".join(f"{name} {n:,}" for name, n in counts.items())
-                raise InputError(f"no negative for any of the {len(kept):,} queries ({why})", where=miner.name)
-            rows = _Rows(plan, questions, number, own, answers.get(number), margin, kept)
-            with writing(path):
-                written = write_rows(rows, plan.schema, partial, plan.suffix)
-            of_rows = own, kept, n_missing, s_qn[number], margin
-            sources.append(_source(miner, path, partial, *of_rows, answers.get(number), settings, written))
-            progress.advance(1)
-        document = _manifest(plan, questions, sources, info, settings)
-        with writing(paths[-1]):
-            partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return tuple(sources)
+        """The files of the sources."""
+        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The rows of a file, the same at each call. kept: (R,) which of the input's rows are in it."""
+class Negatives:
+    """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
+
+    s_qp : (R,), s_qn : (R, K) scores under the encoder, NaN where there is no negative, or no encoder.
+    answers : of a language model; None for other sources.
+    """
 
     plan: Plan
     questions: Questions
     number: int
     picks: Picks
     answers: Answers | None
-    margin: Floats
-    kept: npt.NDArray[np.bool_]
+    s_qp: Floats
+    s_qn: Floats
+    temperature: float
 
-    def __call__(self) -> Iterator[Row]:
+    @property
+    def miner(self) -> Miner:
+        """Its miner."""
+        return self.plan.miners[self.number]
+
+    @cached_property
+    def kept(self) -> Flags:
+        """(R,) which of the input's rows are in the file."""
+        has_any = self.picks.counts > 0
+        return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
+
+    @property
+    def short(self) -> dict[str, int]:
+        """How many rows are short, by what ended them."""
+        return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
+
+    def refuse_none(self) -> None:
+        """Raises InputError where no row is kept."""
+        if self.kept.any():
+            return
+        n, why = len(self.kept), ", ".join(f"{name} {count:,}" for name, count in self.short.items())
+        margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
+        if self.picks.counts.any():
+            raise InputError(
+                f"each of the {n:,} rows has fewer than {self.plan.k} negatives ({why}), and --on-short drop leaves "
+                "such rows out",
+                where=self.miner.name,
+                remedy=f"--on-short keep, or a smaller -k{margins}",
+            )
+        raise InputError(
+            f"no negative for any of the {n:,} rows ({why})", where=self.miner.name, remedy=margins.lstrip("; ") or None
+        )
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
@@ -133,62 +131,86 @@ class _Rows:
             for place, row, own_texts in part:
                 n = int((self.picks.ids[place] >= 0).sum())
                 cells = zip(
-                    *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "scores", "by")),
-                    self.margin[place, :n].tolist(),
+                    *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
+                    self.picks.scores[place, :n].round(DECIMALS).tolist(),
+                    (self.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
                     Passage(
                         next(texts), names[key], "", _known(score), max(0, rank) or None, _known(margin), miners[by]
                     )
-                    for key, rank, score, by, margin in cells
+                    for key, rank, by, score, margin in cells
                 ]
-                by_model = [Passage(text, miner=miners[self.number]) for text in own_texts]
+                by_model = [Passage(text, miner=self.miner.name) for text in own_texts]
                 yield row._replace(negatives=by_model + negatives)
+
+    def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
+        """What was written to `path`."""
+        picks, kept, answers = self.picks, self.kept, self.answers
+        taken = kept[:, None] & (picks.ids >= 0)
+        s_qn = self.s_qn[taken]
+        margins = (self.s_qp[:, None] - self.s_qn)[taken]
+        _, served = np.unique(picks.ids[taken], return_counts=True)
+        n_missing = int((picks.counts == 0).sum())
+        return MinedSource(
+            name=self.miner.name,
+            path=str(path),
+            sha256=sha256,
+            method={"typed": self.miner.text, **options_of(self.miner.method)},
+            layout=written.layout,
+            n_rows=int(kept.sum()),
+            n_missing=n_missing,
+            n_dropped=int((~kept).sum()) - n_missing,
+            n_negatives=int(picks.counts[kept].sum()),
+            n_filled=int((picks.by[taken] == FILL).sum()),
+            n_short=int((picks.why > 0).sum()),
+            short=self.short,
+            excluded=_by_name(EXCLUDED, picks.excluded),
+            **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
+            n_passages=len(served),
+            most_used=int(served.max(initial=0)),
+            not_held=written.not_held,
+            kept_beside={} if answers is None else answers.reasons,
+            usage=None if answers is None else answers.usage,
+        )
+
+
+def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progress: Progress) -> Mined:
+    """The files of all sources and the manifest, together or not at all, and the run with its sources.
+
+    The manifest gets its name last. What a run left that was killed before that is replaced.
+    """
+    for own in sources:
+        own.refuse_none()
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in left_by_a_kill(folder):
+            path.unlink()
+    progress.start("write", len(sources), "files")
+    plan, asked = sources[0].plan, [(own.miner.name, own.answers) for own in sources]
+    rejected = {folder / REJECTED.format(name): own.rejected for name, own in asked if own is not None}
+    paths, summaries = plan.paths(folder), []
+    with new_files(*paths, *rejected, folder / MANIFEST) as partials:
+        beside = dict(zip(rejected, partials[len(paths) : -1], strict=True))
+        for path, partial in beside.items():
+            with writing(path):
+                shutil.copyfile(rejected[path], partial)
+        for own, path, partial in zip(sources, paths, partials, strict=False):
+            with writing(path):
+                written = write_rows(own.rows, plan.schema, partial, plan.suffix)
+            summaries.append(own.summary(path, sha256_of(partial), written))
+            progress.advance(1)
+        run = replace(run, sources=tuple(summaries))
+        document = _manifest(run, plan, sources[0].questions)
+        document["files"] |= {path.name: {"sha256": sha256_of(partial)} for path, partial in beside.items()}
+        with writing(folder / MANIFEST):
+            partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return run
 
 
 def _known(value: float) -> float | None:
     return None if value != value else value
-
-
-def _source(
-    miner: Miner, path: Path, partial: Path, picks: Picks, kept: npt.NDArray[np.bool_], n_missing: int,
-    s_qn: Floats, margin: Floats, answers: Answers | None, settings: Settings, written: Written,
-) -> MinedSource:  # fmt: skip
-    ids = picks.ids[kept]
-    taken = ids >= 0
-    scored = s_qn[kept][taken]
-    margins = margin[kept][taken]
-    known = len(scored) > 0 and not np.isnan(scored).any() and answers is None
-    _, served = np.unique(ids[taken], return_counts=True)
-    return MinedSource(
-        name=miner.name,
-        path=str(path),
-        sha256=sha256_of(partial),
-        method=described(miner),
-        layout=written.layout,
-        n_rows=int(kept.sum()),
-        n_missing=n_missing,
-        n_dropped=len(kept) - int(kept.sum()) - n_missing,
-        n_negatives=int(picks.counts[kept].sum()),
-        n_filled=int((picks.by[kept][taken] == FILL).sum()),
-        n_short=int((picks.why > 0).sum()),
-        short=_by_name(WHY, np.bincount(picks.why, minlength=len(WHY) + 1)),
-        excluded=_by_name(EXCLUDED, picks.excluded),
-        s_query_negative=float(scored.mean()) if known else None,
-        consistency=mean_consistency(margins, settings.temperature) if known else None,
-        inverted_share=float((margins < 0).mean()) if known else None,
-        n_passages=len(served),
-        most_used=int(served.max(initial=0)),
-        not_held=written.not_held,
-        kept_beside={} if answers is None else answers.reasons,
-        tokens=None if answers is None else answers.tokens,
-    )
-
-
-def described(miner: Miner) -> dict[str, Any]:
-    """The method by its name, with every option that it has."""
-    return {"typed": miner.text, **options_of(miner.method)}
 
 
 def options_of(method: Method) -> dict[str, Any]:
@@ -197,9 +219,21 @@ def options_of(method: Method) -> dict[str, Any]:
     return {"method": type(method).__name__.lower(), **options}
 
 
-def mean_consistency(margins: Floats, temperature: float) -> float:
-    """Mean π of some negatives. margins : (n,) s_qp - s_qn, at least one. Source: METHOD 2."""
-    return float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean())
+def score_means(s_qn: Floats, margins: Floats, temperature: float) -> dict[str, float | None]:
+    """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
+    score is not known.
+
+    margins : s_qp - s_qn. Of the numbers as they are written, so that these means are stable where the files are.
+    Source: METHOD 2.
+    """
+    if not len(s_qn) or np.isnan(s_qn).any():
+        return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
+    margins = margins.round(DECIMALS)
+    return {
+        "s_query_negative": float(s_qn.round(DECIMALS).mean()),
+        "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
+        "inverted_share": float((margins < 0).mean()),
+    }
 
 
 def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
@@ -207,45 +241,19 @@ def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
     return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
 
 
-def _manifest(
-    plan: Plan, questions: Questions, sources: Sequence[MinedSource], info: EncoderInfo | None, settings: Settings
-) -> dict[str, Any]:
-    """What the files were made of: no time and no absolute path, so that the same input and seed give the same."""
-    keys = questions.passages.keys[: questions.n_candidates]
-    name = None if info is None else Path(info.name).name if Path(info.name).is_absolute() else info.name
+def _manifest(run: Mined, plan: Plan, questions: Questions) -> dict[str, Any]:
+    """The run without time, machine and paths, so that the same input and seed give the same, and hashes."""
+    document = asdict(run)
+    for name in ("folder", "next_command"):
+        del document[name]
+    if run.encoder is not None:
+        encoder = {name: value for name, value in document["encoder"].items() if name not in OF_THE_MACHINE}
+        path = Path(run.encoder.name)
+        document["encoder"] = {**encoder, "name": path.name if path.is_absolute() else run.encoder.name}
+    keys, sources = questions.passages.keys[: questions.n_candidates], document.pop("sources")
     return {
-        "schema_version": MINE_SCHEMA_VERSION,
-        "secid_version": VERSION,
-        "encoder": None
-        if info is None
-        else {
-            "name": name,
-            "revision": info.revision,
-            "weights_sha256": info.weights_sha256,
-            "fingerprint": info.fingerprint,
-            "max_length": info.max_length,
-            "pooling": info.pooling,
-            "query_prefix": info.query_prefix,
-            "passage_prefix": info.passage_prefix,
-        },
-        "k": plan.k,
-        "seed": plan.seed,
-        "on_short": plan.on_short,
-        "max_reuse": plan.max_reuse,
-        "schema": plan.schema,
+        **document,
         "prompt_sha256": None if plan.prompt is None else hashlib.sha256(plan.prompt.encode()).hexdigest(),
-        "settings": settings_of(settings),
-        "n_rows": len(questions.query),
-        "n_candidates": questions.n_candidates,
         "candidates_sha256": hashlib.sha256(keys.tobytes()).hexdigest(),
-        "skipped": dict(sorted(questions.skipped.items())),
-        "files": {
-            Path(source.path).name: {key: value for key, value in asdict(source).items() if key != "path"}
-            for source in sources
-        },
+        "files": {Path(source.pop("path")).name: source for source in sources},
     }
-
-
-def settings_of(settings: Settings) -> dict[str, Any]:
-    """The settings that decide what is mined, but for those that are part of the encoder's fingerprint."""
-    return {"tokenizer": settings.tokenizer, "titles": settings.titles, "temperature": settings.temperature}

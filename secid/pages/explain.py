@@ -1,4 +1,4 @@
-"""Findings and cautions of the catalogue, and checks of the gate: for `secid explain`, and for docs/findings.md."""
+"""Findings, cautions, checks of the gate and presets of mining: for `secid explain`, and for docs/findings.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from secid.pages.glossary import EXPLANATIONS
 from secid.pages.numbers import listed
 from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
+from secid.results.mine import PRESETS, Preset
 
 DOCS = "docs/findings.md"
 NEEDS = {
@@ -40,30 +41,32 @@ CHECKS: Mapping[str, str] = {
     "negatives have not moved by more than the tolerance",
 }
 """What a check of the gate asks; the names before the first point. Limits are in the policy, `[gate]`."""
-GATE_DOCS = "docs/gate.md"
+GATE_DOCS, MINE_DOCS = "docs/gate.md", "docs/mine.md"
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
-    """The facts of a finding, caution or check by their labels, under its name; of all of them for None.
+    """The facts of a finding, caution, check or preset by their labels, under its name; of all of them for None.
 
     Raises UsageError for an unknown name.
     """
     if name is None:
-        return {each: facts for each in (*FINDINGS, *CAUTIONS, *CHECKS) for facts in explained(each).values()}
+        return {each: facts for each in (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS) for facts in explained(each).values()}
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
         title = f"{name}, a check of secid gate"
         return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
-    entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS))
+    elif name in PRESETS:
+        return {name: preset_facts(name, PRESETS[name])}
+    entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS, *PRESETS))
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
     return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 
 
 def groups() -> dict[str, dict[str, str]]:
-    """What all findings, cautions and checks say of a source, by name within their groups, defects first."""
+    """What all findings, cautions and checks say of a source, and what presets take, by name within their groups."""
     return {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
         "Other findings, which may be intended: negatives that": {
@@ -73,6 +76,7 @@ def groups() -> dict[str, dict[str, str]]:
             name: f"{caution.of} that {caution.says}" for name, caution in CAUTIONS.items()
         },
         "Checks of `secid gate`": dict(CHECKS),
+        "Presets of `secid mine`": {name: preset.takes for name, preset in PRESETS.items()},
     }
 
 
@@ -88,7 +92,7 @@ def print_explained(console: Console, name: str | None) -> None:
             elif label != "title":
                 write(console, text, mark=line)
         return
-    width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS)))
+    width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS)))
     for head, own in groups().items():
         write(console, head)
         for each, says in own.items():
@@ -118,6 +122,18 @@ def caution_facts(caution: Caution) -> dict[str, str]:
         "limit": limit_text(caution.limit, caution.of),
         "do": caution.do,
         "command": f"secid check SOURCE --fail-on {caution.name}",
+    }
+
+
+def preset_facts(name: str, preset: Preset) -> dict[str, str]:
+    """The facts of a preset by their labels."""
+    return {
+        "title": f"{name}, a preset of secid mine",
+        "takes": preset.takes,
+        "is": f"{preset.method}; other options follow its name, such as {name}:ranks=1-500",
+        "from": preset.source,
+        "command": f"secid mine SOURCE={name} --collection DIR --encoder NAME -o FOLDER",
+        "docs": MINE_DOCS,
     }
 
 

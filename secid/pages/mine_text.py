@@ -12,13 +12,12 @@ from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
 from secid.results.catalogue import FINDINGS
-from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
+from secid.results.mine import Mined, MinedSource, MiningRun, Suspects, Sweep, Swept, SweptSource, Usage
 
 SHORT = {
     "margin": "the margin rejects most of the window",
     "maximum": "the maximum score rejects most of the window",
     "reused": "--max-reuse is reached",
-    "window_ended": "the window of ranks is too narrow",
     "few_candidates": "there are no more candidates",
     "no_common_token": "no other candidate shares a token with the query",
     "parts_ended": "the sources that it combines have no more",
@@ -36,10 +35,7 @@ EXCLUDED = {
 def print_mined(console: Console, mined: Mined) -> None:
     """Prints the sources, what they lack, and the command that scores them."""
     n = sum(source.n_negatives for source in mined.sources)
-    rows, candidates = plural(mined.n_rows, "query", "queries"), plural(mined.n_candidates, "candidate")
-    write(
-        console, f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {rows} from {candidates}", "bold"
-    )
+    write(console, f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}", "bold")
     if mined.encoder is not None:
         write(console, recipe_line(mined.encoder))
     console.print()
@@ -53,9 +49,16 @@ def print_mined(console: Console, mined: Mined) -> None:
     command(console, plain(mined.next_command))
 
 
+def _input(run: MiningRun) -> str:
+    """The rows, of how many queries where that differs, and the candidates."""
+    rows, queries = plural(run.n_rows, "row"), plural(run.n_queries, "query", "queries")
+    whose = queries if run.n_rows == run.n_queries else f"{rows} of {queries}"
+    return f"{whose} from {plural(run.n_candidates, 'candidate')}"
+
+
 def _table(mined: Mined) -> Table:
     columns = (
-        foreign("source"), number("queries"), number("negatives"), number("short"), number("s_qn"), number("mean π"),
+        foreign("source"), number("rows"), number("negatives"), number("short"), number("s_qn"), number("mean π"),
         number("outscoring"), number("passages"), number("most used"),
     )  # fmt: skip
     rows = tuple(
@@ -79,27 +82,34 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """What is missing from a source, and what was passed over."""
     if source.n_short:
         why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
-        yield f"{plural(source.n_short, 'query has', 'queries have')} fewer than {mined.k} negatives: {why}"
+        yield f"{plural(source.n_short, 'row has', 'rows have')} fewer than {mined.k} negatives: {why}"
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     if source.n_dropped:
-        queries = plural(source.n_dropped, "query", "queries")
-        yield f"{queries} with fewer than {mined.k} negatives left out (--on-short drop)"
+        rows = plural(source.n_dropped, "row")
+        yield f"{rows} with fewer than {mined.k} negatives left out (--on-short drop)"
     if source.n_missing:
-        yield f"{plural(source.n_missing, 'query has', 'queries have')} no negative and no row in the file"
+        yield f"{plural(source.n_missing, 'row')} without any negative left out of the file"
     if source.excluded:
         yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
-    if source.tokens is not None:
-        yield f"{count(source.tokens[0])} tokens in, {count(source.tokens[1])} out"
+    if source.usage is not None:
+        yield f"the model's {usage_words(source.usage)}"
     if source.kept_beside:
         beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
         yield f"answers and texts that are no negatives: {beside}"
     if source.layout == "triplets":
-        short_rows = plural(source.n_short, "query is", "queries are")
+        short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
+
+
+def usage_words(usage: Usage) -> str:
+    """What answers took, in one line."""
+    text = f"{plural(usage.n_answers, 'answer')}, {count(usage.n_tokens_in)} tokens in, {count(usage.n_tokens_out)} out"
+    text += "" if usage.cost is None else f", cost {usage.cost:,.4f}"
+    return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
 
 
 def _by_reason(reasons: Mapping[str, int]) -> str:
@@ -108,8 +118,7 @@ def _by_reason(reasons: Mapping[str, int]) -> str:
 
 def print_sweep(console: Console, sweep: Sweep) -> None:
     """Prints a table for each dense source, what its columns are, and how a row is written."""
-    rows, candidates = plural(sweep.n_rows, "query", "queries"), plural(sweep.n_candidates, "candidate")
-    write(console, f"Up to {sweep.k} negatives for each of {rows} from {candidates}; nothing was written", "bold")
+    write(console, f"Up to {sweep.k} negatives for each of {_input(sweep)}; nothing was written", "bold")
     write(console, recipe_line(sweep.encoder))
     for source in sweep.sources:
         console.print()
@@ -163,7 +172,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     """What the columns are, and how a row is written."""
     name = next(iter(sweep.sources)).name
     yield (
-        "margin: s_qn is below s_qp by more than so many per cent of it. short: queries with fewer than "
+        "margin: s_qn is below s_qp by more than so many per cent of it. short: rows with fewer than "
         f"{sweep.k} negatives; by: how many those lack on average"
     )
     if sweep.guide is None:

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from secid.files import PARTIAL
+
 MANIFEST = ".manifest.json"
 
 
@@ -18,13 +20,24 @@ def sha256_of(path: Path) -> str:
 
 def changed_files(paths: Iterable[str]) -> list[str]:
     """The files that a manifest beside them names with another hash. What is no manifest of ours names none."""
-    return [path for path in paths if (sha256 := _noted(Path(path))) and sha256 != sha256_of(Path(path))]
+    files = [(path, Path(path)) for path in paths]
+    noted = [(path, file, _noted(file, file.parent / MANIFEST)) for path, file in files]
+    return [path for path, file, sha256 in noted if sha256 and sha256 != sha256_of(file)]
 
 
-def _noted(path: Path) -> str | None:
-    """The hash that the manifest has of a file; None without one."""
+def left_by_a_kill(folder: Path) -> list[Path]:
+    """Files of a run that was killed between the first and its manifest, which comes last and still has a partial
+    name: those with the hash that it names, and then the manifest itself.
+    """
+    manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
+    noted = [(path, _noted(path, manifest)) for manifest in manifests for path in folder.iterdir()]
+    return [*(path for path, sha256 in noted if sha256 and sha256 == sha256_of(path)), *manifests]
+
+
+def _noted(path: Path, manifest: Path) -> str | None:
+    """The hash that a manifest has of a file; None without one."""
     try:
-        files = json.loads((path.parent / MANIFEST).read_text(encoding="utf-8"))["files"]
+        files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         sha256 = files[path.name]["sha256"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

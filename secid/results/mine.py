@@ -11,6 +11,53 @@ from secid.results.inputs import EncoderInfo
 MINE_SCHEMA_VERSION = "1.0"
 
 
+@dataclass(frozen=True)
+class Preset:
+    """A method as it is typed, under the name of its origin. takes : which candidates.   source : its citation."""
+
+    method: str
+    takes: str
+    source: str
+
+
+PRESETS: Mapping[str, Preset] = {
+    "nv-retriever-95": Preset(
+        "dense:relative=0.05",
+        "the nearest candidates that score below 95 % of the positive",
+        "NV-Retriever, arXiv 2407.15831",
+    ),
+    "simans": Preset(
+        "dense:pick=simans",
+        "random candidates, those near the positive's score most often: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
+        "SimANS, arXiv 2210.11773",
+    ),
+    "rank-10-210": Preset(
+        "dense:ranks=10-210,pick=random", "random candidates of ranks 10 to 210", "BGE (FlagEmbedding)"
+    ),
+    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates of ranks 50 to 100", "KaLM-Embedding"),
+    "qwen-0.1": Preset(
+        "dense:absolute=-0.1",
+        "the nearest candidates, but for those that score more than 0.1 above the positive",
+        "Qwen3-Embedding",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What the answers of a language model took that a source is made of, those of earlier runs too.
+
+    n_answers  : one of each distinct request.   n_uncounted : those of which the server counted no tokens.
+    n_tokens_in, n_tokens_out : of the others, as it counted them.   cost : of these tokens; None without a price.
+    """
+
+    n_answers: int
+    n_uncounted: int
+    n_tokens_in: int
+    n_tokens_out: int
+    cost: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class MinedSource:
     """One source that was written.
@@ -27,7 +74,7 @@ class MinedSource:
     n_passages : distinct passages used.   most_used : rows that the most used one serves.
     not_held   : what the schema does not hold, by name: of how many rows.
     kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
-                 hidden file .NAME.rejected.jsonl.   tokens : in and out, as its server counted them; None for others.
+                 hidden file .NAME.rejected.jsonl.   usage : None where no model was asked.
     """
 
     name: str
@@ -50,31 +97,42 @@ class MinedSource:
     most_used: int
     not_held: Mapping[str, int]
     kept_beside: Mapping[str, int]
-    tokens: tuple[int, int] | None
+    usage: Usage | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mined:
-    """Sources mined over the same queries and candidates.
+class MiningRun:
+    """What was asked for, and the input.
 
-    n_rows, n_candidates : of the input.   skipped : rows or judgements of the input that give nothing, by reason.
-    k, seed, on_short, max_reuse, schema : as they were asked for.   settings : the others that decide what is mined.
-    encoder : None where none was used.   next_command : scores the files.
+    n_rows, n_candidates : of the input.   n_queries : distinct ones of these rows; qrels give a row for each.
+    skipped : rows or judgements of the input that give nothing, by reason.
+    k, seed, max_reuse : as they were asked for.   settings : the others that decide what is mined.
+    encoder : None where none was used.
     """
 
     schema_version: str
     secid_version: str
-    folder: str
     encoder: EncoderInfo | None
     n_rows: int
+    n_queries: int
     n_candidates: int
     skipped: Mapping[str, int]
     k: int
     seed: int
-    on_short: str
     max_reuse: int | None
-    schema: str
     settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined(MiningRun):
+    """Sources mined over the same queries and candidates.
+
+    on_short, schema : as they were asked for.   next_command : scores the files.
+    """
+
+    folder: str
+    on_short: str
+    schema: str
     sources: tuple[MinedSource, ...]
     next_command: str
 
@@ -120,24 +178,15 @@ class SweptSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """What margins and windows of ranks would give; nothing was written. Fields as in Mined.
+class Sweep(MiningRun):
+    """What margins and windows of ranks would give; nothing was written.
 
     random : K candidates drawn at random for each row, to compare with.   unswept : sources without a margin.
     guide  : None without one.   guide_margin, guide_sample : the relative margin from which it suspects a negative, and
     the negatives that it scored of each method at most.
     """
 
-    schema_version: str
-    secid_version: str
     encoder: EncoderInfo
-    n_rows: int
-    n_candidates: int
-    skipped: Mapping[str, int]
-    k: int
-    seed: int
-    max_reuse: int | None
-    settings: Mapping[str, Any]
     guide: EncoderInfo | None
     guide_margin: float
     guide_sample: int

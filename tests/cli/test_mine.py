@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -225,7 +227,18 @@ def test_what_cannot_be_mined_is_refused_and_nothing_is_written(files, options, 
     with pytest.raises(error) as caught:
         api.mine(["lex=bm25"], "out", collection=folder, **options)
     assert named in str(caught.value)
-    assert not Path("out").exists() or listing("out") == []
+    assert not Path("out").exists()
+
+
+def test_a_drop_of_every_row_is_refused_with_what_to_do(invoke):
+    write_rows(Path("pairs.jsonl"), PAIRS)
+    code, _, err = invoke(
+        "mine", "lex=bm25", "--pairs", "pairs.jsonl", "-k", 30, "--on-short", "drop", "-o", "out", "-q"
+    )
+    assert code == 2
+    assert "each of the 12 rows has fewer than 30 negatives (few_candidates 12)" in err
+    assert "--on-short keep" in err
+    assert not Path("out").exists()
 
 
 def test_dense_without_an_encoder_is_refused_by_name():
@@ -272,8 +285,33 @@ def test_a_full_disk_leaves_nothing(monkeypatch):
 
     monkeypatch.setattr("secid.mining.write.write_rows", full)
     with pytest.raises(OutputError) as caught:
+        mine(["lex=bm25"], "deep/out")
+    assert caught.value.where == "deep/out/lex.jsonl"
+    assert listing(".") == []
+
+
+def test_a_file_that_cannot_get_its_name_takes_the_others_with_it(monkeypatch):
+    replace, names = Path.replace, list[str]()
+
+    def second_fails(partial: Path, target: Path) -> Path:
+        names.append(target.name)
+        if len(names) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(partial, target)
+
+    monkeypatch.setattr(Path, "replace", second_fails)
+    with pytest.raises(OutputError) as caught:
+        mine(["lex=bm25", "any=random"])
+    assert (caught.value.where, names) == ("out/any.jsonl", ["lex.jsonl", "any.jsonl"])
+    assert listing(".") == []
+
+
+def test_a_folder_that_was_there_stays_where_nothing_can_be_written(monkeypatch):
+    Path("out").mkdir()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
+    with pytest.raises(OutputError):
         mine(["lex=bm25"])
-    assert caught.value.where == "out/lex.jsonl"
     assert listing("out") == []
 
 
@@ -287,6 +325,102 @@ def test_the_manifest_names_each_file_with_its_hash_and_no_path():
         "typed": "dense:relative=0.1", "method": "dense", "ranks": [1, 200], "relative": 0.1, "pick": "top",
     }  # fmt: skip
     assert str(ROOT) not in json.dumps(manifest)
+
+
+def test_the_manifest_is_the_result_without_paths_and_machine_and_with_hashes():
+    mined = json.loads(json_of(mine(["near=dense"], encoder=HashEncoder())))
+    manifest = json.loads(Path("out/.manifest.json").read_text(encoding="utf-8"))
+    assert len(manifest.pop("candidates_sha256")) == 64
+    assert manifest.pop("prompt_sha256") is None
+    (source,) = mined.pop("sources")
+    assert manifest.pop("files") == {Path(source.pop("path")).name: source}
+    for name in ("device", "facts", "rules"):
+        del mined["encoder"][name]
+    assert {"fingerprint", "pooling", "query_prefix", "max_length", "dtype"} <= mined["encoder"].keys()
+    assert mined.keys() - manifest.keys() == {"folder", "next_command"}
+    assert manifest == {name: mined[name] for name in manifest}
+
+
+def test_the_next_command_typed_back_scores_the_files(invoke, tiny):
+    flags = ["--max-length", "48", "--query-prefix", "query: ", "--set", "pooling=cls", "--temperature", "0.1"]
+    given = ["--collection", FIXTURES, "--encoder", tiny, *flags]
+    code, out, err = invoke("mine", "near=dense", "lex=bm25", "-k", 3, *given, "-o", "out dir")
+    assert code == 0, err
+    words = shlex.split(out[out.index("secid score") :])
+    code, out, err = invoke(*words[1:], "--json")
+    assert code == 0, err
+    run = json.loads(out)
+    assert sorted(source["name"] for source in run["sources"]) == ["lex", "near"]
+    manifest = json.loads(Path("out dir/.manifest.json").read_text(encoding="utf-8"))
+    assert run["encoder"]["fingerprint"] == manifest["encoder"]["fingerprint"]
+    assert run["settings"]["temperature"]["value"] == 0.1
+
+
+@pytest.mark.parametrize(("decimals", "most"), [(6, 0.2), (9, 1.0)])
+def test_rows_of_other_batches_change_no_negative_and_few_numbers_in_their_last_digit(decimals, most, monkeypatch):
+    """And more digits would nearly all change."""
+    monkeypatch.setattr("secid.mining.write.DECIMALS", decimals)
+
+    class Unsteady(HashEncoder):
+        def encode(self, texts: Sequence[str], role: Any) -> Any:
+            rows = super().encode(texts, role)
+            return rows + 1e-7 * np.sin(np.arange(rows.shape[1], dtype=rows.dtype))
+
+    numbers, names = [], ("neg_scores", "neg_margins")
+    for out, encoder in (("a", HashEncoder()), ("b", Unsteady())):
+        mine(["near=dense", "draw=rank-10-210"], out, encoder, cache="off")
+        rows = [*lines(f"{out}/near.jsonl"), *lines(f"{out}/draw.jsonl")]
+        numbers.append(np.array([[row.pop(name) for name in names] for row in rows]))
+        assert rows == [*lines_without(names, "a/near.jsonl"), *lines_without(names, "a/draw.jsonl")]
+    differ = np.abs(numbers[0] - numbers[1]) > 1e-12
+    assert np.abs(numbers[0] - numbers[1]).max() < 1.5e-6
+    assert 0 < differ.mean() <= most
+    assert (differ.mean() > 0.5) == (decimals > 6)
+
+
+def lines_without(names: Sequence[str], path: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key not in names} for row in lines(path)]
+
+
+def test_rows_of_one_query_are_counted_as_rows(invoke):
+    write_rows(Path("pairs.jsonl"), [{**row, "anchor": "one question"} for row in PAIRS])
+    words = ["mine", "any=random", "--collection", FIXTURES, "--pairs", "pairs.jsonl", "-k", 3, "-o", "out"]
+    code, out, _ = invoke(*words)
+    assert code == 0
+    assert out.splitlines()[0] == "1 source, 36 negatives for 12 rows of 1 query from 290 candidates"
+
+
+@pytest.mark.parametrize("positive", [["a text"], "a text"])
+def test_a_single_id_is_that_of_the_only_positive(positive):
+    write_rows(Path("pairs.jsonl"), [{"query": "a text of a query", "pos": positive, "pos_ids": "d7"}])
+    mined = api.mine(["lex=bm25"], "out", pairs="pairs.jsonl", corpus=str(FIXTURES / "corpus.jsonl"), k=2)
+    assert mined.sources[0].not_held == {}
+    assert lines("out/lex.jsonl")[0]["pos_ids"] == ["d7"]
+
+
+def test_pairs_of_ids_without_names_are_refused_with_the_flags_that_read_them(invoke):
+    qrels = Path(FIXTURES / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    write_rows(Path("ids.jsonl"), [dict(zip(("left", "right"), line.split("	"), strict=False)) for line in qrels])
+    words = ["mine", "lex=bm25", "--pairs", "ids.jsonl", "--collection", FIXTURES, "-k", 3, "-o", "out", "-q"]
+    code, _, err = invoke(*words)
+    assert code == 2
+    assert "--negative-column" not in err
+    flags = shlex.split(err.strip().splitlines()[-1].partition("name the columns: ")[2])
+    assert flags == ["--query-column", "left", "--positive-column", "right"]
+    assert invoke(*words, *flags).code == 0
+
+
+def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(invoke, tiny):
+    words = ["mine", "near=dense", "--collection", FIXTURES, "-k", 3, "-q"]
+    for out, length in (("a", 64), ("b", 4)):
+        assert invoke(*words, "--encoder", tiny, "--max-length", length, "-o", out).code == 0
+    assert lines("a/near.jsonl") != lines("b/near.jsonl")
+    assert invoke(*words, "--encoder", tiny, "--max-length", 64, "--set", "cache=off", "-o", "c").code == 0
+    assert lines("a/near.jsonl") == lines("c/near.jsonl")
+    code, _, err = invoke(*words, "--encoder", "http://127.0.0.1:9/v1", "-o", "d")
+    assert code == 2
+    assert "127.0.0.1:9" in err
+    assert not Path("d").exists()
 
 
 KILLED = """
@@ -318,6 +452,39 @@ def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
     assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
 
 
+BETWEEN = """
+import os
+from pathlib import Path
+from secid.cli.app import main
+replace, names = Path.replace, []
+def killed(self, target):
+    if self.name.endswith(".partial") and self.parent.name == "out":
+        if len(names) == {}:
+            os.kill(os.getpid(), 9)
+        names.append(target)
+    return replace(self, target)
+Path.replace = killed
+main({})
+"""
+"""Dies when so many files have their own names."""
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tmp_path, n):
+    arguments = ["mine", "lex=bm25", "any=random", "--collection", str(FIXTURES), "-k", "4", "-o", "out"]
+    program = BETWEEN.format(n, arguments)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=child_environment(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [name for name in listing("out") if not name.startswith(".")] == ["any.jsonl", "lex.jsonl"][2 - n :]
+    written = Path("out/lex.jsonl").read_bytes()
+    Path("out/lex.jsonl").write_bytes(written + b"\n")
+    with pytest.raises(OutputError, match=r"lex\.jsonl"):  # it is not what that run wrote
+        mine(["lex=bm25", "any=random"])
+    Path("out/lex.jsonl").write_bytes(written)
+    mine(["any=random"])
+    assert [name for name in listing("out") if not name.endswith(".partial")] == [".manifest.json", "any.jsonl"]
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
@@ -336,7 +503,7 @@ def test_a_language_model_writes_negatives_beside_other_sources(server):
     mined = ask(server, specs=["near=dense"])
     gpt, near = mined.sources
     assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
-    assert gpt.tokens == (66 * 100, 66 * 20)
+    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
     assert near.n_negatives == 198
     rows = lines("out/gpt.jsonl")
     assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
@@ -371,6 +538,14 @@ def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
     asked = len(server.asked)
     ask(server)
     assert len(server.asked) == asked == 66
+
+
+def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
+    ask(server)
+    asked, files = len(server.asked), listing("out")
+    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
+    ask(server)
+    assert (len(server.asked), listing("out")) == (asked, files)
 
 
 class Dataset:

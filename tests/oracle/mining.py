@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -31,12 +33,12 @@ PLACEHOLDERS = {
     "removed",
     "deleted",
 }
-SPARE_DRAWS = 8
 
 
+@lru_cache(None)
 def normal_form(text: str) -> str:
     """Letters, digits and marks; each symbol a word of its own. Source: METHOD 14, docs/decisions/symbols.md."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", html.unescape(text)).casefold())
     kinds = [(character, unicodedata.category(character)) for character in folded]
     is_symbol = {character: kind in ("Sm", "Sc", "So") or character in "#%" for character, kind in kinds}
     parts = (c if kind[0] in "LMN" else f" {c} " if is_symbol[c] and c not in "|⁄−" else " " for c, kind in kinds)
@@ -75,7 +77,7 @@ class Expected:
 
 
 class Rules:
-    """The rules, one method each, so that a test can break one. labels : texts of all labelled positives by query."""
+    """The rules, one method each, so that a test can break one. labels : texts of labelled positives by query text."""
 
     def __init__(
         self,
@@ -97,7 +99,14 @@ class Rules:
                 texts.setdefault(text, key)
         self.ids = texts
         self.candidates = sorted(texts, key=lambda text: text_key("passage", text))
-        self.labels = labels or {key: set(positives) for key, (_, positives) in queries.items()}
+        self.own = dict(labels or {})
+        for query, positives in queries.values():
+            self.own[query] = self.own.get(query, set()) | set(positives)
+        forms = {key: normal_form(query) for key, (query, _) in queries.items()}
+        self.labels = {
+            key: set[str]().union(*(texts for query, texts in self.own.items() if normal_form(query) == form))
+            for key, form in forms.items()
+        }
         passages = [*self.candidates, *(text for key in queries for text in sorted(self.labels[key]))]
         self._passages = self._rows(encoder, passages, "passage")
         self._queries = self._rows(encoder, [query for query, _ in queries.values()], "query")
@@ -129,6 +138,7 @@ class Rules:
         return "repeat" if form in before else ""
 
     @staticmethod
+    @lru_cache(None)
     def near(negative: str, positive: str) -> bool:
         left, right = (
             {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (negative.split(), positive.split())
@@ -151,16 +161,15 @@ class Rules:
     def bm25(self, key: str) -> list[tuple[str, float | None]]:
         query = split_alphanumeric(self.queries[key][0])
         n, mean = len(self.documents), sum(map(len, self.documents)) / len(self.documents)
-        scores = [0.0] * n
+        scores = [np.float32(0)] * n
         for token in query:
             having = sum(token in document for document in self.documents)
-            idf = math.log(1 + (n - having + 0.5) / (having + 0.5))
+            idf = float(np.float32(math.log(1 + (n - having + 0.5) / (having + 0.5))))
             for place, document in enumerate(self.documents):
-                count = document.count(token)
-                scores[place] += idf * count / (count + 1.5 * (0.25 + 0.75 * len(document) / mean))
-        scores = [round(score, 4) for score in scores]
+                count, length = document.count(token), len(document) / mean
+                scores[place] += np.float32(idf * (count / (1.5 * ((1 - 0.75) + 0.75 * length) + count)))
         order = sorted((place for place in range(n) if scores[place] > 0), key=lambda place: (-scores[place], place))
-        return [(self.candidates[place], scores[place]) for place in order]
+        return [(self.candidates[place], float(scores[place])) for place in order]
 
     def random(self, key: str) -> list[tuple[str, float | None]]:
         numbers = np.frombuffer(text_key("query", self.queries[key][0]), "<u4").tolist()
@@ -198,7 +207,13 @@ class Rules:
         return value
 
     def order_of_rows(self) -> list[str]:
-        return sorted(self.queries, key=lambda key: self.mixed(self.half("query", self.queries[key][0]), self.seed))
+        """By the hash of the query; those of one text by their first positive in the order of the candidates."""
+
+        def place(key: str) -> tuple[int, bytes]:
+            query, positives = self.queries[key]
+            return self.mixed(self.half("query", query), self.seed), min(text_key("passage", p) for p in positives)
+
+        return sorted(self.queries, key=place)
 
     def mine(self, name: str, method: str, **options: Any) -> Expected:
         """One source. options : ranks, relative, absolute, maximum, pick, a, b."""
@@ -234,20 +249,18 @@ class Rules:
             taken = free[: self.k]
             failed["reused"] = len(passing) - len(free)
             if len(taken) < self.k:
-                result.short[self.why(len(window), rank, high, len(order), failed)] += 1
+                result.short[self.why(len(window), len(order), failed)] += 1
                 searched = reasons
             else:
                 searched = reasons[: taken[-1][3]] if pick == "top" else reasons
             result.excluded.update(filter(None, searched))
             used.update(text for text, *_ in taken)
             result.negatives[key] = [self.negative(key, text, rank, score, name) for text, rank, score, _ in taken]
-        self.finish(result, used)
+        self.finish(result, used, options if method == "dense" else {})
         return result
 
-    def why(self, n_window: int, n_allowed: int, high: int, n_listed: int, failed: Mapping[str, int]) -> str:
+    def why(self, n_window: int, n_listed: int, failed: Mapping[str, int]) -> str:
         if n_window < self.k:
-            if n_allowed >= high:
-                return "window_ended"
             return "few_candidates" if n_listed == len(self.candidates) else "no_common_token"
         return max(("margin", "maximum", "reused"), key=lambda name: failed.get(name, 0))
 
@@ -263,25 +276,26 @@ class Rules:
             taken: list[Negative] = []
             skipped = 0
             for _, n, part in parts:
-                own = 0
+                own = full = 0
                 for negative in part.negatives.get(key, []):
                     forms = {normal_form(text_of[item.id]) for item in taken}
                     if own == n or normal_form(text_of[negative.id]) in forms:
                         continue
                     if self.reuse is not None and used[text_of[negative.id]] >= self.reuse:
-                        skipped += 1
+                        full += 1
                         continue
                     taken.append(negative)
                     used[text_of[negative.id]] += 1
                     own += 1
+                skipped += full if own < n else 0
             if len(taken) < self.k:
                 result.short["reused" if skipped else "parts_ended"] += 1
             result.negatives[key] = taken
-        self.finish(result, used)
+        self.finish(result, used, {})
         return result
 
-    def finish(self, result: Expected, used: Counter[str]) -> None:
-        """What becomes of short rows."""
+    def finish(self, result: Expected, used: Counter[str], options: Mapping[str, Any]) -> None:
+        """What becomes of short rows: what fills them up passes the margins too."""
         text_of = {key: text for text, key in self.ids.items()}
         for key in self.order_of_rows():
             taken = result.negatives[key]
@@ -292,7 +306,8 @@ class Rules:
                     reason, form = self.reason(key, text, before), normal_form(text)
                     before.add(form)
                     full = self.reuse is not None and used[text] >= self.reuse
-                    if len(taken) < self.k and not reason and form not in own and not full:
+                    free = len(taken) < self.k and not reason and form not in own and not full
+                    if free and not self.passes(options, self.s(self.queries[key][0], text), self.s_qp(key)):
                         taken.append(self.negative(key, text, None, None, "random"))
                         used[text] += 1
             if not taken or (self.on_short == "drop" and len(taken) < self.k):

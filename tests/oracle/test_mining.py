@@ -128,8 +128,7 @@ def compare(mined: Mined, reference: dict[str, Expected]) -> None:
         assert_close(rows[source.name], own.negatives, rel=1e-4, abs=1e-6, path=source.name)
         assert source.short == dict(own.short), source.name
         assert source.n_short == own.short.total(), source.name
-        if source.name not in HYBRIDS:
-            assert source.excluded == dict(own.excluded), source.name
+        assert source.excluded == dict(own.excluded), source.name
         counts = [len(negatives) for negatives in own.negatives.values()]
         assert (source.n_rows, source.n_negatives) == (len(counts), sum(counts)), source.name
 
@@ -182,7 +181,6 @@ def test_each_exclusion_and_each_shortfall_occurs(plain):
     assert {name for source in mined.sources for name in source.excluded} == set(EXCLUDED)
     assert {name for source in mined.sources for name in source.short} == set(WHY) - {
         "reused",
-        "window_ended",
         "few_candidates",
         "few_written",
     }

@@ -115,7 +115,7 @@ def is_named(name: str, not_held: Mapping[str, int]) -> bool:
 
 
 def is_written(name: str, value: Any, document: Mapping[str, Any]) -> bool:
-    if name in ("pos_id", "neg_ids", "negative_1_id") and name not in document:
+    if name in ("pos_id", "neg_ids", "negative_1_id") and document.get(name) is None:
         side = "positive_passages" if name == "pos_id" else "negative_passages"
         own = [passage["docid"] for passage in document[side]]
         values = value if isinstance(value, list) else [value]
@@ -123,6 +123,8 @@ def is_written(name: str, value: Any, document: Mapping[str, Any]) -> bool:
     if name == "query_id":
         return str(value) == str(document[name])
     written = document[name]
+    if isinstance(written, list) and not isinstance(value, list):  # the id or score of the only passage
+        return list(map(str, written)) == [str(value)]
     same = repr(written) == repr(value)
     numbers = (int, float)  # a column of whole numbers and fractions in Parquet
     return same or (type(value) is int and isinstance(written, numbers) and written == value)

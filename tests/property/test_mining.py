@@ -67,8 +67,8 @@ def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(orders, "WINDOW", 10 * size)
-    monkeypatch.setattr(orders, "SPARE", size - 1)
-    monkeypatch.setattr(choose, "SPARE", size - 1)
+    monkeypatch.setattr(orders, "COMPARED_BEYOND", size - 1)
+    monkeypatch.setattr(choose, "OFTEN_EXCLUDED", size - 1)
     other = mine(folder, f"blocks-{size}", **options)
     assert contents(other) == contents(expected)
 
@@ -122,3 +122,26 @@ def test_a_score_is_the_same_in_any_company():
     together = dots(vectors, queries, passages)
     alone = [dots(vectors, queries[place : place + 1], passages[place : place + 1])[0] for place in range(900)]
     assert together.tolist() == alone
+
+
+def test_a_number_of_negatives_beyond_the_candidates_takes_all_of_them(tmp_path):
+    _, corpus = collection(tmp_path / "beir")
+    specs = ["any=random", "near=dense", "mix=hybrid:any=999999999,near=1"]
+    options = {"k": 10**9, "on_short": "random"}
+    files = by_query(mine(tmp_path, "out", specs, **options))
+    counts = [{len(row["neg"]) for row in rows.values()} for rows in files.values()]
+    assert counts[0] == counts[1] == counts[2]
+    assert len(corpus) / 2 < min(counts[0])
+    assert max(counts[0]) < len(corpus)
+
+
+def test_a_row_stays_short_where_too_few_draws_pass(tmp_path, monkeypatch):
+    collection(tmp_path / "beir")
+
+    def margins(out: str) -> list[float]:
+        rows = by_query(mine(tmp_path, out, ["low=dense:maximum=-0.2,ranks=1-9"], on_short="random"))["low.jsonl"]
+        return [row["neg_margins"][place] for row in rows.values() for place in range(len(row["neg"]))]
+
+    whole = margins("whole")
+    monkeypatch.setattr(choose, "DRAWN", 1)
+    assert 0 < len(margins("some")) < len(whole)

@@ -14,7 +14,7 @@ from secid.errors import InputError, SchemaError
 from secid.read.passages import leaves
 from secid.read.rows import Row, shorten
 from secid.read.schemas.binding import Binding, bind_columns, extracted, number_of, unnumbered
-from secid.read.schemas.explain import list_columns, ready_flags
+from secid.read.schemas.explain import list_columns, pair_flags, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import columns_of_ids, with_ids
 from secid.read.schemas.labels import list_binding, pair_binding
@@ -65,7 +65,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
         binding = replace(binding, note=note)
     else:
-        binding = _detected(head, settings, path)
+        binding = _detected(head, settings, path, pairs=without_negatives and not named(head, NEGATIVE))
     binding = replace(binding, counted=_unsettled(binding, settings))
     if settings.titles:
         refuse_titles(binding, head, path)
@@ -96,7 +96,7 @@ def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
     return frozenset(role for role, column in flags.items() if not column)
 
 
-def _detected(head: Head, settings: Settings, path: str) -> Binding:
+def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Binding:
     if not settings.format:
         for refusal in REFUSALS:
             if not refusal.late and refusal.fits(head):
@@ -108,7 +108,7 @@ def _detected(head: Head, settings: Settings, path: str) -> Binding:
         choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
         raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
     if not readings:
-        raise _unknown(head, settings, path)
+        raise _unknown(head, settings, path, pairs=pairs)
     return readings[0]
 
 
@@ -161,7 +161,8 @@ def _is_filled(cell: Any) -> bool:
     return any(map(_is_filled, cell)) if isinstance(cell, tuple) else cell is not None and cell != []
 
 
-def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
+def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> SchemaError:
+    """pairs : whether queries and positives alone were looked for."""
     if settings.format:
         row = _shapes(settings.format, path)[0].example[0]
         in_table = isinstance(row, list) and {".csv", ".tsv"} & set(PurePath(path).suffixes)
@@ -173,6 +174,9 @@ def _unknown(head: Head, settings: Settings, path: str) -> SchemaError:
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
     labels = named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
+    if pairs:
+        message = f"no column of queries, or none of positives{list_columns(head)}"
+        return SchemaError(message, where=path, remedy=pair_flags(head, columns_of_ids(head, settings)))
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
             return refusal.error(head, path, list_columns(head))

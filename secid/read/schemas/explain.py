@@ -71,6 +71,18 @@ def ready_flags(head: Head, of_ids: Sequence[Key] = ()) -> str:
     return f"name the columns: {' '.join(flags)}{others}"
 
 
+def pair_flags(head: Head, of_ids: Sequence[Key]) -> str:
+    """The flags that name queries and positives, as in `ready_flags`; of two columns the other one of a known one."""
+    if not head.named:
+        return "--query-column 0 --positive-column 1, or other positions"
+    of_positives = [str(key) for key in of_ids]
+    known = [_one(head, QUERY), of_positives[0] if len(of_positives) == 1 else _one(head, POSITIVE)]
+    rest = [str(key) for key in head.kinds if key not in known]
+    if len(head.kinds) == 2 and len(rest) == 1:
+        known = [name or rest[0] for name in known]
+    return f"name the columns: --query-column {_quoted(known[0])} --positive-column {_quoted(known[1])}"
+
+
 OPPOSITE = re.compile(r"(?i)neg|negatives?|irrelevant|non|not|wrong|incorrect|bad|impossible|distance")
 """Words of a column's name by which its 1 is no positive."""
 

@@ -24,7 +24,7 @@ from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label, as_number, i
 from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, has_word, named, unread_role
 from secid.settings import Settings, flag_of
 
-MINE = "mine negatives first, with BM25 or a dense retriever over the corpus"
+MINE = "mine negatives first: `secid mine --help`"
 COLLECTION = (
     f"name it with --collection (the folder), or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
     "next to a file of records"

@@ -11,16 +11,18 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from secid.errors import EndpointError, OutputError, UsageError
-from secid.mining import llm
+from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
-from secid.mining.llm import FORMATS, PROMPT, check_prompt, cost, llm_negatives, rendered
+from secid.mining.llm import FORMATS, PROMPT, Bill, check_prompt, llm_negatives, rendered
 from secid.progress import Silent
+from secid.results.mine import Usage
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts
@@ -56,6 +58,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield server
 
 
+def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
+    """Of n answers, with the tokens that the server counts."""
+    n_in, n_out = 100 * (n - n_uncounted), 20 * (n - n_uncounted)
+    return Usage(n_answers=n, n_uncounted=n_uncounted, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
+
+
 def pairs_of(n: int) -> list[Pair]:
     return [Pair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
 
@@ -65,16 +73,18 @@ class Asker:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
-        self.progress = Record()
+        self.progress, self.bill = Record(), Bill(None)
 
-    def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
+    def __call__(
+        self, pairs: list[Pair] | int = 1, price: tuple[float, float] | None = None, **changed: Any
+    ) -> list[Written]:
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress = Record()
+        self.progress, self.bill = Record(), Bill(price)
         options: dict[str, Any] = {
             "url": self.server.url, "model": "m", "prompt": llm_server.PROMPT, "n": 3, "seed": 0, "concurrency": 2,
-            "temperature": None, "journal": self.journal, "progress": self.progress,
+            "temperature": None, "journal": self.journal, "bill": self.bill, "progress": self.progress,
         }  # fmt: skip
-        results = list(llm_negatives(pairs, **options | changed))
+        results = list(llm_negatives(lambda: iter(pairs), **options | changed))
         assert [pair for pair, _ in results] == pairs
         return [written for _, written in results]
 
@@ -104,7 +114,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) -> None:
     written = ask(5)
     assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
-    assert {(item.kept_beside, item.tokens_in, item.tokens_out) for item in written} == {((), 100, 20)}
+    assert {item.kept_beside for item in written} == {()}
+    assert ask.bill.usage == usage(5)
     assert ask.server.bodies[0]["response_format"] == FORMATS[0]
     assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
     assert "temperature" not in ask.server.bodies[0]
@@ -126,13 +137,8 @@ def test_no_pairs_ask_nothing(ask: Asker) -> None:
     assert (ask.server.asked, ask.progress.notes) == ([], [])
 
 
-def test_pairs_without_a_length_work_too(ask: Asker) -> None:
-    results = llm_negatives(
-        iter(pairs_of(30)), url=ask.server.url, model="m", prompt=llm_server.PROMPT, n=1, seed=0, concurrency=1,
-        temperature=0.5, journal=ask.journal, progress=ask.progress,
-    )  # fmt: skip
-    assert [pair.query for pair, _ in results] == [f"question {place}" for place in range(30)]
-    assert ask.progress.total is None
+def test_a_temperature_is_sent(ask: Asker) -> None:
+    ask(3, temperature=0.5)
     assert {body["temperature"] for body in ask.server.bodies} == {0.5}
 
 
@@ -158,7 +164,10 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "an excuse": ("I'm sorry, but I can't help with that request.", 0, {"refusal": 1}),
     "an excuse in German": ("Es tut mir leid, aber ich kann dir dabei nicht helfen.", 0, {"refusal": 1}),
     "fewer": (json.dumps(ENGLISH[:2]), 2, {"fewer": 1}),
-    "more": (json.dumps(texts("q", 5)), 3, {"more": 2}),
+    "more": (json.dumps(texts("q", 5)), 3, {"surplus": 2}),
+    "more after a bad one": (json.dumps(["", *texts("q", 5)]), 3, {"empty": 1, "surplus": 2}),
+    "more, and bad ones": (json.dumps([*texts("q", 3), "", POSITIVE, None, "\ud800"]), 3, {"surplus": 4}),
+    "a text twice, far apart": (json.dumps(["a baker", "", "", "", "A baker!"]), 1, {"empty": 3, "repeat": 1}),
     "a null and a lone surrogate": ('["a baker bakes", null, "cut \\ud800 here"]', 1, {"not_text": 2}),
     "an emoji in two halves": ('["a \\ud83c\\udf5e baker", "a bakery", "some bakers"]', 3, {}),
     "an empty text": (json.dumps([*ENGLISH[:2], " … "]), 2, {"empty": 1}),
@@ -177,6 +186,17 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
 def test_answers_are_read_tolerantly_and_the_rest_is_kept_under_a_reason(ask: Asker, name: str) -> None:
     content, n, reasons = ANSWERS[name]
     assert ask.reasons(content) == (n, reasons)
+
+
+def test_no_more_texts_are_checked_than_it_takes(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_checked: list[int] = []
+    languages = answers.language_numbers
+    monkeypatch.setattr(answers, "language_numbers", lambda texts: n_checked.append(len(texts)) or languages(texts))
+    assert ask.reasons(json.dumps(texts("q", 500))) == (3, {"surplus": 497})
+    assert n_checked == [3, 1]  # texts, and the positive
+    n_checked.clear()
+    assert ask.reasons(json.dumps([*[""] * 10, *texts("q", 500)])) == (3, {"empty": 10, "surplus": 497})
+    assert n_checked[::2] == [3, 3, 6, 12]  # twice as many at most
 
 
 def test_what_the_server_says_of_an_answer_counts(ask: Asker) -> None:
@@ -213,7 +233,7 @@ def test_bad_answers_are_kept_whole(ask: Asker) -> None:
     first, second = ask(2, concurrency=1)
     assert first.kept_beside == (("not_json", "No list ?."),)
     assert second.kept_beside == (("fewer", '["a baker"]'),)
-    assert (first.tokens_in, second.tokens_in) == (100, 100)  # paid all the same
+    assert ask.bill.usage == usage(2)  # paid all the same
 
 
 # servers without what OpenAI's has
@@ -252,8 +272,8 @@ def test_a_plain_local_server(ask: Asker) -> None:
     ask.server.refuses = ("response_format", "seed")
     ask.server.usual = lambda query, n: (200, completion(f"Here:\n```\n{json.dumps(texts(query, n))}\n```", usage=None))
     written = ask(3)
-    assert [(len(item.texts), item.tokens_in, item.tokens_out) for item in written] == [(3, 0, 0)] * 3
-    assert "answers without a token count: 3" in ask.progress.notes
+    assert [len(item.texts) for item in written] == [3] * 3
+    assert ask.bill.usage == usage(3, n_uncounted=3)
     assert set(ask.server.keys) == {"Bearer none"}
 
 
@@ -363,7 +383,8 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert ask.progress.notes[-1].endswith(": 4")
+    assert ask.progress.notes == ["4 answers of the journal used, not paid for again"]
+    assert ask.bill.usage == usage(4)
 
 
 @pytest.mark.parametrize(
@@ -377,8 +398,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert note.endswith(": 3")
-    assert next(iter(changed)) in note
+    assert note.endswith(f": 3 answers not used, of another {next(iter(changed))}")
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []
@@ -398,6 +418,7 @@ def test_equal_pairs_are_paid_once(ask: Asker) -> None:
     ask.server.delay = lambda query: 0.1
     first = ask([pair, pair, pair], concurrency=3)
     assert len(ask.server.asked) == 1
+    assert (ask.progress.total, ask.progress.done, ask.bill.usage) == (1, 1, usage(1))
     assert ask([pair]) == first[:1]
 
 
@@ -568,18 +589,47 @@ def test_the_prompt_fills_every_place() -> None:
     assert "JSON" in text  # what OpenAI's json_object asks of a prompt
 
 
-def test_cost_is_noted_where_a_price_is_given(ask: Asker) -> None:
-    assert cost(1_000_000, 500_000, (0.5, 2.0)) == 1.5
+def test_a_cost_is_known_where_a_price_is_given(ask: Asker) -> None:
     ask(4, price=(1000.0, 5000.0))
-    assert ask.progress.notes[-1].endswith(f"cost: {4 * (100 * 1000 + 20 * 5000) / 1e6:.4f}")
-    ask(4, seed=1)
-    assert ask.progress.notes[-1].endswith(" out")
+    assert ask.bill.usage == usage(4, cost=4 * (100 * 1000 + 20 * 5000) / 1e6)
+    assert Bill((0.0, 0.0)).usage.cost == 0.0
+
+
+ABSURD: list[Any] = [
+    None, "100", [], 7, {}, {"prompt_tokens": 100}, {"completion_tokens": 20},
+    *({"prompt_tokens": value, "completion_tokens": 20}
+      for value in (-1, 1e300, 100.0, True, "100", None, [100], 2**53 + 1, float("nan"), float("inf"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("absurd", ABSURD, ids=repr)
+def test_absurd_token_counts_are_not_counted_and_cost_no_answer(ask: Asker, absurd: Any) -> None:
+    def reply(query: str, n: int) -> tuple[int, Any]:
+        return 200, {**right(query, n)[1], "usage": absurd}
+
+    ask.server.script = [reply]
+    assert [len(item.texts) for item in ask(2, concurrency=1, price=(0.0, 50_000.0))] == [3, 3]
+    assert ask.server.asked == ["question 0", "question 1"]
+    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+    ask(2, price=(0.0, 50_000.0))  # from the journal
+    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+
+
+def test_the_largest_count_counts(ask: Asker) -> None:
+    most = {"prompt_tokens": 2**53, "completion_tokens": 0}
+    ask.server.script = [lambda query, n: (200, completion(json.dumps(texts(query, n)), usage=most))]
+    ask()
+    assert (ask.bill.usage.n_uncounted, ask.bill.usage.n_tokens_in) == (0, 2**53)
 
 
 def test_tokens_are_noted_on_the_way(ask: Asker) -> None:
-    ask(35)
-    sums = [note for note in ask.progress.notes if "tokens: " in note]
-    assert [int(note.split(";")[0].split()[1]) for note in sums] == [*range(3, 34, 3), 35]
+    ask(5)
+    ask(40)
+    sums = [note.removeprefix("so far: ") for note in ask.progress.notes if note.startswith("so far: ")]
+    assert len(sums) == 11
+    assert (ask.progress.total, ask.progress.done) == (35, 35)
+    counts = [int(note.split()[0]) for note in sums]
+    assert [later - first for first, later in pairwise(counts)] == [3] * 10
 
 
 # wording
@@ -594,6 +644,8 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
     said = {"notes": "\n".join(ask.progress.notes)}
     ask(3, prompt="{query}\nNumber: {n}", seed=3)
     said["another recipe"] = "\n".join(ask.progress.notes)
+    ask(13, prompt="{query}\nNumber: {n}", seed=3, price=(1.0, 2.0))
+    said["more pairs"] = "\n".join(ask.progress.notes[:1] + ask.progress.notes[-2:])
     ask.server.refuses = ()
     for code in (400, 401, 404, 307, 503):
         ask.server.usual = lambda query, n, code=code: (code, {"error": "no"})
@@ -603,6 +655,7 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
     for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
         said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
     said["a prompt without {query}"] = refusal(lambda: ask(prompt="Write"), UsageError, "--prompt")
+    said["no key"] = refusal(lambda: ask(url=llm.DEFAULT_URL), EndpointError, llm.DEFAULT_URL)
     monkeypatch.setenv("OPENAI_API_KEY", "sk\r1")
     said["a key of two lines"] = refusal(ask, EndpointError, None)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from secid.errors import UsageError
-from secid.mining.methods import METHODS, PRESETS, Dense, Hybrid, parse_miners
+from secid.mining.methods import METHODS, Dense, Hybrid, parse_miners
+from secid.pages.explain import explained
+from secid.results.mine import PRESETS
 from tests.snapshots import Snapshot, situations
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_options_and_defaults():
@@ -27,6 +33,21 @@ def test_a_preset_is_a_method_whose_options_can_be_changed(name):
     assert isinstance(other.method, Dense)
     assert other.window == (2, 9)
     assert (other.method.relative, other.method.absolute) == (own.method.relative, own.method.absolute)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_explained_as_what_it_is(name):
+    facts = explained(name)[name]
+    assert PRESETS[name].source == facts["from"]
+    typed = facts["is"].partition(";")[0]
+    own, other = parse_miners([f"own={typed}", f"other={name}"], 5)
+    assert own.method == other.method
+    assert facts["command"].startswith(f"secid mine SOURCE={name} ")
+    assert f"| `{name}` | `{typed}` |" in (ROOT / facts["docs"]).read_text(encoding="utf-8")
+
+
+def test_only_a_random_source_may_have_the_name_of_what_fills_up():
+    assert parse_miners(["random=random"], 5)[0].name == "random"
 
 
 def test_shares_of_a_hybrid_are_counts():
@@ -59,6 +80,7 @@ REFUSED = [
     (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
     (["b=bm25", "a=hybrid:b=5"], "5"),
     (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
+    (["random=dense"], "fills up"),
     (["a=llm"], "model"),
     (["a=llm:model=m,price=1"], "price"),
     (["a=llm:model=m", "b=hybrid:a=10"], "a"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from secid.mining.choose import WHY
 from secid.mining.exclusions import EXCLUDED
 from secid.pages import mine_text
-from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource
+from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 
@@ -36,12 +36,13 @@ SOURCE = MinedSource(
     most_used=17,
     not_held={"ids of passages": 1042},
     kept_beside={},
-    tokens=None,
+    usage=None,
 )
 WRITTEN = replace(
     SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
     n_short=1, short={"few_written": 1}, excluded={}, s_query_negative=None, consistency=None, inverted_share=None,
-    n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12}, tokens=(110900, 22180),
+    n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12},
+    usage=Usage(n_answers=1109, n_uncounted=3, n_tokens_in=110600, n_tokens_out=22120, cost=1.2345),
 )  # fmt: skip
 MINED = Mined(
     schema_version="1.0",
@@ -49,6 +50,7 @@ MINED = Mined(
     folder="mined",
     encoder=None,
     n_rows=1109,
+    n_queries=1109,
     n_candidates=5183,
     skipped={"unknown_passage": 2},
     k=10,
@@ -95,8 +97,9 @@ def swept(relative: float | None, ranks: tuple[int, int], n: int, suspects: Susp
 ENCODER = HashEncoder().info
 SUSPECTS = Suspects(n_scored=300, share=0.0321, interval_95=(0.0151, 0.062))
 SWEEP = Sweep(
-    schema_version="1.0", secid_version="0.1.0", encoder=ENCODER, n_rows=1109, n_candidates=5183, skipped={}, k=10,
-    seed=0, max_reuse=None, settings={}, guide=replace(ENCODER, name="guide"), guide_margin=0.05, guide_sample=300,
+    schema_version="1.0", secid_version="0.1.0", encoder=ENCODER, n_rows=1109, n_queries=1109,
+    n_candidates=5183, skipped={}, k=10, seed=0, max_reuse=None,
+    settings={}, guide=replace(ENCODER, name="guide"), guide_margin=0.05, guide_sample=300,
     random=swept(None, (1, 10), 11090, replace(SUSPECTS, share=0.312, interval_95=(0.25, 0.37))),
     sources=(
         SweptSource(

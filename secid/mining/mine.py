@@ -1,0 +1,132 @@
+"""`secid.mine` and `secid.mine_sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from secid.files import work_folder
+from secid.progress import Progress, Silent
+from secid.scoring.encoders import load_noted
+from secid.settings import Settings, SettingsDict, resolve
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder
+    from secid.export.writer import Schema
+    from secid.mining.choose import OnShort
+    from secid.mining.run import Load
+    from secid.mining.write import Plan
+    from secid.results.mine import Mined, Sweep
+
+
+def mine(
+    miners: str | Sequence[str],
+    folder: str | PathLike[str],
+    encoder: str | Encoder | None = None,
+    *,
+    k: int = 10,
+    pairs: str | PathLike[str] | None = None,
+    split: str | None = None,
+    on_short: OnShort = "keep",
+    max_reuse: int | None = None,
+    schema: Schema = "flagembedding",
+    parquet: bool = False,
+    prompt: str | None = None,
+    concurrency: int = 8,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Mined:
+    """Finds negatives by several methods over one encoding, and writes a file of training rows for each.
+
+    miners   : "NAME=METHOD:option=value,…", one or several; see secid.mining.methods.
+    folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
+    encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
+    k        : negatives of each row.
+    pairs    : a source with queries and positives; else the queries are those that the qrels of `collection` judge.
+    split    : only the judgements of this split of the collection; all by default.
+    on_short : what becomes of a row with fewer than k: keep it, drop it, or fill it up with random candidates.
+    max_reuse: how many rows one passage may serve in a source; any number by default. Qrels give a row for each query.
+    schema   : st-ntuple, flagembedding or tevatron.   parquet : write Parquet instead of JSON lines.
+    prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
+    settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
+    Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.
+
+    >>> import secid
+    >>> mined = secid.mine(["near=dense", "far=dense:ranks=21-40"], "runs/mined", "minilm",
+    ...                    collection="fixtures/collection", k=4)
+    >>> [(source.name, source.n_negatives) for source in mined.sources]
+    [('near', 264), ('far', 264)]
+
+    Source: METHOD 10.
+    """
+    from secid.export.writer import schema_of
+
+    mining = _mining(
+        miners, encoder, progress, settings, k=k, pairs=None if pairs is None else fspath(pairs), split=split,
+        on_short=on_short, max_reuse=max_reuse, schema=schema_of(schema, ()),
+        suffix=".parquet" if parquet else ".jsonl", prompt=prompt, concurrency=concurrency,
+    )  # fmt: skip
+    from secid.mining.run import mine_sources
+
+    with work_folder() as work:
+        return mine_sources(*mining[:3], Path(folder), work, mining[3])
+
+
+def mine_sweep(
+    miners: str | Sequence[str],
+    encoder: str | Encoder | None = None,
+    *,
+    k: int = 10,
+    pairs: str | PathLike[str] | None = None,
+    split: str | None = None,
+    max_reuse: int | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Sweep:
+    """What dense sources would give under other margins and windows of ranks; writes nothing.
+
+    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. Of the
+    settings guide, guide_reranker and guide_sample count too: a second scorer of a sample of each method's negatives.
+    Returns the same as `secid mine --sweep --json` prints. Raises SecidError.
+
+    >>> import secid
+    >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
+    >>> [(way.n_negatives, way.n_short) for way in sweep.sources[0].variants if way.method["ranks"] == (1, 4)]
+    [(200, 23), (194, 25), (190, 26), (177, 30), (137, 40)]
+
+    Source: METHOD 10.
+    """
+    pairs = None if pairs is None else fspath(pairs)
+    mining = _mining(miners, encoder, progress, settings, k=k, pairs=pairs, split=split, max_reuse=max_reuse)
+    from secid.mining.sweep import sweep_all
+
+    with work_folder() as work:
+        return sweep_all(*mining[:3], work, mining[3])
+
+
+def _mining(
+    miners: str | Sequence[str],
+    encoder: str | Encoder | None,
+    progress: Progress | None,
+    settings: SettingsDict,
+    *,
+    k: int,
+    **asked: Any,
+) -> tuple[Plan, Load | None, Settings, Progress]:
+    """What both begin with: the plan, what loads the encoder, the settings and who hears of the progress.
+
+    asked : further fields of the plan.
+    """
+    from secid.mining.methods import parse_miners
+
+    sources = parse_miners(miners, k)
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    watcher = progress or Silent()
+    watcher.start("load libraries", None, "")
+    from secid.mining.write import Plan
+
+    plan = Plan(miners=sources, k=k, seed=values.seed, **asked)
+    has_encoder = encoder is not None or values.encoder is not None
+    return plan, (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, values, watcher

