@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         mine,
         mine_sweep,
         mix,
+        probe,
         score,
         select,
         write_mixture,
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     from secid.results import Run, SourceResult
     from secid.results.document import from_json, read_run, to_json
     from secid.results.gate import GateVerdict
+    from secid.results.probe import Probe
 
 __version__ = VERSION
 
 _PUBLIC = {
     "Baseline": "secid.gating.baseline",
     "GateVerdict": "secid.results.gate",
+    "Probe": "secid.results.probe",
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
@@ -49,6 +52,7 @@ _PUBLIC = {
     "mine": "secid.api",
     "mine_sweep": "secid.api",
     "mix": "secid.api",
+    "probe": "secid.api",
     "read_run": "secid.results.document",
     "score": "secid.api",
     "select": "secid.api",
@@ -59,6 +63,7 @@ _PUBLIC = {
 __all__ = [
     "Baseline",
     "GateVerdict",
+    "Probe",
     "Run",
     "SecidError",
     "SourceResult",
@@ -73,6 +78,7 @@ __all__ = [
     "mine",
     "mine_sweep",
     "mix",
+    "probe",
     "read_run",
     "score",
     "select",

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
-from secid.files import work_folder
+from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
+from secid.results.commands import probe_command, untrainable
 from secid.scoring.encoders import (
     load_noted,
     refuse_invalid_combinations,
@@ -24,7 +25,7 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import SettingsDict, resolve
+from secid.settings import Settings, SettingsDict, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from secid.results.audit import Audit
     from secid.results.check import Check
     from secid.results.gate import GateVerdict
+    from secid.results.probe import Probe
 
 
 def score(
@@ -106,7 +108,8 @@ def score(
         guide = load_guide(values, loaded, recorder)
         plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
         with plans as (scored, plan):
-            scored = replace(scored, run=replace(scored.run, encoder=info))
+            command = _probe_command(specs, encoder, values, settings, scored.run)
+            scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
                     scored = with_other_encoders(scored, plan, other_encoders, values, work, recorder)
@@ -115,6 +118,17 @@ def score(
         except OutputError as error:
             raise RunNotWrittenError(error, scored.run) from error
     return scored.run
+
+
+def _probe_command(
+    specs: Sequence[str], encoder: str | Encoder | None, values: Settings, given: SettingsDict, run: Run
+) -> str | None:
+    """What probes the sources of a run; None where they cannot be read again, or the encoder cannot be trained."""
+    name = values.encoder if encoder is None else encoder
+    once = any(file.read_once for source in run.sources for file in source.paths)
+    if once or not isinstance(name, str) or untrainable(name):
+        return None
+    return probe_command(specs, {"encoder": encoder, **given})
 
 
 def mix(
@@ -348,6 +362,86 @@ def audit(
         return audit_sources(
             readers, files, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
         )
+
+
+def probe(
+    sources: Sequence[str | PathLike[str]],
+    encoder: str | Encoder | None = None,
+    *,
+    steps: int = 100,
+    seeds: int = 3,
+    folds: int = 3,
+    lora: bool = False,
+    rates: Sequence[float] = (),
+    held_out: int = 500,
+    batch: int = 32,
+    run: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Probe:
+    """Fine-tunes the encoder briefly on each source and compares nDCG@10 on held-out queries.
+
+    sources, encoder : as for `score`; an encoder with weights, so no endpoint, vectors file or object of your own.
+    steps, batch : of each training; `batch` queries a step, each with one of its negatives.
+    seeds, folds : trainings of a source: one for each. With one seed there is no interval.
+    lora     : train adapters in place of all weights; needs the extra `probe`.
+    rates    : learning rates to try with the first seed; the usual one and a quarter of it by default.
+    held_out : most held-out queries that are ranked.
+    run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
+    settings : those of the files and the encoder, temperature and seed; others have no effect.
+    Returns the same as `secid probe --json` prints: `not_evaluated["sources"]` says why where nothing is ranked.
+    Raises SecidError, NotEvaluatedError where nothing could be trained. Finished trainings are kept in the cache
+    folder, so the same call goes on after an interruption.
+
+    >>> import secid
+    >>> tried = secid.probe(["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"], "minilm")
+    >>> tried.n_queries, tried.not_evaluated["sources"]
+    (66, 'few_queries')
+
+    Source: METHOD 13.
+    """
+    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    refuse_no_encoder(encoder, values)
+    from secid.probing.checks import check_options, refuse_untrainable
+    from secid.read import open_source, passed_over, resolve_sources
+    from secid.results.document import PROBE_NAME, read_run
+
+    check_options(steps=steps, seeds=seeds, folds=folds, lora=lora, rates=rates, held_out=held_out, batch=batch)
+    refuse_untrainable(values.encoder if encoder is None else encoder)
+    folder = None if run is None else _folder(run)
+    beside = None if folder is None else read_run(folder)
+    if folder is not None:
+        check_writable(folder / PROBE_NAME)
+    specs = [fspath(source) for source in sources]
+    files = resolve_sources(specs, values)
+    progress = progress or Silent()
+    for line in passed_over(specs):
+        progress.note(line)
+    progress.start("load libraries", None, "")
+    from secid.scoring.clock import Clock
+
+    clock = Clock()
+    from secid.probing.run import RATES, Options
+    from secid.probing.stages import probe_sources
+    from secid.run_folder.write import add_probe
+
+    options = Options(
+        steps=steps,
+        n_seeds=seeds,
+        n_folds=folds,
+        batch=batch,
+        n_queries=held_out,
+        lora=lora,
+        rates=tuple(rates) or RATES["lora" if lora else "full"],
+    )
+    with work_folder() as work, ExitStack() as stack:
+        readers = [stack.enter_context(closing(open_source(source, values))) for source in files]
+        result = probe_sources(
+            readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
+        )
+    if folder is not None and beside is not None:
+        add_probe(folder, beside, result)
+    return result
 
 
 def gate(

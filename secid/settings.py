@@ -263,6 +263,16 @@ RECIPE_FIELDS = (
     "truncate_dim",
 )
 """Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
+READING = (
+    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
+    "collection", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
+)  # fmt: skip
+ENCODING = (
+    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim", "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache",
+    "cache_dir", "cache_gb", "threads",
+)  # fmt: skip
+"""Settings of the files, and of the encoder: those that commands with either take."""
 
 
 def under(settings: Settings, encoder: str | None) -> Settings:

@@ -19,8 +19,8 @@ LEVELS = {
     "pool": 4,
     "triplets": 5,
     "analyses": 6, "findings": 6, "run_folder": 6,
-    "scoring": 7, "probing": 7,
-    "export": 8, "gating": 8, "shards": 8,
+    "scoring": 7,
+    "export": 8, "gating": 8, "probing": 8, "shards": 8,
     "mining": 9,
     "api": 10,
     "cli": 11,
@@ -167,6 +167,12 @@ def test_policy_errors_load_nothing_heavy(tmp_path, policy):
     assert loaded_by(code) == "[]"
 
 
+def test_wrong_numbers_of_a_probe_load_nothing_heavy(tmp_path):
+    words = ["probe", str(tmp_path / "a.jsonl"), "--encoder", "http://localhost", "--steps"]
+    for n in ("0", "1"):
+        assert loaded_by(f"from secid.cli.app import main\nassert main({[*words, n]!r}) == 2") == "[]"
+
+
 def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy():
     assert loaded_by("import secid\nassert all(name in dir(secid) for name in ('score', 'gate', 'check'))") == "[]"
     found = loaded_by("import secid\nfor name in secid.__all__: getattr(secid, name)")
@@ -175,9 +181,8 @@ def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy(
 
 
 def test_schemas_load_nothing_heavy():
-    code = (
-        "from secid.cli.app import main\nfor name in ('report', 'gate', 'policy', 'baseline'): main(['schema', name])"
-    )
+    names = ("report", "gate", "policy", "baseline", "probe")
+    code = f"from secid.cli.app import main\nfor name in {names!r}: main(['schema', name])"
     assert loaded_by(code) == "[]"
 
 

@@ -9,6 +9,8 @@ from math import isfinite
 from pathlib import Path
 
 from secid.errors import InputError, plainly
+from secid.results.document import read_probe
+from secid.results.orders import PROBE_METRIC
 
 LARGEST = 1e100
 """Of a cell: far beyond any metric, and its square is still finite."""
@@ -24,6 +26,20 @@ class Outcomes:
     name: str
     values: Mapping[str, float]
     errors: Mapping[str, float]
+
+
+def outcomes_of(path: Path) -> list[Outcomes]:
+    """Results of training: the gains of a probe (.json), or those of a CSV file. Raises InputError.
+
+    The errors of a probe of one seed lack what runs differ by, so none are given.
+    """
+    if path.suffix != ".json":
+        return read_outcomes(path)
+    probe = read_probe(path)
+    if probe is None or not probe.sources:
+        raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
+    errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
+    return [Outcomes(PROBE_METRIC, {item.name: item.gain_ndcg10 for item in probe.sources}, errors)]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import ceil
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -97,7 +98,18 @@ def _needed(gap: Difference, step: int, power: float) -> int | None:
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
 
-def rank_groups(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int]:
+class Ordered(Protocol):
+    """Two sources, and whether their order is established."""
+
+    @property
+    def first(self) -> str: ...
+    @property
+    def second(self) -> str: ...
+    @property
+    def established(self) -> bool: ...
+
+
+def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
     """Group of each source, 1 first: sources joined by pairs without an established order share one.
 
     names: in rank order. Sources of different groups are all established against each other.

@@ -20,7 +20,7 @@ def compare(
             "--against",
             metavar="FILE",
             help="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
-            "known, in COLUMN_se).",
+            "known, in COLUMN_se); or the probe.json of `secid probe`.",
         ),
     ],
     json: Json = False,
@@ -44,14 +44,14 @@ def compare(
     from rich.text import Text
 
     from secid.analyses.agreement import agree, unmatched_names
-    from secid.analyses.downstream import read_outcomes
+    from secid.analyses.downstream import outcomes_of
     from secid.cli.console import stderr, stdout
     from secid.cli.outputs import print_json
     from secid.pages.agreement import conclusion, print_agreement
     from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
-    scored, outcomes = read_run(run), read_outcomes(against)
+    scored, outcomes = read_run(run), outcomes_of(against)
     agreements = agree(scored, outcomes)
     for note in unmatched_names(scored, outcomes):
         stderr().print(Text(plain(f"{against}: {note}")))

@@ -13,18 +13,11 @@ from typer.core import TyperCommand
 
 from secid.errors import UsageError
 from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, allowed, assignments, flag_of, value_text
+from secid.settings import ENCODING as ENCODING
+from secid.settings import READING as READING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-READING = (
-    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
-    "collection", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
-)  # fmt: skip
-ENCODING = (
-    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
-    "normalize", "truncate_dim", "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache",
-    "cache_dir", "cache_gb", "threads",
-)  # fmt: skip
 GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (

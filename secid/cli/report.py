@@ -39,20 +39,23 @@ def report(
     from secid.files import write_whole
     from secid.pages.comparison import compare, labels
     from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
-    from secid.pages.formats import FORMATS
+    from secid.pages.formats import run_formats
     from secid.pages.sanitize import plain
     from secid.pages.terminal import print_page, print_run
-    from secid.results.document import read_run
+    from secid.results.document import read_probe, read_run
 
     files = out or []
     _refuse_pages(runs)
-    check_outputs(files, FORMATS, (path / "report.json" if path.is_dir() else path for path in runs))
+    folder = runs[0] if len(runs) == 1 and runs[0].is_dir() else None
+    probe = None if folder is None else read_probe(folder)
+    of_run = run_formats(probe)
+    check_outputs(files, of_run, (path / "report.json" if path.is_dir() else path for path in runs))
     named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
     run = named[0][1]
     comparison = compare(named) if len(named) > 1 else None
 
     def rendered(suffix: str) -> str:
-        return FORMATS[suffix](run) if comparison is None else COMPARISON_FORMATS[suffix](comparison)
+        return of_run[suffix](run) if comparison is None else COMPARISON_FORMATS[suffix](comparison)
 
     for path in files:
         write_whole(path, rendered(path.suffix))
@@ -62,7 +65,7 @@ def report(
     elif files:
         return
     elif comparison is None:
-        print_run(stdout(), run, legend=legend)
+        print_run(stdout(), run, legend=legend, probe=probe)
     else:
         print_page(stdout(), page_of_comparison(comparison))
 

@@ -18,12 +18,14 @@ class Document(StrEnum):
     gate = "gate"
     policy = "policy"
     baseline = "baseline"
+    probe = "probe"
 
 
 KINDS = {
     Document.report: ("secid.results", "Run"),
     Document.gate: ("secid.results.gate", "GateVerdict"),
     Document.policy: ("secid.gating.policy", "Policy"),
+    Document.probe: ("secid.results.probe", "Probe"),
     Document.baseline: ("secid.gating.baseline", "Baseline"),
 }
 """The class that each document is, and where it is: only what is asked for is imported."""
@@ -32,7 +34,7 @@ KINDS = {
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="Of report.json, the gate's verdict, its policy, or the baseline."),
+        typer.Argument(help="Of report.json, the gate's verdict, its policy, the baseline, or probe.json."),
     ] = Document.report,
 ) -> None:
     """Print the JSON Schema of a document that secid writes or reads.

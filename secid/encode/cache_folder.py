@@ -26,6 +26,8 @@ PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)}|\.new-(gone-)?)
 other files survive even if a home folder is given as the cache by mistake."""
 OLDER = "segment.json"
 """A file that segments of older formats have."""
+TRAINING = re.compile(r"[0-9a-f]{32}\.json")
+"""Names of the files in which `secid probe` keeps its finished trainings."""
 
 ABANDONED_SECONDS = 3600.0
 """A segment that has held nothing readable for longer than this was left behind by a killed run: it is sealed after
@@ -54,13 +56,15 @@ class EncoderUse:
 @dataclass(frozen=True)
 class CacheInfo:
     """What the cache holds. n_damaged, n_older: quarantined segments and those of an older format, which is not read;
-    both are the first to go when the cache exceeds its limit."""
+    both are the first to go when the cache exceeds its limit. n_trainings: that `secid probe` has finished; they are a
+    few kB each and not in n_bytes."""
 
     folder: str
     limit_bytes: int
     n_bytes: int
     n_damaged: int
     n_older: int
+    n_trainings: int
     encoders: tuple[EncoderUse, ...]
 
 
@@ -97,6 +101,11 @@ class CacheFolder:
         """The folder and limit from the settings; by default the user's cache folder."""
         folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
         return cls(folder, None if settings.cache_gb is None else int(settings.cache_gb * 10**9))
+
+    @property
+    def trainings(self) -> Path:
+        """The folder of the finished trainings of `secid probe`."""
+        return self.folder / "probes"
 
     def limit(self, n_bytes: int) -> int:
         """The size limit of a cache that holds n_bytes."""
@@ -141,11 +150,19 @@ class CacheFolder:
         damaged = sum(folder.name.startswith(DAMAGED) for folder in pieces)
         older = sum((folder / OLDER).exists() for folder in pieces if not folder.name.startswith("."))
         total = sum(_size(folder) for folder in pieces)
-        return CacheInfo(str(self.folder), self.limit(total), total, damaged, older, tuple(encoders))
+        n_trainings = len(self._trainings())
+        return CacheInfo(str(self.folder), self.limit(total), total, damaged, older, n_trainings, tuple(encoders))
 
     def clear(self) -> Clearance:
-        """Removes every segment and no other file. What a run has not sealed yet stays, as that run may go on."""
+        """Removes every segment and training, and no other file. What a run has not sealed yet stays, as that run may
+        go on.
+        """
         freed, unsealed = 0, []
+        for file in self._trainings():
+            with contextlib.suppress(OSError):
+                size = file.stat().st_size
+                file.unlink()
+                freed += size
         for home in self._homes():
             for folder in _pieces(home):
                 size = _size(folder)
@@ -189,6 +206,9 @@ class CacheFolder:
 
     def _sizes(self) -> dict[Path, int]:
         return {folder: _size(folder) for home in self._homes() for folder in _pieces(home)}
+
+    def _trainings(self) -> list[Path]:
+        return [path for path in self.trainings.glob("*.json") if TRAINING.fullmatch(path.name)]
 
     def _homes(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # missing, or not readable

@@ -91,6 +91,16 @@ class Parts:
         """Loads everything now instead of on first use. Raises EncoderError if that fails."""
         _ = self.tokeniser, self._loaded
 
+    def trainable(self, device: torch.device) -> Replica:
+        """A copy of the chain to train, in float32, with weights of its own. Dropout is off (docs/decisions/probe.md).
+
+        Raises EncoderError if the model cannot be loaded to the device.
+        """
+        with quiet():
+            model = _load_chain(self._repository, self._settings, device, torch.float32)
+            _shape(model, self.recipe)
+        return _on(device, model)
+
     @cached_property
     def _loaded(self) -> tuple[Replica, Recipe, int, int]:
         """The chain on the first device, its recipe, its width and its number of weights."""

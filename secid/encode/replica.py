@@ -173,6 +173,10 @@ class Replica(NamedTuple):
 
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
+        """As `vectors`, without a gradient."""
+        return self.vectors(batch, recipe, skip)
+
+    def vectors(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
         """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
         ids = to_device(batch.ids, self.device)
         lengths = to_device(batch.lengths, self.device)

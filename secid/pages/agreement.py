@@ -15,6 +15,7 @@ from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import print_table, write
 from secid.results import Agreement
+from secid.results.orders import PROBE_METRIC
 from secid.settings import in_words
 
 ALPHA = 0.05
@@ -40,6 +41,11 @@ LEAKAGE = (
     "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
 
+OF_PROBE = (
+    "The probe is a short training, in folds that share no relevant passage: sources that it ties have no order for a "
+    "number to agree with."
+)
+
 
 def conclusion(items: Sequence[Agreement]) -> str:
     """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
@@ -49,6 +55,8 @@ def conclusion(items: Sequence[Agreement]) -> str:
 def advice(items: Sequence[Agreement]) -> str:
     """What results a choice needs."""
     n_columns = len({item.metric for item in items})
+    if {item.metric for item in items} == {PROBE_METRIC}:
+        return OF_PROBE
     return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
 
 

@@ -8,7 +8,9 @@ from typing import TypeVar
 from secid.pages import html, markdown
 from secid.pages.page import Page
 from secid.pages.sections import page_of
+from secid.results import Run
 from secid.results.document import to_json
+from secid.results.probe import Probe
 
 Result = TypeVar("Result")
 
@@ -22,5 +24,10 @@ def formats(page: Callable[[Result], Page], document: Callable[[Result], str]) -
     }
 
 
-FORMATS = formats(page_of, to_json)
-"""Those of a run."""
+def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
+    """Those of a run, with its probe on the pages; the JSON document is the run's alone."""
+    return formats(lambda run: page_of(run, probe), to_json)
+
+
+FORMATS = run_formats(None)
+"""Those of a run without a probe."""

@@ -186,6 +186,7 @@ REASONS: Mapping[str, str] = {
     "all_relevant": "every negative is labelled relevant",
     "none_flagged": "a rule flags no negative",
     "no_threshold": "the rule has no default threshold",
+    "few_second_positives": "too few queries have a second labelled positive",
     "no_span": "the positives are no nearer to their queries than random passages",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""

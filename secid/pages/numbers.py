@@ -59,6 +59,12 @@ def score(value: float | None, ends: tuple[float, float] | None, budget: float =
     return f"{value:,.{decimals}f} ±{half:,.{decimals}f}"
 
 
+def gain(value: float, ends: tuple[float, float] | None) -> str:
+    """A difference of a measure with half its interval, as +0.0123 ±0.0045; alone where it has no interval."""
+    half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.4f}"
+    return f"{_minus(f'{value:+.4f}')}{half}"
+
+
 def fraction(value: float | None, decimals: int = 3) -> str:
     """A mean or share, mostly in [0, 1], as a plain number."""
     return "–" if value is None or not isfinite(value) else _minus(f"{value:.{decimals}f}")

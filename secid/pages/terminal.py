@@ -21,9 +21,11 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
 from secid.pages.sections.guide import trusted
+from secid.pages.sections.probe import probe_command, probe_sentence
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.results import Run, TripletExample
+from secid.results.probe import Probe
 
 SHOWN_FINDINGS = 5
 SHOWN_EXAMPLES, EXAMPLE_CHARACTERS = 3, 80
@@ -35,10 +37,10 @@ UNBROKEN = "\ue000"
 STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 
-def print_run(console: Console, run: Run, legend: bool = False) -> None:
-    """Prints verdict, answer table, findings, what was left out, and the path of the page."""
+def print_run(console: Console, run: Run, legend: bool = False, probe: Probe | None = None) -> None:
+    """Prints verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
     run = trusted(run)
-    headline, *others = verdict(run)
+    headline, *others = (*verdict(run), *probe_sentence(probe))
     write(console, headline, "bold")
     write(console, " ".join(others))
     console.print()
@@ -55,6 +57,9 @@ def print_run(console: Console, run: Run, legend: bool = False) -> None:
         write(console, " ".join(early_sentences(run, run.early_stop)))
     for line in (*skipped_lines(run), *missing_lines(run, without=["cost"])):
         write(console, line, "yellow")
+    if probe is None and (own := probe_command(run)):
+        write(console, "Which source training prefers, by a short training on each:")
+        command(console, own, indent=4)
     if run.folder:
         command(console, f"report: {plain(run.folder).rstrip('/')}/report.html")
 

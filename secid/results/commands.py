@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from unicodedata import category
 
+from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
+
+OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
+"""Settings that `secid probe` takes: those of the files and the encoder, and what a loss and a draw need."""
+STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Stands in a command for a run folder that was not written."""
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -38,6 +43,47 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
     """
     words = ["secid", "score", *files, "--encoder", encoder, *flags] if encoder else ["secid", "check", *files]
     return shlex.join([*words, *(("--collection", collection) if collection else ())])
+
+
+def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | None:
+    """The command that probes the files of a score, without its run folder; None where it cannot be typed again.
+
+    files, given : the sources and settings of that score as they were typed, None for what was not.
+
+    >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
+    'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
+    """
+    if STANDARD_INPUT in files or any(map(hidden, files)):
+        return None
+    flags = [
+        word for name, value in given.items() if name in OF_PROBE and value is not None for word in typed(name, value)
+    ]
+    return shlex.join(["secid", "probe", *files, *flags])
+
+
+def untrainable(encoder: str) -> str | None:
+    """Why an encoder of this name has no weights to train, as a kind; None for a model.
+
+    >>> untrainable("http://localhost:8080"), untrainable("vectors.npz"), untrainable("e5-base")
+    ('endpoint', 'vectors', None)
+    """
+    if encoder.startswith(("http://", "https://")):
+        return "endpoint"
+    return "vectors" if encoder.endswith((".npz", ".parquet")) else None
+
+
+def beside_run(command: str, run: str | None) -> str:
+    """The command of a probe with the run folder that it adds to; as it is without one."""
+    return command if run is None else f"{command} {shlex.join(['--run', _typed(run)])}"
+
+
+def typed(name: str, value: object) -> tuple[str, ...]:
+    """A setting as the words of a command line."""
+    if not FIELDS[name].metadata["group"]:
+        return ("--set", f"{name}={value_text(value)}")
+    if isinstance(value, bool):
+        return (flag_of(name),) if value != getattr(DEFAULTS, name) else ()
+    return (flag_of(name), value_text(value))
 
 
 def flagged_command(run: str | None, source: str, finding: str) -> str:

@@ -19,8 +19,14 @@ from secid.results import SCHEMA_VERSION, Run
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
+    from secid.results.probe import Probe
+
 BYTE_ORDER_MARK = "\ufeff"
 AGAIN = "name a run folder of `secid score`, or a report.json; if it was a run, score again with --run"
+
+PROBE_NAME = "probe.json"
+"""Of the file in a run folder."""
+PROBE_AGAIN = "name a probe.json of `secid probe`, or probe again"
 
 
 @cache
@@ -79,31 +85,36 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
 
     Raises InputError where the text is no report or of another major version.
     """
+    run: Run = _checked(Run, text, where, SCHEMA_VERSION, "report", AGAIN)
+    if not run.sources:
+        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
+    return run
+
+
+def _checked(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
+    """The result of a document, checked. version : of the fields that this secid knows.   what : its name in errors."""
     from pydantic import ValidationError
 
     try:
         text = (text if isinstance(text, str) else text.decode("utf-8")).removeprefix(BYTE_ORDER_MARK)
-        version = json.loads(text, parse_constant=_no_number)["schema_version"]
-        major = str(version).split(".")[0]
+        stated = json.loads(text, parse_constant=_no_number)["schema_version"]
+        major = str(stated).split(".")[0]
     except (ValueError, RecursionError) as error:
-        message = f"not a secid report: no JSON document, or only part of one: {error}"
-        raise InputError(message, where=where, remedy=AGAIN) from error
+        message = f"not a secid {what}: no JSON document, or only part of one: {error}"
+        raise InputError(message, where=where, remedy=again) from error
     except (KeyError, TypeError) as error:
-        raise InputError("not a secid report: no schema_version", where=where, remedy=AGAIN) from error
-    if major != SCHEMA_VERSION.split(".")[0]:
+        raise InputError(f"not a secid {what}: no schema_version", where=where, remedy=again) from error
+    if major != version.split(".")[0]:
         raise InputError(
-            f"report of schema version {version}; this secid reads version {SCHEMA_VERSION.split('.')[0]}.x",
+            f"{what} of schema version {stated}; this secid reads version {version.split('.')[0]}.x",
             where=where,
-            remedy="render it with the secid that wrote it, or score again",
+            remedy=f"render it with the secid that wrote it, or {'score' if what == 'report' else what} again",
         )
     try:
-        run: Run = adapter_of(Run).validate_json(text)
+        return adapter_of(kind).validate_json(text)
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
-        raise InputError(f"not a valid report: {_place(error)}: {message}", where=where, remedy=AGAIN) from error
-    if not run.sources:
-        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
-    return run
+        raise InputError(f"not a valid {what}: {_place(error)}: {message}", where=where, remedy=again) from error
 
 
 def _no_number(name: str) -> None:
@@ -124,6 +135,23 @@ def read_run(folder: str | PathLike[str]) -> Run:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
+
+
+def read_probe(path: str | PathLike[str]) -> Probe | None:
+    """The probe of a run folder or of a probe.json named directly; None for a folder that has none."""
+    from secid.results.probe import PROBE_SCHEMA_VERSION, Probe
+
+    file = Path(path)
+    if file.is_dir():
+        file /= PROBE_NAME
+        if not file.exists():
+            return None
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the probe: {error.strerror}", where=str(file), remedy=PROBE_AGAIN) from error
+    probe: Probe = _checked(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_AGAIN)
+    return probe
 
 
 def schema_of(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:

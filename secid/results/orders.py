@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+PROBE_METRIC = "gain in ndcg@10"
+"""The outcome of a probe, where its result is what numbers are compared with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AblationRow:

@@ -45,6 +45,7 @@ class Run:
     corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
     margins: of each source, in any order; guide: what a second scorer says; None without one.
     folder: the run folder as it was named; None where none was written.
+    probe: the command that probes the same sources, its --run left out; None where it cannot be typed again.
     warnings: what changes how the scores are to be read.
     without_triplets: what was left out by reason of sources without a triplet, where their file holds others.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
@@ -74,6 +75,7 @@ class Run:
     cost: Cost | None = None
     objectives: ObjectiveLens | None = None
     folder: str | None = None
+    probe: str | None = None
     warnings: tuple[RunWarning, ...] = ()
     without_triplets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     not_evaluated: Mapping[str, str]

@@ -11,9 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from secid.errors import OutputError
-from secid.pages.formats import FORMATS
+from secid.files import write_together
+from secid.pages.formats import FORMATS, run_formats
 from secid.progress import Progress
 from secid.records import encodable
+from secid.results import Run
+from secid.results.document import PROBE_NAME, json_of
+from secid.results.probe import Probe
 
 if TYPE_CHECKING:
     from secid.scoring.clock import Clock
@@ -120,6 +124,16 @@ class RunFolder:
             ready.rename(self.path)
         except OSError as error:
             raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+
+
+def add_probe(folder: Path, run: Run, probe: Probe) -> None:
+    """Puts a probe into a run folder, and renders the pages of the run with it: all of the files or none.
+
+    Raises OutputError.
+    """
+    pages = {f"report{suffix}": page(run) for suffix, page in run_formats(probe).items() if suffix != ".json"}
+    files = {PROBE_NAME: json_of(probe), **pages}
+    write_together({folder / name: text.encode() for name, text in files.items()})
 
 
 def _timing_lines(scored: Scored) -> list[str]:

@@ -29,13 +29,12 @@ from secid.read.manifest import changed_files
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
-from secid.results.commands import hidden, repair_command
-from secid.settings import DEFAULTS, FIELDS, Settings, flag_of, value_text
+from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
+from secid.settings import Settings
 from secid.version import VERSION
 
 ENCODER, SCORED = "e5-base", "scored"
 """Encoder and run folder of the commands that are given: any encoder will do, since defects are found in the texts."""
-STANDARD_INPUT = "-"
 
 
 def check_sources(
@@ -91,7 +90,7 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
     unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
     if unusable or all(source.status != "repair" for source in check.sources):
         return check
-    flags = [word for name, value in given.items() if value is not None for word in _typed(name, value)]
+    flags = [word for name, value in given.items() if value is not None for word in typed(name, value)]
     sources = tuple(
         replace(source, repair=repair_command(SCORED, source.name, _defects(source), source.files[0].path))
         if source.status == "repair"
@@ -100,15 +99,6 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
     )
     words = ("secid", "score", *specs, *flags, "--encoder", ENCODER, "--run", SCORED)
     return replace(check, sources=sources, score=shlex.join(words))
-
-
-def _typed(name: str, value: object) -> tuple[str, ...]:
-    """A setting as the words of a command line."""
-    if not FIELDS[name].metadata["group"]:
-        return ("--set", f"{name}={value_text(value)}")
-    if isinstance(value, bool):
-        return (flag_of(name),) if value != getattr(DEFAULTS, name) else ()
-    return (flag_of(name), value_text(value))
 
 
 def _defects(source: CheckedSource) -> tuple[str, ...]:

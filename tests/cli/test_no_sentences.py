@@ -15,7 +15,7 @@ MOST_WORDS = 3
 QUOTED = {
     "query", "positive", "negative", "text", "evaluation_text", "query_prefix", "passage_prefix",  # texts
     "path", "name", "mapping", "parser", "error",  # names of files and columns, messages of other programs
-    "repair", "score", "flags",  # what is typed
+    "repair", "score", "probe", "flags",  # what is typed
 }  # fmt: skip
 """Keys of strings that may be long: none is a sentence of secid's own."""
 

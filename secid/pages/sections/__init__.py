@@ -20,20 +20,23 @@ from secid.pages.sections.guide import guide_section, margins_section, trusted
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
+from secid.pages.sections.probe import probe_section, probe_sentence
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.separation import separation_section
 from secid.pages.sections.slices import slices_section
 from secid.pages.sections.verdict import verdict
 from secid.results import Run
+from secid.results.probe import Probe
 
 
-def page_of(run: Run) -> Page:
-    """Everything that the pages of a run say."""
+def page_of(run: Run, probe: Probe | None = None) -> Page:
+    """Everything that the pages of a run say, with its probe where it has one."""
     run = trusted(run)
     sections = (
         Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
         ranking_section(run),
         pairs_section(run),
+        probe_section(run, probe),
         controls_section(run),
         findings_section(run),
         guide_section(run),
@@ -59,7 +62,7 @@ def page_of(run: Run) -> Page:
             f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, scored with "
             f"{named(run.encoder.name)}"
         ),
-        verdict=verdict(run),
+        verdict=(*verdict(run), *probe_sentence(probe)),
         answer=answer_table(run, full=True),
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),

@@ -1,0 +1,215 @@
+"""An encoder in training: weights that can be put back, steps of InfoNCE, rows of texts.
+
+The loop is our own so that every source meets the same batches, weights and rates; model and recipe are those of
+sentence-transformers and of the frozen encoder. Dropout is off: then nothing but the negatives differs between two
+sources, and smaller micro-batches give the same gradients. Source: METHOD 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secid.arrays import Flags
+from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
+from secid.encode.device import is_gpu
+from secid.encode.protocol import Role
+from secid.encode.replica import is_out_of_memory
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import EncoderError, SecidError
+
+T = TypeVar("T")
+
+CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
+"""Padded tokens of a micro-batch, whose texts are of similar length."""
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.1
+"""Share of the steps in which the rate rises to its full height; it falls to 0 over the others."""
+MAX_NORM = 1.0
+"""The norm that gradients are cut to. It and the weight decay are those of common trainers."""
+LORA_RANK = 16
+
+
+class DivergedError(SecidError):
+    """The loss of a training is not a number."""
+
+
+class Step(NamedTuple):
+    """The texts of one step. masked : (b, p) passages that are labelled positives of a query, but for those of its own
+    row; the positive of query i is passage i.
+    """
+
+    queries: Sequence[str]
+    passages: Sequence[str]
+    masked: Flags
+
+
+class Learner:
+    """A copy of an encoder on a device. `restore` puts back the weights that it started with."""
+
+    def __init__(self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool) -> None:
+        """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast."""
+        self._encoder, self._device, self._bf16 = encoder, device, bf16
+        self._replica = encoder.parts.trainable(device)
+        if lora:
+            _add_adapters(self._replica.model)
+        self._weights = [weight for weight in self._replica.model.parameters() if weight.requires_grad]
+        self._start = [weight.detach().to("cpu", copy=True) for weight in self._weights]
+        self._budget = GPU_TOKENS if is_gpu(device) else CPU_TOKENS
+        self._whole = True
+
+    def restore(self) -> None:
+        """Puts back the weights of the start."""
+        with torch.no_grad():
+            for weight, value in zip(self._weights, self._start, strict=True):
+                weight.copy_(value)
+                weight.grad = None  # a training that diverged leaves one
+
+    def fit(
+        self, steps: Iterator[Step], n_steps: int, rate: float, temperature: float, tick: Callable[[], None]
+    ) -> None:
+        """Trains with AdamW at a rate that rises over a tenth of the steps and falls to 0.
+
+        Raises DivergedError where a loss or its gradient is not finite, EncoderError where memory runs out with a
+        single text, or with the optimizer's state.
+        """
+        fused = self._device.type in ("cpu", "cuda")
+        optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
+        rise = max(1, round(WARM_UP * n_steps))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda n: min((n + 1) / rise, (n_steps - n) / max(1, n_steps - rise))
+        )
+        for number, step in zip(range(n_steps), steps, strict=False):
+            loss = self._gradients(step, temperature)
+            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
+            if not np.isfinite([loss, norm]).all():
+                raise DivergedError(f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}")
+            try:
+                optimizer.step()
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise self._too_large("the optimizer's state", "train adapters by --lora") from error
+                raise
+            optimizer.zero_grad(set_to_none=True)
+            schedule.step()
+            tick()
+
+    def tokens(self, texts: Sequence[str], role: Role) -> Tokens:
+        """The token ids of these texts, with the recipe's prefix, cut at its maximum length."""
+        prefix = self._encoder.recipe.prefix(role)
+        return self._encoder.parts.tokeniser.tokens([prefix + text for text in texts])
+
+    def rows(self, tokens: Tokens, role: Role) -> Tensor:
+        """(n, d) float32 unit rows under the weights of now, in the order of the texts."""
+        return self._in_memory(lambda: self._rows(tokens, role), int(tokens.lengths.max()))
+
+    @torch.no_grad()
+    def _rows(self, tokens: Tokens, role: Role) -> Tensor:
+        out = torch.empty(len(tokens.lengths), self._encoder.dimension, device=self._device)
+        for batch in self._batches(tokens):
+            out[torch.from_numpy(batch.positions).to(self._device)] = self._vectors(batch, role)
+        return out
+
+    def _gradients(self, step: Step, temperature: float) -> float:
+        """The loss of a step, its gradients added to the weights."""
+        queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
+        texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
+        masked = torch.from_numpy(step.masked).to(self._device)
+        longest = int(max(queries.lengths.max(), passages.lengths.max()))
+        return self._in_memory(lambda: self._backward(texts, masked, temperature), longest)
+
+    def _in_memory(self, work: Callable[[], T], longest: int) -> T:
+        """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
+
+        The first time micro-batches keep their size and lose their common graph (`_backward`).
+        """
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if not self._whole and self._budget <= longest:
+                    raise self._too_large("a single text", "use a smaller --max-length") from error
+            for weight in self._weights:  # after the error, which held on to the failed attempt's tensors
+                weight.grad = None
+            if is_gpu(self._device):
+                torch.cuda.empty_cache()
+            self._budget, self._whole = self._budget if self._whole else self._budget // 2, False
+
+    def _too_large(self, what: str, remedy: str) -> EncoderError:
+        return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
+
+    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor, temperature: float) -> float:
+        """The loss, its gradients added to the weights.
+
+        With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
+        share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
+        """
+        if self._whole:
+            queries, passages = (self._joined(tokens, role) for role, tokens in texts)
+            loss = info_nce(queries, passages, masked, temperature)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.item()
+        rows = [self._rows(tokens, role).requires_grad_() for role, tokens in texts]
+        loss = info_nce(rows[0], rows[1], masked, temperature)
+        shares = torch.autograd.grad(loss, rows)
+        for (role, tokens), share in zip(texts, shares, strict=True):
+            for batch in self._batches(tokens):
+                own = share[torch.from_numpy(batch.positions).to(self._device)]
+                self._vectors(batch, role).backward(own)  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def _joined(self, tokens: Tokens, role: Role) -> Tensor:
+        batches = list(self._batches(tokens))
+        order = np.argsort(np.concatenate([batch.positions for batch in batches]))
+        rows = torch.cat([self._vectors(batch, role) for batch in batches])
+        return rows.index_select(0, torch.from_numpy(order).to(self._device))
+
+    def _batches(self, tokens: Tokens) -> Iterator[TokenBatch]:
+        order = longest_first(tokens)
+        while len(order):
+            batch = next_batch(tokens, order, self._budget, self._encoder.parts.tokeniser.padding)
+            yield batch
+            order = order[len(batch.positions) :]
+
+    def _vectors(self, batch: TokenBatch, role: Role) -> Tensor:
+        recipe = self._encoder.recipe.of(role)
+        skip = 0 if recipe.include_prompt else self._encoder.parts.tokeniser.prompt_length(recipe.prefix(role))
+        with self._autocast():
+            vectors = self._replica.vectors(batch, recipe, skip)
+        return nn.functional.normalize(vectors.float(), dim=1)
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16)
+
+
+def info_nce(queries: Tensor, passages: Tensor, masked: Tensor, temperature: float) -> Tensor:
+    """Mean over queries of -log softmax(q_i . p_j / temperature) at passage i, without the masked passages.
+
+    queries, passages : (b, d), (p, d) unit rows, p >= b.   masked : (b, p), never at (i, i). Source: METHOD 13.
+    """
+    scores = (queries @ passages.T / temperature).masked_fill(masked, -torch.inf)
+    return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
+
+
+def _add_adapters(model: nn.Module) -> None:
+    """Freezes the model and adds adapters to the linear layers of its transformers models. They start as nothing."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise SecidError("--lora needs peft", remedy="pip install 'secid[probe]'") from error
+    model.requires_grad_(False)
+    state = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    config = LoraConfig(r=LORA_RANK, lora_alpha=2 * LORA_RANK, lora_dropout=0.0, target_modules="all-linear")
+    modules: list[Any] = list(model.modules())
+    for module in modules:
+        if hasattr(module, "auto_model"):
+            inject_adapter_in_model(config, module.auto_model)
+    torch.random.set_rng_state(state)

@@ -1,0 +1,192 @@
+"""`secid probe`: short trainings of the encoder, one a source, fold and seed, and what they establish.
+
+Finished trainings are kept beside the embedding cache by all that decides their numbers, so the same command goes on
+where it was stopped, and a training is done once. Source: METHOD 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from math import ceil
+
+import numpy as np
+
+from secid.arrays import Floats, Index
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import NotEvaluatedError
+from secid.pool import sample_order
+from secid.probing.candidates import candidates_of
+from secid.probing.judge import difference, gap, judge, trailing
+from secid.probing.learner import DivergedError
+from secid.probing.runs import Runs
+from secid.probing.task import Lists, Task
+from secid.probing.training import Setting
+from secid.progress import Progress
+from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Measured, ProbedPair, ProbedSource, Rate
+from secid.settings import Settings
+
+RANDOM = "random"
+RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
+"""The usual rate, and a quarter of it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to probe. rates : tried with the first seed; the best over all sources trains the others."""
+
+    steps: int
+    n_seeds: int
+    n_folds: int
+    batch: int
+    n_queries: int
+    lora: bool
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What the trainings gave: the fields of these names of `results.probe.Probe`."""
+
+    not_evaluated: Mapping[str, str]
+    n_held_out: int
+    n_candidates: int = 0
+    candidate_depth: int | None = None
+    precision: str | None = None
+    frozen: Measured | None = None
+    rates: tuple[Rate, ...] = ()
+    sources: tuple[ProbedSource, ...] = ()
+    controls: tuple[ProbedSource, ...] = ()
+    pairs: tuple[ProbedPair, ...] = ()
+
+
+def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Outcome:
+    """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
+
+    Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
+    """
+    chosen = chosen_rows(task, options.n_queries, settings.seed)
+    reason = too_little(task, chosen, options.batch)
+    if reason is not None:
+        return Outcome(not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen))
+    candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
+    task = replace(task, candidates=candidates)
+    setting = Setting(options.steps, options.batch, settings.temperature)
+    runs = Runs(task, chosen, encoder, settings, setting, options.lora, progress)
+    names = [*task.negatives, *task.controls]
+    seconds = runs.expected_seconds(names, options.rates, options.n_seeds)
+    progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
+    frozen = runs.frozen()
+    first, rates = _first_seed(runs, names, options.rates, frozen)
+    best = next(rate.rate for rate in rates if rate.used)
+    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, list(task.negatives), options.n_seeds, best))
+    return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
+
+
+def chosen_rows(task: Task, n: int, seed: int) -> Index:
+    """Rows that are held out and ranked: at most n, by the hash of their query."""
+    order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
+    return np.sort(order[:n])
+
+
+def too_little(task: Task, chosen: Index, batch: int) -> str | None:
+    """Why nothing can be evaluated, or None."""
+    if len(chosen) < FEWEST_HELD_OUT:
+        return "few_queries"
+    if len(np.unique(task.group)) < FEWEST_GROUPS:
+        return "few_groups"
+    in_training = len(task.fold) - np.bincount(task.fold)
+    return "few_to_train_on" if in_training.min() < batch else None
+
+
+def _first_seed(
+    runs: Runs, names: Sequence[str], rates: Sequence[float], frozen: Floats
+) -> tuple[dict[str, Floats], tuple[Rate, ...]]:
+    """The first seed at the rate that is best over all names, and what became of each rate."""
+    trained, gains = {}, {}
+    for rate in rates:
+        try:
+            trained[rate] = runs.seed(names, 0, rate)
+            gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
+        except DivergedError:
+            continue
+    if not gains:
+        raise NotEvaluatedError(
+            f"every learning rate diverged: {', '.join(f'{rate:g}' for rate in rates)}",
+            remedy=f"--rate {min(rates) / 10:g}",
+        )
+    best = max(gains, key=lambda rate: gains[rate])
+    return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
+
+
+def _all_seeds(
+    runs: Runs, first: Mapping[str, Floats], sources: Sequence[str], n_seeds: int, rate: float
+) -> dict[str, Floats]:
+    """(S, n, 3) by name. From a third of the seeds on, sources that clearly trail the best one stop; no control does.
+
+    Not before two, since one says nothing of the error between runs.
+    """
+    values = {name: own[None] for name, own in first.items()}
+    running = list(first)
+    for seed in range(1, n_seeds):
+        try:
+            done = runs.seed(running, seed, rate)
+        except DivergedError as error:
+            raise NotEvaluatedError(
+                f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
+            ) from error
+        values |= {name: np.concatenate([values[name], own[None]]) for name, own in done.items()}
+        if seed + 1 >= ceil(n_seeds / 3):
+            ndcg = {name: own[:, :, 0] for name, own in values.items()}
+            behind = trailing(ndcg, [name for name in running if name in sources], runs.group, runs.fold)
+            running = [name for name in running if name not in behind]
+    return values
+
+
+def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[str, Floats]) -> Outcome:
+    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) by source and control."""
+    group, fold = runs.group, runs.fold
+    ndcg = {name: own[:, :, 0] for name, own in values.items()}
+    gains = {name: gap(own - frozen[:, 0], group, fold) for name, own in ndcg.items()}
+    intervals = [gains[name].interval_95 for name in task.negatives]
+    reason = "no_gain" if all(interval is None or interval[0] <= 0 for interval in intervals) else None
+    if all(interval is None for interval in intervals):
+        reason = "one_seed"
+    pairs, ties = judge({name: ndcg[name] for name in task.negatives}, group, fold)
+
+    def probed(name: str, lists: Lists) -> ProbedSource:
+        gain, of_random = gains[name], ndcg.get(RANDOM) if name != RANDOM else None
+        return ProbedSource(
+            name=name,
+            n_negatives=len(lists.ids),
+            n_seeds=len(values[name]),
+            trained=_means(values[name].mean(axis=0)),
+            gain_ndcg10=gain.value,
+            interval_95=gain.interval_95,
+            standard_error=gain.standard_error,
+            error_queries=gain.error_queries,
+            error_runs=gain.error_runs,
+            p=gain.p,
+            vs_random=None if of_random is None else difference(ndcg[name], of_random, group, fold),
+            tie=ties.get(name) if reason is None else None,
+        )
+
+    return Outcome(
+        not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
+        n_held_out=len(group),
+        precision=runs.precision,
+        frozen=_means(frozen),
+        sources=_by_gain(probed(name, lists) for name, lists in task.negatives.items()),
+        controls=_by_gain(probed(name, lists) for name, lists in task.controls.items()),
+        pairs=pairs if reason is None else (),
+    )
+
+
+def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:
+    return tuple(sorted(sources, key=lambda source: (-source.gain_ndcg10, source.name)))
+
+
+def _means(values: Floats) -> Measured:
+    ndcg, mrr, recall = values.mean(axis=0).tolist()
+    return Measured(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

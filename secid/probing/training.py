@@ -1,0 +1,111 @@
+"""One run of the probe: a source, a fold held out, a seed and a rate, to the measures of each held-out query.
+
+All draws go by seed and fold alone, so that every source meets the same batches. Source: METHOD 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from secid.arrays import Flags, Floats, Index, among, pairs
+from secid.encode.batching import Tokens
+from secid.probing.learner import Learner, Step
+from secid.probing.measures import measures
+from secid.probing.task import Lists, Task
+
+
+class Setting(NamedTuple):
+    """What all runs of a probe share. batch : queries of a step, each with one of its negatives."""
+
+    steps: int
+    batch: int
+    temperature: float
+
+
+class Work(NamedTuple):
+    """One run. source : None for the frozen encoder."""
+
+    source: str | None
+    fold: int
+    seed: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The rows that a fold holds out, and what they are ranked against, as tokens.
+
+    rows : (n,) rows of the task.   row, place : (L,) number in `rows` and in the candidates of each relevant pair.
+    """
+
+    rows: Index
+    queries: Tokens
+    candidates: Tokens
+    row: Index
+    place: Index
+
+
+def steps_of(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
+    """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
+
+    A batch has all rows of the other folds where they are fewer than one; rows left over end an epoch.
+    """
+    rows = np.flatnonzero(task.fold != work.fold)
+    order = np.random.default_rng([work.seed, work.fold, 0])
+    draws = np.random.default_rng([work.seed, work.fold, 1])
+    n, relevant = min(setting.batch, len(rows)), task.relevant
+    while True:
+        epoch = rows[order.permutation(len(rows))]
+        for start in range(0, len(epoch) - n + 1, n):
+            batch = epoch[start : start + n]
+            positive = _drawn(task.positives, batch, draws)
+            passages = np.concatenate([positive, _drawn(negatives, batch, draws)])
+            yield Step(
+                task.queries.take(task.query[batch]),
+                task.passages.take(passages),
+                _masked(batch, passages, relevant, len(task.passages)),
+            )
+
+
+def _drawn(lists: Lists, rows: Index, draws: np.random.Generator) -> Index:
+    """One passage of each row: the same place of equally long lists whatever they hold."""
+    place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
+    return np.asarray(lists.ids[place])
+
+
+def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> Flags:
+    """(b, 2b) labelled positives of a query in other rows; a row's own positive and negative stay."""
+    masked: Flags = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
+    own = np.arange(len(rows))
+    masked[own, own] = masked[own, own + len(rows)] = False
+    return masked
+
+
+def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
+    """The chosen rows of a fold. chosen : rows of the task that are ranked at all.   candidates : of the task."""
+    rows = chosen[task.fold[chosen] == fold]
+    lists = task.positives.take(rows)
+    return HeldOut(
+        rows=rows,
+        queries=learner.tokens(task.queries.take(task.query[rows]), "query"),
+        candidates=candidates,
+        row=np.repeat(np.arange(len(rows)), lists.counts),
+        place=np.searchsorted(task.candidates, lists.ids),
+    )
+
+
+def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Setting, tick: Callable[[], None]) -> Floats:
+    """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work names no source.
+
+    Raises what `Learner.fit` raises.
+    """
+    learner.restore()
+    if work.source is not None:
+        negatives = task.negatives.get(work.source) or task.controls[work.source]
+        learner.fit(steps_of(task, negatives, work, setting), setting.steps, work.rate, setting.temperature, tick)
+    queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
+    return measures(queries, candidates, held.row, held.place)

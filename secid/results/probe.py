@@ -1,0 +1,145 @@
+"""What `secid probe` reports: frozen results. It trains, and never enters the ranking of `score`. Source: METHOD 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secid.results.inputs import EncoderInfo, InputFile
+
+PROBE_SCHEMA_VERSION = "1.0"
+FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
+"""Below these nothing is evaluated. Source: METHOD 13; of groups, for Student's t to be near the normal."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Means over the held-out queries, in [0, 1]."""
+
+    ndcg_10: float
+    mrr_10: float
+    recall_100: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A mean difference of nDCG@10 over the held-out queries, paired by query.
+
+    standard_error : of both components, error_queries and error_runs: what other queries (their groups are the units)
+                     and other runs of the same trainings would change. error_runs is None with one seed.
+    interval_95, p : Student's t with Satterthwaite's degrees; None with one seed.
+    """
+
+    value: float
+    standard_error: float
+    error_queries: float
+    error_runs: float | None
+    interval_95: Interval | None
+    p: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedSource:
+    """A source or control after training.
+
+    n_negatives : that training could draw, over all rows: the same of every source.
+    n_seeds     : finished; fewer than the probe's where it was stopped, since its interval lay below the leader's.
+    trained     : means after training.   gain_ndcg10 : their nDCG@10 minus the frozen encoder's; the five fields after
+                  it are those of its `Gap`.
+    vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
+    tie         : group, 1 first; sources of one group are statistically tied. None where nothing is ranked.
+    """
+
+    name: str
+    n_negatives: int
+    n_seeds: int
+    trained: Measured
+    gain_ndcg10: float
+    interval_95: Interval | None
+    standard_error: float
+    error_queries: float
+    error_runs: float | None
+    p: float | None
+    vs_random: Gap | None
+    tie: int | None
+
+    @property
+    def gain(self) -> Gap:
+        """The difference to the frozen encoder, as every other difference."""
+        return Gap(
+            value=self.gain_ndcg10,
+            standard_error=self.standard_error,
+            error_queries=self.error_queries,
+            error_runs=self.error_runs,
+            interval_95=self.interval_95,
+            p=self.p,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedPair:
+    """Two sources, the one of the higher mean first. established : the Holm-adjusted p is below 0.05."""
+
+    first: str
+    second: str
+    gap: Gap
+    p_holm: float | None
+    established: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """A learning rate that was tried with the first seed. gain : mean over sources and controls; None: the loss was not
+    finite, and the rate was dropped. used : for the other seeds.
+    """
+
+    rate: float
+    gain: float | None
+    used: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One probe. sources : by gain, the highest first.
+
+    n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.
+    n_left_out   : queries of some source that another one lacks, or that have no positive.
+    n_groups     : queries joined by relevant passages that they share, in one fold each.
+    n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
+                   they come from where there were too many (METHOD 13); None where all passages are candidates.
+    frozen, precision : before training, and of its arithmetic; None where nothing was trained.
+    controls     : random, and known_positive where enough queries have two.
+    not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
+                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are
+                   controls that were not made.
+    """
+
+    schema_version: str
+    secid_version: str
+    encoder: EncoderInfo
+    files: Mapping[str, InputFile]
+    collection: str | None
+    trainable: str
+    steps: int
+    batch: int
+    n_seeds: int
+    n_folds: int
+    seed: int
+    temperature: float
+    precision: str | None
+    rates: tuple[Rate, ...]
+    n_queries: int
+    n_held_out: int
+    n_left_out: int
+    n_groups: int
+    n_candidates: int
+    candidate_depth: int | None
+    frozen: Measured | None
+    sources: tuple[ProbedSource, ...]
+    controls: tuple[ProbedSource, ...]
+    pairs: tuple[ProbedPair, ...]
+    not_evaluated: Mapping[str, str]
+    timing: Mapping[str, Any]

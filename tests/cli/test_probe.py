@@ -1,0 +1,322 @@
+"""`secid probe`: what it refuses before it loads or trains anything, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import secid
+from secid.analyses.downstream import outcomes_of
+from secid.errors import SecidError, UsageError
+from secid.probing import checks, stages
+from secid.probing.learner import DivergedError, Learner
+from secid.results import commands
+from secid.results.document import json_of, read_probe
+from tests.cli.conftest import (
+    FIXTURES,
+    ROOT,
+    Invoke,
+    child_environment,
+    invoke_in_process,
+    start,
+    write_rows,
+)
+from tests.snapshots import Snapshot, situations
+from tests.tiny_bert import save_tiny_bert
+from tests.unit.pages import probes
+
+N_QUERIES = 110
+SHORT = ("--steps", 1, "--seeds", 2, "--folds", 2, "--rate", 1e-3, "--batch", 8)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def words(generator: random.Random, n: int) -> str:
+    return " ".join("".join(generator.choices(LETTERS, k=4)) for _ in range(n))
+
+
+def table(seed: int) -> list[dict[str, Any]]:
+    """Rows of random words: the queries and positives of all tables are the same, their negatives are not."""
+    shared, own = random.Random(0), random.Random(seed)
+    texts = [(words(shared, 2), words(shared, 4)) for _ in range(N_QUERIES)]
+    return [{"query": query, "pos": [positive], "neg": [words(own, 4)]} for query, positive in texts]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("sources")
+    return [write_rows(folder / f"{name}.jsonl", table(seed)) for seed, name in enumerate(("first", "second"), 1)]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("encoder") / "small", width=16, layers=1)
+
+
+@pytest.fixture(scope="module")
+def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run of the sources, and the probe that was added to it."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
+        before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
+        probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
+    assert scored.code == 0, scored.err
+    return {"run": folder / "run", "score": scored, "before": before, "probe": probed}
+
+
+def test_it_prints_the_result_that_the_api_returns(trained, sources, small):
+    assert trained["probe"].code == 0, trained["probe"].err
+    result = secid.probe(
+        sources, str(small), steps=1, seeds=2, folds=2, rates=[1e-3], batch=8
+    )  # every training is kept, so this takes none
+    printed, own = json.loads(trained["probe"].out), json.loads(json_of(result))
+    assert printed.pop("timing").keys() == own.pop("timing").keys()
+    assert printed == own
+    assert {source["name"] for source in own["sources"]} == {"first", "second"}
+
+
+def test_the_expected_time_is_printed_before_the_first_training(trained):
+    before, expected, after = trained["probe"].err.partition("takes up to")
+    assert expected
+    assert "train:" not in before
+    assert after
+
+
+def test_the_run_folder_gains_the_probe_and_pages_with_it(trained):
+    run: Path = trained["run"]
+    assert (run / "probe.json").read_text("utf-8") == trained["probe"].out
+    now = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    changed = {name for name, data in now.items() if trained["before"].get(name) != data}
+    assert changed == {"probe.json", "report.md", "report.html"}
+    assert b"vs random" in now["report.md"]
+    assert b"secid probe " in trained["before"]["report.md"]
+    assert b"secid probe " not in now["report.md"]
+
+
+def test_report_shows_a_run_s_probe(trained, invoke: Invoke):
+    shown = invoke("report", trained["run"], "-o", "again.md", "-o", "again.html")
+    assert shown.code == 0, shown.err
+    assert "vs random" in Path("again.md").read_text("utf-8")
+    assert "vs random" in Path("again.html").read_text("utf-8")
+    assert "robe" in invoke("report", trained["run"]).out
+
+
+def test_the_command_that_score_prints_probes_the_same_sources(trained, sources, small):
+    line = next(line for line in trained["score"].out.splitlines() if "secid probe" in line)
+    assert line.split() == [
+        "secid", "probe", *map(str, sources), "--encoder", str(small), "--run", str(trained["run"])
+    ]  # fmt: skip
+
+
+def test_a_run_of_other_files_is_refused_and_stays_as_it_is(trained, sources, small, invoke: Invoke, monkeypatch):
+    monkeypatch.setattr(stages, "probe", None)  # nothing is trained
+    other = write_rows(Path("second.jsonl"), table(3))
+    before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
+    for given, words in (((sources[0], other), "not scored on second.jsonl"), (sources[:1], "also scored on")):
+        refused = invoke("probe", *given, "--encoder", small, "--run", trained["run"])
+        assert refused.code == 2
+        assert words in refused.err
+    assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
+
+
+def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
+    third = write_rows(Path("third.jsonl"), table(3))
+    assert invoke("score", *sources, third, "--encoder", small, "--run", "three").code == 0
+    Path("made.json").write_text(json_of(probes.probe(("first", "second", "third"))), "utf-8")
+    compared = invoke("compare", "three", "--against", "made.json", "--json")
+    assert compared.code == 0, compared.err
+    assert "One result for each source" not in compared.err
+    rows = json.loads(compared.out)
+    assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
+    assert {row["best"] for row in rows} == {"first"}
+    assert any(row["kendall_interval_95"] for row in rows)
+    Path("none.json").write_text(json_of(probes.untrained()), "utf-8")
+    refused = invoke("compare", "three", "--against", "none.json")
+    assert (refused.code, "trained on no source" in refused.err) == (2, True)
+
+
+DAMAGE = {
+    "{": "not a secid probe",
+    '{"schema_version": "9.0"}': "schema version 9.0",
+    "[]": "no schema_version",
+    '{"schema_version": "1.0"}': "not a valid probe",
+}
+
+
+def test_a_damaged_probe_is_an_error(trained, invoke: Invoke, tmp_path: Path):
+    path = tmp_path / "probe.json"
+    for text, words in DAMAGE.items():
+        path.write_text(text, "utf-8")
+        with pytest.raises(SecidError, match=words):
+            read_probe(path)
+    refused = invoke("compare", trained["run"], "--against", path)
+    assert (refused.code, str(path) in refused.err) == (2, True)
+
+
+def test_few_queries_abstain(invoke: Invoke, tiny: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    given = ("probe", "fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl", "--encoder", tiny)
+    result = json.loads(invoke(*given, "--json").out)
+    assert (result["not_evaluated"]["sources"], result["n_groups"] > 0, result["sources"]) == ("few_queries", True, [])
+    printed = invoke(*given)
+    assert printed.code == 0
+    assert printed.out.startswith("The probe ranks nothing: 66 queries can be held out")
+
+
+def test_a_source_that_is_named_as_a_control_is_not_the_control(sources, small, tmp_path):
+    shared = {"steps": 1, "seeds": 2, "folds": 2, "rates": [1e-3], "batch": 8}
+    plain = secid.probe(sources, str(small), **shared)
+    named = secid.probe([f"random={sources[0]}", sources[1]], str(small), **shared)
+    assert [item.trained for item in named.controls] == [item.trained for item in plain.controls]
+    own = {item.name: item for item in named.sources}
+    assert own.keys() == {"random", "second"}
+    assert own["random"].vs_random is not None
+    assert own["random"].trained == next(item for item in plain.sources if item.name == "first").trained
+
+
+def test_files_are_written_in_each_format(invoke: Invoke, tiny: Path):
+    source = FIXTURES / "sources" / "random.jsonl"
+    written = invoke("probe", source, "--encoder", tiny, "-o", "p.json", "-o", "p.md", "-o", "p.html", "--quiet")
+    assert (written.code, written.err) == (0, "")
+    assert read_probe(Path("p.json")) is not None
+    assert "ranks nothing" in Path("p.md").read_text("utf-8")
+    assert "ranks nothing" in Path("p.html").read_text("utf-8")
+
+
+ENDPOINT, VECTORS = "http://localhost:9", "vectors.npz"
+
+
+@pytest.fixture
+def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
+    one = (sources[0], "--encoder")
+    return {
+        "endpoint": (*one, ENDPOINT),
+        "vectors file": (*one, VECTORS),
+        "no encoder": (sources[0],),
+        "no step": (*one, small, "--steps", 0),
+        "no seed": (*one, small, "--seeds", 0),
+        "one fold": (*one, small, "--folds", 1),
+        "nothing held out": (*one, small, "--held-out", 0),
+        "a batch of one": (*one, small, "--batch", 1),
+        "a negative rate": (*one, small, "--rate", -1e-5),
+        "no rate": (*one, small, "--rate", "nan"),
+        "one rate twice": (*one, small, "--rate", 1e-5, "--rate", 1e-5),
+        "LoRA without peft": (*one, small, "--lora"),
+        "no such run": (*one, small, "--run", "nowhere"),
+        "a file of no format": (*one, small, "-o", "probe.txt"),
+        "a missing file": ("none.jsonl", "--encoder", small),
+    }
+
+
+def test_wrong_use_is_refused_before_anything_is_read(refusals, invoke: Invoke, monkeypatch, snapshot: Snapshot):
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(stages, "probe_sources", None)
+    texts = {}
+    for name, given in refusals.items():
+        refused = invoke("probe", *given, "--quiet")
+        assert (refused.code, refused.out) == (2, ""), name
+        texts[name] = refused.err
+    snapshot("probe-refusals.txt", situations(texts))
+
+
+def test_an_encoder_without_weights_is_refused(sources):
+    class Mine:
+        info: Any = None
+
+    for encoder in (Mine(), ENDPOINT, VECTORS):
+        with pytest.raises(UsageError):
+            secid.probe(sources, encoder)  # type: ignore[arg-type]
+
+
+def test_nothing_that_could_be_trained_exits_with_3(sources, small, invoke: Invoke, monkeypatch):
+    fit = Learner.fit
+
+    def diverges(self: Learner, steps: Any, n_steps: int, rate: float, *more: Any) -> None:
+        if rate > 0:
+            raise DivergedError("the loss is nan")
+        fit(self, steps, n_steps, rate, *more)
+
+    monkeypatch.setattr(Learner, "fit", diverges)
+    failed = invoke("probe", *sources, "--encoder", small, *SHORT, "--set", "cache=no")
+    assert (failed.code, failed.out) == (3, ""), failed.err
+    assert "--rate" in failed.err
+
+
+def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
+    given = {"encoder": "minilm", "max_length": 64, "first_k": 2, "titles": False, "ablate": True, "seed": 3}
+    line = commands.probe_command(["a b.jsonl"], given)
+    assert line == ("secid probe 'a b.jsonl' --encoder minilm --max-length 64 --set titles=no --set seed=3")
+    assert commands.probe_command(["-"], given) is None
+    assert commands.beside_run(line, "-runs/x") == f"{line} --run ./-runs/x"
+
+
+def test_an_endpoint_s_run_names_no_command(source, invoke: Invoke, tiny: Path):
+    scored = secid.score([source], secid_encoder(tiny))
+    assert scored.probe is None
+
+
+def secid_encoder(folder: Path) -> Any:
+    from secid.encode import load
+    from secid.settings import Settings
+
+    return load(Settings(encoder=str(folder)))
+
+
+def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
+    cache = tmp_path / "cache"
+    given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
+    child = start(*given, cwd=tmp_path)
+    end = time.monotonic() + 90
+    while len(list(cache.glob("probes/*.json"))) < 2:
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < end, "no training was finished"
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert "more trainings are finished and kept: the same command goes on from there" in err
+    kept = len(list(cache.glob("probes/*.json")))
+    done = invoke_in_process(*given, "--json")
+    assert done.code == 0, done.err
+    assert len(list(cache.glob("probes/*.json"))) > kept
+
+
+@pytest.mark.parametrize(("columns", "width"), [("", 80), ("60", 60)])
+def test_in_a_pipe_there_is_a_plain_table_of_80_or_as_many_columns(
+    columns, width, trained, sources, small, invoke: Invoke, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", columns)
+    printed = invoke("probe", *sources, "--encoder", small, *SHORT)
+    assert printed.code == 0, printed.err
+    assert max(map(len, printed.out.splitlines())) <= width
+    assert "\x1b" not in printed.out
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path, tiny):
+    command = [sys.executable, "-m", "secid", "probe", FIXTURES / "sources" / "random.jsonl", "--encoder", tiny]
+    with subprocess.Popen(
+        [*map(str, command), "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path,
+        env=child_environment(),
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        child.stdout.close()
+        assert child.wait(timeout=120) == 0
+
+
+def test_the_errors_of_one_seed_are_not_taken_for_whole(tmp_path: Path):
+    several, path = probes.probe(), tmp_path / "probe.json"
+    one = replace(several, sources=tuple(replace(item, interval_95=None) for item in several.sources))
+    for probe, errors in ((several, {"dense": 0.003, "bm25": 0.003, "mixed": 0.003}), (one, {})):
+        path.write_text(json_of(probe), "utf-8")
+        (outcomes,) = outcomes_of(path)
+        assert (outcomes.values, outcomes.errors) == (probes.GAINS, errors)

@@ -1,0 +1,90 @@
+"""Tasks for the probe that take seconds: rows in memory to a task, and an encoder small enough to train."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from secid.encode import load
+from secid.encode.transformer import TransformerEncoder
+from secid.pool import Plan
+from secid.pool.reading import read_plan
+from secid.probing.run import Options, probe
+from secid.probing.task import Task, make_task
+from secid.progress import Silent
+from secid.read import resolve_sources
+from secid.settings import Settings
+from tests.tiny_bert import save_tiny_bert
+
+Row = tuple[str, Sequence[str], Sequence[str]]
+"""A query, its positives and its negatives."""
+
+KEYS = {"a": "t", "b": "u", "c": "v", "d": "w", "e": "x", "f": "y"}
+"""What a query calls it, and what its passage calls it."""
+TOPICS = ["ghij", "hkli", "klmn", "mgop", "opqr", "rsgh", "qmik", "nlps", "jrqo", "shnk",
+          "gggl", "hhhm", "iiin", "jjjo", "kkkp", "lllq", "mmmr", "nnns", "ooog", "ppph"]  # fmt: skip
+
+
+def write_source(path: Path, rows: Sequence[Row]) -> Path:
+    """A source as a file."""
+    lines = [json.dumps({"query": query, "positives": pos, "negatives": neg}) for query, pos, neg in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3, **more: Any) -> Task:
+    """The task of sources written in this order. more : collection of `make_task`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
+    settings, tasks = Settings(format="lists"), []
+
+    def look(plan: Plan) -> None:
+        tasks.append(make_task(plan, more.get("collection"), folder, seed, n_folds))
+
+    plan, _ = read_plan(resolve_sources(paths, settings), settings, folder, Silent(), look=look)
+    plan.close()
+    return tasks[0]
+
+
+def keyed_rows(hard: bool) -> list[Row]:
+    """120 rows of a topic and a key that query and passage spell differently, so that an untrained encoder knows the
+    topic alone. hard : negatives of the same topic and other keys, which teach the spelling; else one and the same text
+    of no topic, from which there is nothing to learn.
+    """
+    rows: list[Row] = []
+    for topic in TOPICS:
+        for key, spelling in KEYS.items():
+            others = [f"{topic} {other}" for other in KEYS.values() if other != spelling]
+            rows.append((f"{topic} {key}", [f"{topic} {spelling}"], others if hard else ["zzzz 9"]))
+    return rows
+
+
+def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
+    """A tiny BERT of its own; its files are made where they are missing."""
+    if not folder.exists():
+        save_tiny_bert(folder, width=32, layers=1)
+    encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
+    assert isinstance(encoder, TransformerEncoder)
+    return encoder
+
+
+def keyed_task(folder: Path) -> Task:
+    """A source with informative negatives, one with none, and the first again under another name; two folds."""
+    hard, easy = keyed_rows(True), keyed_rows(False)
+    return task_of(folder, {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
+
+
+PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=False, rates=(3e-3,))
+"""With two queries a batch nearly all that tells keys apart are the negatives of the source."""
+
+
+def probe_planted(folder: str) -> None:
+    """The probe of `keyed_task`, kept in a cache below this folder: the program of a process to be killed."""
+    import torch
+
+    torch.set_num_threads(1)
+    home = Path(folder)
+    settings = Settings(device="cpu", cache_dir=str(home / "cache"))
+    probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent())

@@ -1,0 +1,134 @@
+"""A probe on all pages: its verdict in one sentence, tables that fit, and foreign names that stay text."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from secid.pages.formats import FORMATS, run_formats
+from secid.pages.probe_page import PROBE_FORMATS, print_probe
+from secid.pages.probe_text import NO_TEST_OF_FALSE_NEGATIVES, NOT_ABOVE_RANDOM, cautions, headline, scope
+from secid.pages.sanitize import without_isolates
+from secid.pages.terminal import print_run
+from secid.results.document import json_of
+from tests.snapshots import Snapshot, situations
+from tests.unit.pages import probes
+from tests.unit.pages.samples import HOSTILE, golden
+
+RUN = golden()
+COMMAND = "secid probe a.jsonl --encoder minilm"
+
+
+def printed(probe, width=80):
+    stream = io.StringIO()
+    print_probe(Console(file=stream, width=width, highlight=False), probe)
+    return stream.getvalue()
+
+
+def run_printed(run, probe=None):
+    stream = io.StringIO()
+    print_run(Console(file=stream, width=80, highlight=False), run, probe=probe)
+    return stream.getvalue()
+
+
+def test_the_wording_of_every_verdict(snapshot: Snapshot):
+    texts = {
+        name: [*map(without_isolates, (headline(probe), *cautions(probe), scope(probe)))]
+        for name, probe in probes.SITUATIONS.items()
+    }
+    snapshot("probe-verdicts.txt", situations(texts))
+
+
+def test_the_terminal_at_two_widths(snapshot: Snapshot):
+    snapshot("probe-80.txt", printed(probes.probe()))
+    snapshot("probe-60.txt", printed(probes.probe(), 60))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("name", probes.SITUATIONS)
+def test_no_line_is_wider_than_the_terminal(name, width):
+    assert max(map(cell_len, printed(probes.SITUATIONS[name], width).splitlines())) <= width
+
+
+def test_the_page_in_markdown(snapshot: Snapshot):
+    snapshot("probe.md", PROBE_FORMATS[".md"](probes.probe()))
+
+
+def test_controls_come_beneath_the_sources():
+    lines = printed(probes.probe()).splitlines()
+    rows = [line.split()[0] for line in lines if " ±0." in line]
+    assert rows == ["dense", "bm25", "mixed", "random"]
+
+
+def test_the_json_document_is_the_result():
+    assert PROBE_FORMATS[".json"](probes.probe()) == json_of(probes.probe())
+
+
+@pytest.mark.parametrize(("probe", "says"), [(probes.probe(), False), (probes.known_positive_first(), True)])
+def test_known_positives_first_are_said(probe, says):
+    assert (NO_TEST_OF_FALSE_NEGATIVES in cautions(probe)) is says
+
+
+def test_one_source_above_random_is_enough():
+    whole = probes.below_random()
+    assert NOT_ABOVE_RANDOM in cautions(whole)
+    first = replace(whole.sources[0], vs_random=probes.gap(0.02))
+    assert NOT_ABOVE_RANDOM not in cautions(replace(whole, sources=(first, *whole.sources[1:])))
+
+
+class Tags(HTMLParser):
+    """Elements and attributes of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, tuple(name for name, _ in attrs)))
+
+
+def tags(page: str) -> list[tuple[str, tuple[str, ...]]]:
+    parser = Tags()
+    parser.feed(page)
+    return parser.seen
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_foreign_name_adds_no_element(name):
+    own, foreign = probes.probe(), probes.probe((name, "bm25", "mixed"))
+    assert tags(PROBE_FORMATS[".html"](foreign)) == tags(PROBE_FORMATS[".html"](own))
+    assert tags(run_formats(foreign)[".html"](RUN)) == tags(run_formats(own)[".html"](RUN))
+    assert "\x1b" not in printed(foreign)
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
+    run = replace(RUN, probe=COMMAND, folder="runs/one")
+    with_probe, without = run_formats(probes.probe())[suffix](run), FORMATS[suffix](run)
+    assert "vs random" in with_probe
+    assert "secid probe" not in with_probe
+    assert f"{COMMAND} --run runs/one" in without
+    assert "vs random" not in without
+
+
+def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():
+    run = replace(RUN, probe=COMMAND, folder="runs/one")
+    assert f"    {COMMAND} --run runs/one\n" in run_printed(run)
+    both = run_printed(run, probes.probe())
+    assert "secid probe" not in both
+    assert "significantly better" in " ".join(both.split())
+
+
+def test_an_older_run_has_neither():
+    assert RUN.probe is None
+    assert "secid probe" not in run_printed(RUN)
+    assert 'id="probe"' not in FORMATS[".html"](RUN)
+
+
+def test_the_report_s_document_is_the_run_s_alone():
+    assert run_formats(probes.probe())[".json"](RUN) == FORMATS[".json"](RUN)

@@ -1,0 +1,220 @@
+"""Finished trainings: resumed after SIGKILL, damaged, and never taken for those of other settings."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secid.encode import CacheFolder
+from secid.encode.transformer import TransformerEncoder
+from secid.probing import kept, runs, training
+from secid.probing.kept import Kept
+from secid.probing.run import Options, Outcome, probe
+from secid.probing.task import Lists, Task
+from secid.probing.training import Work
+from secid.progress import Silent
+from secid.settings import Settings
+from tests.kills import _environment
+from tests.tiny_probe import PLANTED, keyed_task, tiny_encoder
+
+PROGRAM = "import sys; from tests.tiny_probe import probe_planted; probe_planted(sys.argv[1])"
+QUICK = replace(PLANTED, steps=1)
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+    """The runs that were done, in order."""
+    done: list[Work] = []
+    real = training.run
+
+    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        done.append(work)
+        return real(learner, task, held, work, *rest)
+
+    monkeypatch.setattr(runs, "run", run)
+    return done
+
+
+def settings_of(folder: Path, **more: Any) -> Settings:
+    return Settings(device="cpu", cache_dir=str(folder / "cache"), **more)
+
+
+def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Outcome:
+    return probe(task, encoder, settings_of(folder, **more), options, Silent())
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "cache" / "probes").glob("*.json"))
+
+
+def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, works: list[Work]) -> None:
+    tiny_encoder(tmp_path / "encoder")
+    child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], env=_environment(), stderr=subprocess.PIPE)
+    end = time.monotonic() + 120
+    while len(files(tmp_path)) < 4:
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL, "it was not done before"
+    n_kept = len(files(tmp_path))
+    task, encoder = keyed_task(tmp_path / "own"), tiny_encoder(tmp_path / "encoder")
+    resumed = probed(task, encoder, tmp_path, PLANTED)
+    assert 0 < len(works) <= 2 + 2 * 2 * 4 - n_kept, "hard is trained once under both of its names"
+    works.clear()
+    assert resumed == probed(task, encoder, tmp_path, PLANTED, cache=False)
+    assert len(works) == 2 + 2 * 2 * 4
+
+
+def test_a_probe_that_is_done_trains_nothing(
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work]
+) -> None:
+    first = probed(task, encoder, tmp_path)
+    works.clear()
+    assert probed(task, encoder, tmp_path) == first
+    assert works == []
+    assert CacheFolder.of(settings_of(tmp_path)).info().n_trainings == len(files(tmp_path)) > 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[:-9],
+        lambda text: "[[1, 2, 3]]",
+        lambda text: "null",
+        lambda text: '{"a": 1}',
+        lambda text: text.replace("[[", "[[7"),
+        lambda text: text.replace("0.", "NaN, 0.", 1),
+        lambda text: json.dumps([[float("nan")] * 3] * len(json.loads(text))),
+        lambda text: json.dumps(json.loads(text)[1:]),
+    ],
+)
+def test_a_damaged_file_is_trained_again(
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work], damage: Callable[[str], str]
+) -> None:
+    small = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
+    first = probed(small, encoder, tmp_path)
+    works.clear()
+    victim = files(tmp_path)[0]
+    before = victim.read_text(encoding="utf-8")
+    victim.write_text(damage(before), encoding="utf-8")
+    assert probed(small, encoder, tmp_path) == first
+    assert len(works) == 1
+    assert victim.read_text(encoding="utf-8") == before
+
+
+def test_a_folder_that_cannot_be_written_costs_no_result(
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "probes").write_text("a file where the folder would be", encoding="utf-8")
+    assert probed(task, encoder, tmp_path).n_held_out == 120
+    monkeypatch.setattr(encoder, "info", replace(encoder.info, fingerprint=""))
+    assert probed(task, encoder, tmp_path / "unknown").n_held_out == 120
+    assert files(tmp_path / "unknown") == []
+
+
+def name_of(
+    task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
+) -> str:
+    """The name of the file that a training has."""
+    held = [training.HeldOut(rows, None, None, rows, rows)]  # type: ignore[arg-type]
+    own = Kept(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
+    path = own._path(Path(), work or Work(source, 0, 0, 3e-3))
+    return path.name
+
+
+def moved(lists: Lists) -> Lists:
+    """With the first two passages swapped."""
+    return replace(lists, ids=np.concatenate([lists.ids[1::-1], lists.ids[2:]]))
+
+
+def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(50)
+    expected = name_of(task, rows)
+    assert name_of(task, rows) == expected
+    hard, swapped = task.negatives["hard"], moved(task.positives)
+    others = {
+        "negatives": name_of(replace(task, negatives={"hard": moved(hard)}), rows),
+        "offsets": name_of(replace(task, negatives={"hard": Lists(hard.ids, hard.offsets - 1)}), rows),
+        "positives": name_of(replace(task, positives=swapped), rows),
+        "grouped": name_of(replace(task, positives=Lists(task.positives.ids, task.positives.offsets + 1)), rows),
+        "fold": name_of(replace(task, fold=1 - task.fold), rows),
+        "candidates": name_of(replace(task, candidates=task.candidates[1:]), rows),
+        "queries": name_of(replace(task, query=task.query[::-1]), rows),
+        "ranked": name_of(task, rows[1:]),
+        "seed": name_of(task, rows, work=Work("hard", 0, 1, 3e-3)),
+        "held out": name_of(task, rows, work=Work("hard", 1, 0, 3e-3)),
+        "rate": name_of(task, rows, work=Work("hard", 0, 0, 1e-3)),
+        "frozen": name_of(task, rows, work=Work(None, 0, 0, 3e-3)),
+        "source": name_of(task, rows, source="easy"),
+        "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
+    }
+    monkeypatch.setattr(kept, "RECIPE", (2, "2.9"))
+    others["recipe"] = name_of(task, rows)
+    assert expected not in others.values()
+    assert len(set(others.values())) == len(others)
+
+
+def test_a_source_under_another_name_is_not_trained_again(task: Task) -> None:
+    """What is trained on decides, not what it is called."""
+    assert name_of(task, np.arange(50)) == name_of(task, np.arange(50), source="again")
+
+
+OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"steps": 2}, {}),
+    ({"batch": 3}, {}),
+    ({"lora": True}, {}),
+    ({"rates": (2e-3,)}, {}),
+    ({"n_queries": 110}, {}),
+    ({}, {"temperature": 0.06}),
+    ({}, {"dtype": "bf16"}),
+]
+
+
+@pytest.mark.parametrize(("options", "settings"), OTHERS)
+def test_other_settings_use_no_kept_training(
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work], options: Any, settings: Any
+) -> None:
+    one = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
+    short = replace(QUICK, n_seeds=1)
+    probed(one, encoder, tmp_path, short)
+    first = list(works)
+    works.clear()
+    probed(one, encoder, tmp_path, replace(short, **options), **settings)
+    trained = {work.fold for work in works if work.source}
+    assert trained == {work.fold for work in first if work.source}
+
+
+def test_another_encoder_uses_no_kept_training(
+    task: Task, encoder: TransformerEncoder, folder: Path, tmp_path: Path, works: list[Work]
+) -> None:
+    probed(task, encoder, tmp_path)
+    n = len(works)
+    probed(task, tiny_encoder(folder, passage_prefix="text: "), tmp_path)
+    assert len(works) == 2 * n
+
+
+def test_clearing_the_cache_removes_trainings_and_no_other_file(
+    task: Task, encoder: TransformerEncoder, tmp_path: Path
+) -> None:
+    probed(task, encoder, tmp_path)
+    other = tmp_path / "cache" / "probes" / "notes.json"
+    other.write_text("mine", encoding="utf-8")
+    folder = CacheFolder.of(settings_of(tmp_path))
+    n_bytes = sum(path.stat().st_size for path in files(tmp_path) if path != other)
+    assert folder.clear().n_bytes_freed >= n_bytes > 0
+    assert files(tmp_path) == [other]
+    assert folder.info().n_trainings == 0

@@ -1,0 +1,267 @@
+"""The probe as a whole: a planted signal, common random numbers, rates, halving, abstention, devices."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import EncoderError, NotEvaluatedError
+from secid.probing import runs, training
+from secid.probing.learner import DivergedError, Step
+from secid.probing.run import Options, Outcome, probe
+from secid.probing.task import Lists, Task
+from secid.probing.training import Setting, Work
+from secid.progress import Silent
+from secid.settings import Settings
+from tests.snapshots import refusal
+from tests.tiny_probe import PLANTED
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.stages: list[tuple[str, int]] = []
+        self.done = 0
+
+    def start(self, stage: str, total: int | None, unit: str) -> None:
+        self.stages.append((stage, total or 0))
+
+    def advance(self, n: int) -> None:
+        self.done += n
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Outcome:
+    given = Settings(**{"device": "cpu", "cache": False, **settings})
+    return probe(task, encoder, given, options, progress or Notes())
+
+
+@pytest.fixture(scope="module")
+def progress() -> Notes:
+    return Notes()
+
+
+@pytest.fixture(scope="module")
+def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Outcome:
+    return probed(task, encoder, progress=progress)
+
+
+def of(outcome: Outcome, name: str) -> Any:
+    return next(source for source in (*outcome.sources, *outcome.controls) if source.name == name)
+
+
+def two_of(task: Task) -> Task:
+    """Without the source that is there twice."""
+    return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
+
+
+def pair(outcome: Outcome, *names: str) -> Any:
+    return next(pair for pair in outcome.pairs if {pair.first, pair.second} == set(names))
+
+
+def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
+    """Negatives that teach the task beat those that do not, beyond what runs and queries explain."""
+    assert outcome.not_evaluated == {"known_positive": "few_second_positives"}
+    assert [source.name for source in outcome.sources] == ["again", "hard", "easy"]
+    assert of(outcome, "hard").interval_95[0] > 0
+    assert pair(outcome, "hard", "easy").established
+    assert pair(outcome, "hard", "easy").gap.value > 0.05
+    assert (of(outcome, "hard").tie, of(outcome, "easy").tie) == (1, 2)
+    assert of(outcome, "hard").vs_random.value > of(outcome, "easy").vs_random.value
+    assert (of(outcome, "random").tie, of(outcome, "random").vs_random) == (None, None)
+
+
+def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
+    assert outcome.frozen is not None
+    for source in (*outcome.sources, *outcome.controls):
+        assert source.gain_ndcg10 == pytest.approx(source.trained.ndcg_10 - outcome.frozen.ndcg_10, abs=1e-12)
+        assert source.gain.value == source.gain_ndcg10
+        assert source.gain.interval_95 == source.interval_95
+    assert (outcome.n_held_out, outcome.n_candidates, outcome.candidate_depth) == (120, 121, None)
+    assert outcome.precision == "float32"
+
+
+def test_a_source_without_the_signal_has_no_advantage(task: Task, encoder: TransformerEncoder) -> None:
+    """The same task, its informative negatives taken away."""
+    easy = replace(task, negatives=dict.fromkeys(("hard", "easy"), task.negatives["easy"]))
+    assert not pair(probed(easy, encoder), "hard", "easy").established
+
+
+def test_identical_sources_tie_to_the_last_bit(outcome: Outcome) -> None:
+    item = pair(outcome, "hard", "again")
+    assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
+    assert replace(of(outcome, "hard"), name="again") == of(outcome, "again")
+
+
+def test_other_batches_for_each_source_are_noticed(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = training.steps_of
+
+    def own_batches(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
+        return real(task, negatives, work._replace(seed=100 * len(work.source or "") + work.seed), setting)
+
+    monkeypatch.setattr(training, "steps_of", own_batches)
+    assert pair(probed(task, encoder), "hard", "again").gap.value != 0.0
+
+
+def test_a_seed_gives_the_same_bits_again(task: Task, encoder: TransformerEncoder, outcome: Outcome) -> None:
+    assert probed(task, encoder) == outcome
+    assert probed(task, encoder, replace(PLANTED, n_queries=110)) != outcome
+
+
+def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> None:
+    lora = probed(two_of(task), encoder, replace(PLANTED, lora=True, rates=(2e-2,)))
+    assert pair(lora, "hard", "easy").gap.value > 0
+
+
+def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
+    assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
+    assert [stage for stage, _ in progress.stages] == ["rank", "train", "train"]
+    assert progress.done == sum(total for _, total in progress.stages)
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "n_groups"),
+    [("few_queries", {"n_queries": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
+)
+def test_where_there_is_too_little_nothing_is_trained(
+    task: Task, reason: str, options: dict[str, Any], n_groups: int
+) -> None:
+    few = replace(task, group=np.arange(120) % n_groups)
+    outcome = probed(few, None, replace(PLANTED, **options))  # no encoder is needed
+    assert outcome.not_evaluated == {"sources": reason, **task.missing}
+    assert (outcome.sources, outcome.frozen, outcome.n_candidates) == ((), None, 0)
+    assert outcome.n_held_out == options.get("n_queries", 120)
+
+
+def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
+    outcome = probed(task, encoder, replace(PLANTED, steps=1, rates=(1e-9,)))
+    assert outcome.not_evaluated["sources"] == "no_gain"
+    assert [source.tie for source in outcome.sources] == [None] * 3
+    assert outcome.pairs == ()
+
+
+def test_a_gain_of_a_control_is_none_of_a_source(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = training.run
+
+    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        return real(learner, task, held, work._replace(source="random" if work.source == "random" else None), *rest)
+
+    monkeypatch.setattr(runs, "run", run)
+    outcome = probed(task, encoder)
+    assert of(outcome, "random").interval_95[0] > 0
+    assert of(outcome, "hard").interval_95 == (0.0, 0.0)
+    assert outcome.not_evaluated["sources"] == "no_gain"
+
+
+def test_with_one_seed_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
+    outcome = probed(task, encoder, replace(PLANTED, n_seeds=1))
+    assert outcome.not_evaluated["sources"] == "one_seed"
+    assert of(outcome, "hard").gain_ndcg10 > 0
+    assert of(outcome, "hard").interval_95 is None
+
+
+def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: TransformerEncoder) -> None:
+    own = replace(two_of(task), controls={"random": task.negatives["easy"]})  # as bad as the source that stops
+    outcome = probed(own, encoder, replace(PLANTED, n_seeds=3))
+    assert {source.name: source.n_seeds for source in outcome.sources} == {"hard": 3, "easy": 2}
+    assert of(outcome, "random").n_seeds == 3
+    assert pair(outcome, "hard", "easy").established
+
+
+def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: TransformerEncoder) -> None:
+    outcome = probed(two_of(task), encoder, replace(PLANTED, rates=(1e38, 3e-3, 1e-9)))
+    assert [(rate.rate, rate.gain is None, rate.used) for rate in outcome.rates] == [
+        (1e38, True, False),
+        (3e-3, False, True),
+        (1e-9, False, False),
+    ]
+    alone = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1))
+    gains = [source.gain_ndcg10 for source in (*alone.sources, *alone.controls)]
+    assert outcome.rates[1].gain == pytest.approx(np.mean(gains), abs=1e-12), "nothing of the other rates is left"
+
+
+def test_where_every_rate_diverges_nothing_is_evaluated(task: Task, encoder: TransformerEncoder) -> None:
+    options = replace(PLANTED, rates=(1e38, 1e37))
+    message = refusal(lambda: probed(task, encoder, options), NotEvaluatedError, None)
+    assert "1e+38, 1e+37" in message
+    assert "--rate 1e+36" in message
+
+
+def patched(monkeypatch: pytest.MonkeyPatch, before: Callable[[Any, Work], None]) -> None:
+    """Something happens before each run. before : gets its learner and work."""
+    real = training.run
+
+    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        before(learner, work)
+        return real(learner, task, held, work, *rest)
+
+    monkeypatch.setattr(runs, "run", run)
+
+
+def test_a_later_seed_that_diverges_is_an_error(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge(_: Any, work: Work) -> None:
+        if work.seed == 1:
+            raise DivergedError("the loss is nan at step 3")
+
+    patched(monkeypatch, diverge)
+    message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
+    assert all(part in message for part in ("0.003", "seed 1", "--rate 0.00075"))
+
+
+def test_devices_share_the_runs_and_give_the_same(
+    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: Counter[tuple[int, int]] = Counter()
+    both = threading.Barrier(2)
+    works: list[Work] = []
+
+    def note(learner: Any, work: Work) -> None:
+        if work.source is not None and work.seed == 0 and len(taken) < 2:
+            both.wait(20)  # neither goes on before the other has a source, too
+        works.append(work)
+        taken[(id(learner), threading.get_ident())] += 1
+
+    patched(monkeypatch, note)
+    two = probed(task, encoder, device="cpu,cpu")
+    assert two == outcome
+    assert len({learner for learner, _ in taken}) == 2
+    assert len(works) == len(set(works)) == 2 + 2 * 2 * 4
+
+
+def test_a_device_that_fails_ends_the_probe(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works: list[Work] = []
+
+    def fail(_: Any, work: Work) -> None:
+        works.append(work)
+        if work.source == "easy":
+            raise EncoderError("out of memory on cuda:1 with a single text")
+
+    patched(monkeypatch, fail)
+    with pytest.raises(EncoderError, match="cuda:1"):
+        probed(task, encoder, device="cpu,cpu")
+    assert len(works) < 2 + 2 * 4, "no further run began"
+    assert not any(thread.name.startswith("ThreadPool") for thread in threading.enumerate())
+
+
+def test_a_fold_without_a_held_out_query_is_left_out(task: Task, encoder: TransformerEncoder) -> None:
+    fold = task.fold.copy()
+    fold[fold == 1] = 5
+    gap = probed(replace(task, fold=fold), encoder, replace(PLANTED, n_folds=6, steps=1))
+    assert gap.n_held_out == 120
