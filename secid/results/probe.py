@@ -66,18 +66,6 @@ class ProbedSource:
     vs_random: Gap | None
     tie: int | None
 
-    @property
-    def gain(self) -> Gap:
-        """The difference to the frozen encoder, as every other difference."""
-        return Gap(
-            value=self.gain_ndcg10,
-            standard_error=self.standard_error,
-            error_queries=self.error_queries,
-            error_runs=self.error_runs,
-            interval_95=self.interval_95,
-            p=self.p,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedPair:

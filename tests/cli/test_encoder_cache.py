@@ -119,6 +119,17 @@ def test_clear_asks_where_it_can_and_else_wants_a_word(cached, invoke, monkeypat
     assert (cached / "mine.txt").exists()
 
 
+def test_trainings_of_a_probe_are_counted_and_cleared(tmp_path, invoke):
+    training = tmp_path / "probes" / f"{'0a' * 16}.json"
+    training.parent.mkdir()
+    training.write_text("[[0.5, 0.5, 1.0]]", encoding="utf-8")
+    folder = ("--set", f"cache_dir={tmp_path}")
+    assert json.loads(invoke("cache", "info", "--json", *folder).out)["n_trainings"] == 1
+    assert "trainings        1 of `secid probe`" in invoke("cache", "info", *folder).out
+    assert json.loads(invoke("cache", "clear", "--yes", "--json", *folder).out)["n_bytes_freed"] == 17
+    assert not training.exists()
+
+
 def test_verify_sets_a_changed_byte_aside(cached, invoke):
     whole = invoke("cache", "verify", "--set", f"cache_dir={cached}")
     assert whole.code == 0
