@@ -1,10 +1,12 @@
 """Short fine-tunings of one encoder on several sources, folds and seeds: nDCG@10 of every held-out query.
 
-    python docs/experiments/finetuning.py train COLLECTION SOURCE… --out RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
+    python docs/experiments/finetuning.py train COLLECTION SOURCE… --runs RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
+    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so that the
-same command goes on where it was stopped, and several processes can share the file. Results: finetuning.md.
+same command goes on where it was stopped, and several processes can share the file. `judge` prints what the runs
+establish, and which numbers of the frozen encoder would have said it. Results: finetuning.md.
 """
 
 from __future__ import annotations
@@ -15,22 +17,29 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 
+import secid
+from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_regret
+from secid.arrays import Floats
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.pool import Plan
 from secid.pool.reading import read_plan
+from secid.probing.judge import gap, judge
 from secid.probing.learner import Learner
 from secid.probing.task import Task, make_task
 from secid.probing.training import Setting, Work, held_out, run
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.read.collection import open_collection
+from secid.results.probe import Gap
 from secid.settings import Settings, resolve
 
 BATCH = 32
@@ -69,7 +78,7 @@ def works(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
 
 def train(arguments: argparse.Namespace) -> None:
     """Does the runs that no process has done or begun. After a kill, remove the .claims file first."""
-    settings = resolve({"encoder": arguments.encoder, "max_length": 128, "collection": arguments.collection}).values
+    settings = settings_of(arguments)
     torch.set_num_threads(arguments.threads)
     collection = Path(arguments.collection).name
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +91,7 @@ def train(arguments: argparse.Namespace) -> None:
         setting = Setting(arguments.steps, BATCH, settings.temperature)
         for work in works(task, arguments):
             name = name_of(work, collection, arguments.steps)
-            if not claimed(arguments.out, name):
+            if not claimed(arguments.runs, name):
                 continue
             start = time.time()
             values = run(
@@ -90,10 +99,15 @@ def train(arguments: argparse.Namespace) -> None:
             )
             line = {"run": name, "collection": collection, **work._asdict(), "steps": arguments.steps}
             line["ndcg_10"] = values[:, 0].round(5).tolist()
-            with arguments.out.open("a", encoding="utf-8") as file:
+            with arguments.runs.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
             print(f"{name}: nDCG@10 {values[:, 0].mean():.4f} in {time.time() - start:.0f} s", flush=True)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """Texts cut at 128 tokens: half of the model's length, for a quarter of the time."""
+    return resolve({"encoder": arguments.encoder, "max_length": 128, "collection": arguments.collection}).values
 
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
@@ -107,24 +121,149 @@ def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) 
     return tasks[0]
 
 
+def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats]:
+    """(S, R) nDCG@10 by seed and row of each source, of the seeds that all of them finished in every fold; and (R,) of
+    the frozen encoder.
+    """
+    n_folds = int(task.fold.max()) + 1
+    table: dict[tuple[str | None, int], dict[int, list[float]]] = {}
+    for line in runs:
+        if line["collection"] == collection:
+            table.setdefault((line["source"], line["seed"]), {})[line["fold"]] = line["ndcg_10"]
+    whole = {key: folds for key, folds in table.items() if len(folds) == n_folds}
+    names = sorted({source for source, _ in table if source is not None})
+    seeds = [seed for seed in range(99) if all((name, seed) in whole for name in names)]
+
+    def rows(folds: dict[int, list[float]]) -> Floats:
+        out = np.empty(len(task.fold))
+        for fold, values in folds.items():
+            out[task.fold == fold] = values
+        return out
+
+    frozen = rows(whole[None, 0])
+    return {name: np.stack([rows(whole[name, seed]) for seed in seeds]) for name in names}, frozen
+
+
+def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
+    """Every number of the frozen encoder by source, from one run of `secid score`. METHOD 2, 3, 7, 10."""
+    with tempfile.TemporaryDirectory() as folder:
+        random = f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
+        run_of = secid.score(
+            [*arguments.sources, random],
+            encoder=arguments.encoder,
+            max_length=128,
+            collection=arguments.collection,
+            ablate=True,
+            controls="none",
+            run=f"{folder}/run",
+        )
+        tables = {
+            source.name: pq.read_table(
+                f"{folder}/run/negatives.parquet", filters=[("source", "==", source.name)]
+            ).to_pydict()
+            for source in run_of.sources
+        }
+    numbers: dict[str, dict[str, float]] = {}
+    for source in run_of.sources:
+        values = {"ECI_sem": source.eci_nats, "hardness": source.hardness, "inversions": -source.inversion_fraction}
+        for point in source.compared_curve:
+            values[f"ECI at B = {point.budget:g}"] = point.nats
+        for name in ("gradient_energy", "mnrl_loss", "ambiguity"):
+            for form in ("pair", "record"):
+                values[f"{name}, {form} form"] = getattr(source.proxies, f"{name}_{form}")
+        rows = {name: np.array(tables[source.name][name]) for name in COLUMNS}
+        values |= {f"mean {name}": float(rows[name].mean()) for name in ("consistency", "locality", "residual")}
+        values |= in_batch_weights(rows, tables["random"])
+        for name, value in values.items():
+            if value is not None:
+                numbers.setdefault(name, {})[source.name] = value
+    for item in run_of.ablations:
+        if item.name in ("temperature", "weight"):
+            for row in item.rows:
+                numbers[f"ECI, {item.name} {row.setting}"] = {key: float(own or 0) for key, own in row.scores.items()}
+    return {name: {key: own[key] for key in names} for name, own in numbers.items() if set(names) <= set(own)}
+
+
+COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "residual")
+
+
+def in_batch_weights(rows: dict[str, Floats], random: dict[str, list[float]]) -> dict[str, float]:
+    """Softmax weight of a negative in a batch of 32 at 0.05, the other passages as near as random ones; alone, and for
+    those only that lie below 95 % of their positive.
+    """
+    others = 62 * float(np.exp(np.array(random["s_query_negative"]) / 0.05).mean())
+    positive, negative = (np.exp(rows[name] / 0.05) for name in COLUMNS[:2])
+    weight = negative / (positive + negative + others)
+    true = rows["s_query_negative"] < 0.95 * rows["s_query_positive"]
+    return {"in-batch weight": float(weight.mean()), "in-batch weight below 95 %": float((weight * true).mean())}
+
+
+def judged(arguments: argparse.Namespace) -> None:
+    """Prints gains with both errors, the pairs, the runs that a difference would take, and how the numbers agree."""
+    collection = Path(arguments.collection).name
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
+    values, frozen = outcomes(task, read_runs(arguments.runs), collection)
+    n_seeds = len(next(iter(values.values())))
+    print(
+        f"{collection}: {len(task.fold)} queries in {task.group.max() + 1} groups, {arguments.folds} folds, "
+        f"seeds: {n_seeds}"
+    )
+    print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
+    pairs, ties = judge(values, task.group, task.fold)
+    print(f"| frozen | {frozen.mean():.4f} | | | | | |")
+    for name in sorted(values, key=lambda name: -values[name].mean()):
+        own = gap(values[name] - frozen, task.group, task.fold)
+        ends = "" if own.interval_95 is None else "{:+.4f} to {:+.4f}".format(*own.interval_95)
+        of_runs = "" if own.error_runs is None else f"{own.error_runs:.4f}"
+        print(
+            f"| {name} | {values[name].mean():.4f} | {own.value:+.4f} | {ends} | {own.error_queries:.4f} | {of_runs} | "
+            f"{ties[name]} |"
+        )
+    print(f"\n| pair | difference | error | error of runs | seeds for 0.005 | p (Holm) |\n|{6 * '---|'}")
+    for pair in pairs:
+        of_runs, p = pair.gap.error_runs or 0.0, pair.p_holm
+        print(
+            f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | {of_runs:.4f} | "
+            f"{seeds_needed(pair.gap, n_seeds)} | {'' if p is None else f'{p:.3f}'} |"
+        )
+    established = [(pair.first, pair.second) for pair in pairs if pair.established]
+    mean = {name: float(own.mean()) for name, own in values.items()}
+    print(f"\n{len(established)} of {len(pairs)} pairs established\n")
+    print(f"| number | established pairs in order | all pairs in order | top-1 regret | τ |\n|{5 * '---|'}")
+    for name, of_source in numbers_of(arguments, list(values)).items():
+        right = sum(of_source[a] > of_source[b] for a, b in established)
+        alike, n = pairs_ordered_alike(of_source, mean)
+        sides = [np.array([side[key] for key in values]) for side in (of_source, mean)]
+        regret, tau = top_1_regret(*sides), kendall_tau_b(*sides)
+        cells = ("–" if value is None else f"{value:.3f}" for value in (regret, tau))
+        print(f"| {name} | {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)} |")
+
+
+def seeds_needed(difference: Gap, n_seeds: int) -> str:
+    """Seeds in every fold with which a difference of 0.005 is two standard errors; "–" where queries alone are more."""
+    if difference.error_runs is None:
+        return ""
+    left = 0.0025**2 - difference.error_queries**2
+    return "–" if left <= 0 else str(max(1, ceil(n_seeds * difference.error_runs**2 / left)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("train")
-    command.set_defaults(main=train)
-    command.add_argument("collection")
-    command.add_argument("sources", nargs="+")
-    command.add_argument("--out", type=Path, required=True)
-    command.add_argument("--encoder", default="minilm")
-    command.add_argument("--device", default="cpu")
-    command.add_argument("--steps", type=int, default=60)
-    command.add_argument("--seeds", type=int, default=3)
-    command.add_argument("--folds", type=int, default=3)
-    command.add_argument("--rate", type=float, default=5e-5)
-    command.add_argument("--threads", type=int, default=1)
-    command.add_argument("--bf16", action="store_true")
+    parser.add_argument("command", choices=("train", "judge"))
+    parser.add_argument("collection")
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
-    arguments.main(arguments)
+    {"train": train, "judge": judged}[arguments.command](arguments)
 
 
 if __name__ == "__main__":
