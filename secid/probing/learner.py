@@ -35,7 +35,7 @@ MAX_NORM = 1.0
 LORA_RANK = 16
 
 
-class DivergedError(SecidError):
+class DivergedError(NotEvaluatedError):
     """The loss of a training is not a number."""
 
 
