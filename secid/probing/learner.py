@@ -21,7 +21,7 @@ from secid.encode.device import is_gpu
 from secid.encode.protocol import Role
 from secid.encode.replica import is_out_of_memory
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import EncoderError, SecidError
+from secid.errors import EncoderError, NotEvaluatedError, SecidError
 
 T = TypeVar("T")
 
