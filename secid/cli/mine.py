@@ -12,7 +12,7 @@ from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, Split, take
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
-    from secid.mining.choose import OnShort
+    from secid.mining.methods import OnShort
 
 MINING = "Mining"
 AS_OF_SCORE = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,6 @@ from secid.mining.methods import Dense, Method, Miner
 from secid.mining.orders import Order, Ranking
 from secid.pool import sample_order
 
-OnShort = Literal["keep", "drop", "random"]
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""
 OFTEN_EXCLUDED = 8

@@ -15,12 +15,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from secid.errors import UsageError
 from secid.results.mine import PRESETS
+from secid.settings import Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.export.writer import Schema
 
 Pick = Literal["top", "random", "simans"]
+OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window; K where that is more."""
 NAME = re.compile(r"[\w][\w.+-]*")
@@ -97,6 +103,56 @@ class Miner:
     @property
     def pick(self) -> Pick:
         return self.method.pick if isinstance(self.method, Dense) else "top"
+
+
+@dataclass(frozen=True)
+class MiningPlan:
+    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
+
+    pairs, split : where queries and positives are from, as in `secid.mine`.
+    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
+    """
+
+    miners: tuple[Miner, ...]
+    k: int
+    seed: int
+    pairs: str | None = None
+    split: str | None = None
+    on_short: OnShort = "keep"
+    max_reuse: int | None = None
+    schema: Schema = "flagembedding"
+    suffix: str = ".jsonl"
+    prompt: str | None = None
+    concurrency: int = 8
+
+    def paths(self, folder: Path) -> list[Path]:
+        """The files of the sources."""
+        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
+
+    def check(self, settings: Settings, has_encoder: bool) -> None:
+        """Raises UsageError for what cannot work together."""
+        from secid.pool import SPLITTERS
+
+        dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
+        if dense and not has_encoder:
+            raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+        if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in self.miners):
+            raise UsageError(
+                f"bm25 has no tokenizer {settings.tokenizer!r}",
+                where=flag_of("tokenizer"),
+                remedy=f"one of {', '.join(SPLITTERS)}",
+            )
+        if self.split is not None and self.pairs is not None:
+            raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+        for flag, number in {"-k": self.k, "--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.prompt is not None and "{query}" not in self.prompt:
+            remedy = "it stands for the query's text"
+            raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
+        if self.on_short not in get_args(OnShort):
+            choices = ", ".join(get_args(OnShort))
+            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"one of {choices}")
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,20 +13,20 @@ import torch
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
-from secid.errors import InputError, OutputError, UsageError
+from secid.errors import InputError, OutputError
 from secid.files import PARTIAL
 from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
-from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill, passing
+from secid.mining.choose import WHY, Picks, choose, combine, deep_enough, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.journal import kept_answers
-from secid.mining.llm import check_endpoint, check_prompt
-from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method
+from secid.mining.llm import Endpoint
+from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method, MiningPlan
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
-from secid.mining.write import JOURNAL, Negatives, Plan, write_sources
-from secid.pool import SPLITTERS, sample_order
+from secid.mining.write import JOURNAL, Negatives, write_sources
+from secid.pool import sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import open_source, resolve_sources
@@ -50,7 +50,7 @@ SCORE_SETTINGS = (
 
 
 def mine_sources(
-    plan: Plan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
+    plan: MiningPlan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
 ) -> Mined:
     """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
 
@@ -59,15 +59,17 @@ def mine_sources(
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
     are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
-    refuse(plan, load, settings)
+    plan.check(settings, load is not None)
     check_folder(folder)
-    for miner in plan.miners:
-        if isinstance(miner.method, Llm):
-            check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
+        endpoints = {
+            number: stack.enter_context(closing(Endpoint(miner.method, plan.seed, progress)))
+            for number, miner in enumerate(plan.miners)
+            if isinstance(miner.method, Llm)
+        }
         stack.enter_context(_removed_if_empty(folder))
         stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
@@ -78,19 +80,8 @@ def mine_sources(
             embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
             stack.callback(embedder.close)
         answers = {
-            number: ask(
-                questions,
-                miner.method,
-                plan.k,
-                plan.seed,
-                plan.prompt,
-                plan.concurrency,
-                journals[number],
-                work / f"{number}.texts",
-                progress,
-            )
-            for number, miner in enumerate(plan.miners)
-            if isinstance(miner.method, Llm)
+            number: ask(questions, endpoint, plan, journals[number], work / f"{number}.texts", progress)
+            for number, endpoint in endpoints.items()
         }
         _, s_qp = lowest_positives(plan, questions, exclusions, embedder)
         picks = search(plan, questions, exclusions, embedder, s_qp, answers, settings, progress)
@@ -121,7 +112,7 @@ def mine_sources(
         return write_sources(sources, run, folder, progress)
 
 
-def asked_of(plan: Plan, questions: Questions, settings: Settings) -> dict[str, Any]:
+def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
     """The fields of `MiningRun` but for the encoder."""
     return {
         "schema_version": MINE_SCHEMA_VERSION,
@@ -165,7 +156,7 @@ def _encoder_flags(settings: Settings) -> list[str]:
     return words
 
 
-def read_questions(plan: Plan, settings: Settings, work: Path, progress: Progress) -> Questions:
+def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     """Rows and candidates. The caller closes them."""
     if plan.pairs is None:
         files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
@@ -180,31 +171,6 @@ def read_questions(plan: Plan, settings: Settings, work: Path, progress: Progres
         collection = open_collection(settings) if given else None
         tick = bytes_read_by(readers, progress)
         return questions_of_pairs(readers, collection, settings, work, tick)
-
-
-def refuse(plan: Plan, load: Load | None, settings: Settings) -> None:
-    """Raises UsageError for what cannot work together. load : None without an encoder."""
-    dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
-    if dense and load is None:
-        raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
-    if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in plan.miners):
-        raise UsageError(
-            f"bm25 has no tokenizer {settings.tokenizer!r}",
-            where=flag_of("tokenizer"),
-            remedy=f"one of {', '.join(SPLITTERS)}",
-        )
-    if plan.split is not None and plan.pairs is not None:
-        raise UsageError("has no effect with --pairs, which names the queries", where="--split")
-    if plan.max_reuse is not None and plan.max_reuse < 1:
-        raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
-    if plan.concurrency < 1:
-        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
-    if plan.prompt is not None:
-        check_prompt(plan.prompt)
-    if plan.on_short not in get_args(OnShort):
-        raise UsageError(
-            f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
-        )
 
 
 def check_folder(folder: Path) -> None:
@@ -230,7 +196,7 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
 
 
 def lowest_positives(
-    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
 ) -> tuple[Index, Floats]:
     """(R,) the labelled positive of each row's query that scores lowest, and (R,) its score; NaN without an encoder.
 
@@ -253,7 +219,7 @@ def lowest_positives(
 
 
 def search(
-    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
     answers: Mapping[int, Answers], settings: Settings, progress: Progress,
 ) -> list[Picks]:  # fmt: skip
     """The negatives of each source, in the order of the plan. answers : of language models, by source."""
@@ -309,7 +275,7 @@ def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Float
 
 
 def _rankings(
-    plan: Plan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
+    plan: MiningPlan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
     progress: Progress,
 ) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
     """Each order that is needed, with the numbers of the sources that take from it."""

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.arrays import Floats, Index, distinct
-from secid.arrays import pairs as pair_codes
+from secid.arrays import Floats, Index
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
-from secid.mining.methods import Dense, Method, Miner, Random
+from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.mining.run import (
     Load,
@@ -31,12 +30,10 @@ from secid.mining.run import (
     exclusions_of,
     lowest_positives,
     read_questions,
-    refuse,
     scores_of,
     search,
 )
-from secid.mining.write import Plan, options_of, score_means
-from secid.pool import Plan as TextPlan
+from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.settings import Settings
@@ -64,12 +61,12 @@ def grid(miner: Miner, k: int) -> list[Miner]:
     return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
 
 
-def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
+def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
     """Reads the queries and searches once for all variants of all dense sources.
 
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
-    refuse(plan, load, settings)
+    plan.check(settings, load is not None)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -99,7 +96,7 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
             ]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
-            by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
+            by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
             miner.method: _swept(miner.method, own, s_qn, s_qp, plan.k, settings.temperature, suspects)
@@ -123,23 +120,6 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
             sources=sources,
             unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
         )
-
-
-def _plan(questions: Questions) -> TextPlan:
-    """The texts of the questions, as a guide reads them."""
-    none = np.zeros(0, np.int64)
-    return TextPlan(
-        queries=questions.queries,
-        passages=questions.passages,
-        sources=(),
-        known_positives=distinct(pair_codes(*questions.labels, len(questions.passages))),
-        echoes=none,
-        slices=(),
-        empty={},
-        n_queries_read=len(questions.queries),
-        label_line=none,
-        label_path=np.zeros(0, np.int32),
-    )
 
 
 def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:

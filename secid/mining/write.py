@@ -18,11 +18,11 @@ import torch
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.errors import InputError
 from secid.export.rows import Passage, Row
-from secid.export.writer import Schema, Written, new_files, write_rows, writing
+from secid.export.writer import Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
-from secid.mining.choose import FILL, WHY, OnShort, Picks
+from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import FILLED, Dense, Method, Miner
+from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan
 from secid.mining.questions import Questions
 from secid.progress import Progress
 from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
@@ -40,31 +40,6 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
-
-    pairs, split : where queries and positives are from, as in `secid.mine`.
-    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
-    """
-
-    miners: tuple[Miner, ...]
-    k: int
-    seed: int
-    pairs: str | None = None
-    split: str | None = None
-    on_short: OnShort = "keep"
-    max_reuse: int | None = None
-    schema: Schema = "flagembedding"
-    suffix: str = ".jsonl"
-    prompt: str | None = None
-    concurrency: int = 8
-
-    def paths(self, folder: Path) -> list[Path]:
-        """The files of the sources."""
-        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
-
-
-@dataclass(frozen=True)
 class Negatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
@@ -72,7 +47,7 @@ class Negatives:
     answers : of a language model; None for other sources.
     """
 
-    plan: Plan
+    plan: MiningPlan
     questions: Questions
     number: int
     picks: Picks
@@ -241,7 +216,7 @@ def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
     return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
 
 
-def _manifest(run: Mined, plan: Plan, questions: Questions) -> dict[str, Any]:
+def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, Any]:
     """The run without time, machine and paths, so that the same input and seed give the same, and hashes."""
     document = asdict(run)
     for name in ("folder", "next_command"):

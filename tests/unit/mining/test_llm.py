@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ import pytest
 from secid.errors import EndpointError, OutputError, UsageError
 from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
-from secid.mining.llm import FORMATS, PROMPT, Bill, check_prompt, llm_negatives, rendered
+from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
+from secid.mining.methods import Llm, MiningPlan
 from secid.progress import Silent
 from secid.results.mine import Usage
+from secid.settings import Settings
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts
@@ -64,6 +67,9 @@ def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
     return Usage(n_answers=n, n_uncounted=n_uncounted, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
 
 
+NOTHING = usage(0)
+
+
 def pairs_of(n: int) -> list[Pair]:
     return [Pair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
 
@@ -73,18 +79,23 @@ class Asker:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
-        self.progress, self.bill = Record(), Bill(None)
+        self.progress, self.usage = Record(), NOTHING
 
-    def __call__(
-        self, pairs: list[Pair] | int = 1, price: tuple[float, float] | None = None, **changed: Any
-    ) -> list[Written]:
+    def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
+        """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress, self.bill = Record(), Bill(price)
-        options: dict[str, Any] = {
-            "url": self.server.url, "model": "m", "prompt": llm_server.PROMPT, "n": 3, "seed": 0, "concurrency": 2,
-            "temperature": None, "journal": self.journal, "bill": self.bill, "progress": self.progress,
-        }  # fmt: skip
-        results = list(llm_negatives(lambda: iter(pairs), **options | changed))
+        self.progress, results = Record(), list[tuple[Pair, Written]]()
+        own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
+        journal = changed.pop("journal", self.journal)
+        fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
+        plan, method = (
+            MiningPlan((), fields.pop("n", 3), **fields),
+            Llm(**{"url": self.server.url, "model": "m", **own}),
+        )
+        with closing(Endpoint(method, plan.seed, self.progress)) as endpoint:
+            self.usage = llm_negatives(
+                lambda: iter(pairs), endpoint, plan, journal, self.progress, lambda *item: results.append(item)
+            )
         assert [pair for pair, _ in results] == pairs
         return [written for _, written in results]
 
@@ -115,7 +126,7 @@ def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) 
     written = ask(5)
     assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
     assert {item.kept_beside for item in written} == {()}
-    assert ask.bill.usage == usage(5)
+    assert ask.usage == usage(5)
     assert ask.server.bodies[0]["response_format"] == FORMATS[0]
     assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
     assert "temperature" not in ask.server.bodies[0]
@@ -233,7 +244,7 @@ def test_bad_answers_are_kept_whole(ask: Asker) -> None:
     first, second = ask(2, concurrency=1)
     assert first.kept_beside == (("not_json", "No list ?."),)
     assert second.kept_beside == (("fewer", '["a baker"]'),)
-    assert ask.bill.usage == usage(2)  # paid all the same
+    assert ask.usage == usage(2)  # paid all the same
 
 
 # servers without what OpenAI's has
@@ -273,7 +284,7 @@ def test_a_plain_local_server(ask: Asker) -> None:
     ask.server.usual = lambda query, n: (200, completion(f"Here:\n```\n{json.dumps(texts(query, n))}\n```", usage=None))
     written = ask(3)
     assert [len(item.texts) for item in written] == [3] * 3
-    assert ask.bill.usage == usage(3, n_uncounted=3)
+    assert ask.usage == usage(3, n_uncounted=3)
     assert set(ask.server.keys) == {"Bearer none"}
 
 
@@ -384,7 +395,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
     assert ask.progress.notes == ["4 answers of the journal used, not paid for again"]
-    assert ask.bill.usage == usage(4)
+    assert ask.usage == usage(4)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +429,7 @@ def test_equal_pairs_are_paid_once(ask: Asker) -> None:
     ask.server.delay = lambda query: 0.1
     first = ask([pair, pair, pair], concurrency=3)
     assert len(ask.server.asked) == 1
-    assert (ask.progress.total, ask.progress.done, ask.bill.usage) == (1, 1, usage(1))
+    assert (ask.progress.total, ask.progress.done, ask.usage) == (1, 1, usage(1))
     assert ask([pair]) == first[:1]
 
 
@@ -579,8 +590,8 @@ def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
     assert rendered('{query}|{positive}|{n}|{"negatives": []}', pair, 7) == (
         'what is {positive}?|a {n} and {query}|7|{"negatives": []}'
     )
-    check_prompt(PROMPT)
-    refusal(lambda: check_prompt("Write {n} passages", "prompt.txt"), UsageError, "prompt.txt")
+    for prompt in (PROMPT, None):
+        MiningPlan((), 1, 0, prompt=prompt).check(Settings(), False)
 
 
 def test_the_prompt_fills_every_place() -> None:
@@ -591,8 +602,9 @@ def test_the_prompt_fills_every_place() -> None:
 
 def test_a_cost_is_known_where_a_price_is_given(ask: Asker) -> None:
     ask(4, price=(1000.0, 5000.0))
-    assert ask.bill.usage == usage(4, cost=4 * (100 * 1000 + 20 * 5000) / 1e6)
-    assert Bill((0.0, 0.0)).usage.cost == 0.0
+    assert ask.usage == usage(4, cost=4 * (100 * 1000 + 20 * 5000) / 1e6)
+    ask([], price=(0.0, 0.0))
+    assert ask.usage.cost == 0.0
 
 
 ABSURD: list[Any] = [
@@ -610,16 +622,16 @@ def test_absurd_token_counts_are_not_counted_and_cost_no_answer(ask: Asker, absu
     ask.server.script = [reply]
     assert [len(item.texts) for item in ask(2, concurrency=1, price=(0.0, 50_000.0))] == [3, 3]
     assert ask.server.asked == ["question 0", "question 1"]
-    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+    assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
     ask(2, price=(0.0, 50_000.0))  # from the journal
-    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+    assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
 
 
 def test_the_largest_count_counts(ask: Asker) -> None:
     most = {"prompt_tokens": 2**53, "completion_tokens": 0}
     ask.server.script = [lambda query, n: (200, completion(json.dumps(texts(query, n)), usage=most))]
     ask()
-    assert (ask.bill.usage.n_uncounted, ask.bill.usage.n_tokens_in) == (0, 2**53)
+    assert (ask.usage.n_uncounted, ask.usage.n_tokens_in) == (0, 2**53)
 
 
 def test_tokens_are_noted_on_the_way(ask: Asker) -> None:
@@ -654,7 +666,9 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
     said["no completion"] = refusal(lambda: ask(9), EndpointError, url)
     for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
         said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
-    said["a prompt without {query}"] = refusal(lambda: ask(prompt="Write"), UsageError, "--prompt")
+    said["a prompt without {query}"] = refusal(
+        lambda: MiningPlan((), 1, 0, prompt="Write").check(Settings(), False), UsageError, "--prompt"
+    )
     said["no key"] = refusal(lambda: ask(url=llm.DEFAULT_URL), EndpointError, llm.DEFAULT_URL)
     monkeypatch.setenv("OPENAI_API_KEY", "sk\r1")
     said["a key of two lines"] = refusal(ask, EndpointError, None)
