@@ -26,6 +26,7 @@ from secid.settings import Settings
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
+NO_TEXTS = "name the collection that the qrels are of: --collection DIR; or --pairs SOURCE"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def questions_of_collection(
     in_queries = np.array([row[0] in with_text for row in judgements])
     passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
     known = in_queries & np.array([row[1] in passages for row in judgements])
-    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
+    unknown = unknown_of(judgements, in_queries, known, where, most_unknown, NO_TEXTS)
     relevant: dict[str, dict[str, None]] = {}
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None

@@ -17,7 +17,7 @@ from secid.errors import InputError, OutputError
 from secid.files import PARTIAL
 from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
-from secid.mining.choose import WHY, Picks, choose, combine, deep_enough, fill, passing
+from secid.mining.choose import FILL, WHY, Choice, Picks, any_passes, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.journal import kept_answers
 from secid.mining.llm import Endpoint
@@ -230,6 +230,7 @@ def search(
         picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
     number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
     keys = questions.queries.keys, questions.passages.keys[:n]
+    choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
     # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
     order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
@@ -239,15 +240,14 @@ def search(
         rows = order[start : start + ROWS_AT_ONCE]
         query, limit = questions.query[rows], s_qp[rows]
         for ranking, numbers in groups:
-            miners, capped = [plan.miners[number] for number in numbers], plan.max_reuse is not None
-            lists = deep_enough(ranking, exclusions, query, limit, miners, plan.k, capped, n)
-            for number, miner in zip(numbers, miners, strict=True):
-                own = keys[0][query], keys[1]
-                choose(miner, number, picks[number], rows, lists, limit, own, plan.seed, exclusions)
+            lists = choice.lists(ranking, query, limit, [plan.miners[number] for number in numbers])
+            for number in numbers:
+                choice.choose(plan.miners[number], number, picks[number], rows, lists)
         for number, miner in enumerate(plan.miners):
             if isinstance(miner.method, Hybrid):
                 parts = [(number_of[name], count) for name, count in miner.method.parts]
                 combine(parts, picks, number, rows, exclusions)
+                picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
         short = [order[own.why[order] > 0] for own in picks]
@@ -256,7 +256,7 @@ def search(
             for row in rows.tolist():
                 asked = questions.query[row : row + 1]
                 passes = _passes(miner.method, embedder, asked, s_qp[row : row + 1])
-                fill(filled, row, asked, passes, at_random, exclusions)
+                fill(filled, row, FILL, asked, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -264,7 +264,7 @@ def search(
 def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Floats) -> Callable[[Index], Flags]:
     """What tells which of some candidates pass a method's margins and maximum. query, s_qp : (1,)."""
     if not isinstance(method, Dense) or embedder is None:
-        return lambda ids: np.ones(len(ids), np.bool_)
+        return any_passes
     vectors = embedder.vectors
 
     def passes(ids: Index) -> Flags:

@@ -58,7 +58,7 @@ def grid(miner: Miner, k: int) -> list[Miner]:
         for ranks in (miner.window, (1, k), *WINDOWS):
             for relative in RELATIVE:
                 methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
-    return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
+    return [Miner(miner.name, miner.text, method) for method in methods.values()]
 
 
 def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
@@ -72,7 +72,7 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
         names = ", ".join(miner.name for miner in plan.miners)
         raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
     grids = [grid(miner, plan.k) for miner in dense]
-    at_random = Miner("random", "random", Random(), (1, plan.k))
+    at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     with ExitStack() as stack:

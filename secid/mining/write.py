@@ -22,7 +22,7 @@ from secid.export.writer import Written, new_files, write_rows, writing
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan
+from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.progress import Progress
 from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
@@ -95,6 +95,7 @@ class Negatives:
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
         names = dict(zip(used.tolist(), self.questions.ids(used), strict=True))
+        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         written = repeat(()) if self.answers is None else self.answers.texts()
         every = zip(self.questions.rows(), written, strict=False)
@@ -113,7 +114,13 @@ class Negatives:
                 )
                 negatives = [
                     Passage(
-                        next(texts), names[key], "", _known(score), max(0, rank) or None, _known(margin), miners[by]
+                        next(texts),
+                        names[key],
+                        "",
+                        _known(score),
+                        None if by in unranked else rank,
+                        _known(margin),
+                        miners[by],
                     )
                     for key, rank, by, score, margin in cells
                 ]

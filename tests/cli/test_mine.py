@@ -173,6 +173,16 @@ def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_e
     assert several > 3
 
 
+def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
+    """Beyond the first candidates drawn for a row too."""
+    rows = [{"anchor": f"question {n} of a thing", "positive": f"answer {n} to it"} for n in range(1_000)]
+    write_rows(Path("pairs.jsonl"), rows)
+    (source,) = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
+    assert source.n_passages >= 999
+    assert source.n_short <= 1
+    assert {tuple(row["neg_ranks"]) for row in lines("out/any.jsonl")} == {(None,)}
+
+
 def test_few_candidates_are_said_to_be_few():
     write_rows(Path("pairs.jsonl"), PAIRS[:3])
     mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)
@@ -211,6 +221,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
         (WHOLE, {"split": "dev"}, UsageError, "test.tsv"),
         (WHOLE, {"max_reuse": 0}, UsageError, "--max-reuse"),
         (WHOLE, {"on_short": "pad"}, UsageError, "'pad'"),
+        (WHOLE, {"prompt": "{query}"}, UsageError, "llm"),
         (WHOLE, {"schema": "dpr"}, UsageError, "tevatron"),
         (
             {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS},
@@ -579,7 +590,7 @@ class Dataset:
         ({"absolute_margin": -0.005}, ",absolute=-0.005"),
         ({"relative_margin": 0.002}, ",relative=0.002"),
         ({"max_score": 0.98}, ",maximum=0.98"),
-        ({"relative_margin": -0.005, "max_score": 0.99}, ",relative=-0.005,maximum=0.99"),
+        ({"relative_margin": 0.001, "max_score": 0.99}, ",relative=0.001,maximum=0.99"),
     ],
 )
 def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
@@ -666,6 +677,7 @@ def test_a_sweep_is_of_what_is_mined():
         (["near=dense", "--sweep", "--parquet"], "--parquet"),
         (["near=dense", "--sweep", "--as", "tevatron"], "--as"),
         (["near=dense", "--sweep", "--on-short", "drop"], "--on-short"),
+        (["near=dense", "--sweep", "--concurrency", "4"], "--concurrency"),
         (["near=dense", "-o", "x", "--guide", "y"], "--guide"),
         (["near=dense", "-o", "x", "--guide-sample", "100"], "--guide-sample"),
         (["near=dense", "--sweep", "--guide-sample", "100"], "--guide-sample"),
