@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from secid.encode.endpoint import environment_key, parse_address
 from secid.encode.http import CHECK, LOOPBACK, TRIES
-from secid.errors import EncoderError, EndpointError, UsageError
-from secid.mining.answers import Answer, Pair, Written, printable, written
+from secid.errors import EncoderError, EndpointError, UsageError, install_words
+from secid.mining.answers import MOST_BYTES, NOT_CHAT, TOO_LONG, Answer, Pair, Written, printable, written
 from secid.mining.journal import Journal
 from secid.mining.methods import Llm, MiningPlan
 from secid.pages.mine_text import usage_words
@@ -121,6 +121,8 @@ def llm_negatives(
         reply = endpoint.ask(text)
         if isinstance(reply, str):
             return reply
+        if reply.finish_reason == NOT_CHAT and not endpoint.answered:  # it may be the address: the next run asks again
+            return reply.content
         kept.add(name, pair.key, reply)
         return ""
 
@@ -151,7 +153,7 @@ def llm_negatives(
                 n_refused += 1
                 if not usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
                     message = f"the endpoint rejected every request; the last: {refusal}"
-                    raise endpoint.error(message, "correct what it names")
+                    raise endpoint.error(message, "check the address, and correct what it names")
                 take(pair, Written((), (("rejected", refusal),)))
                 continue
             answer = kept.answer(name)
@@ -185,12 +187,12 @@ class Endpoint:
         try:
             import openai
         except ImportError as error:
-            raise UsageError("openai is not installed", remedy="pip install 'secid[llm]'") from error
+            raise UsageError("openai is not installed", remedy=install_words("llm")) from error
         self._openai: Any = openai
         self.url, self._key = _address_and_key(method.url)
         self.method, self._progress = method, progress
         self._lock = threading.Lock()
-        self._retried = False
+        self._retried = self.answered = False
         self._optional: Mapping[str, Any] = {"response_format": FORMATS[0], "seed": seed}
         self._fixed = {} if method.temperature is None else {"temperature": method.temperature}
         try:
@@ -214,7 +216,10 @@ class Endpoint:
         return EndpointError(message, where=self.url, remedy=remedy)
 
     def ask(self, text: str) -> Answer | str:
-        """The answer to a message, or why the server does not take it. Raises EndpointError."""
+        """The answer to a message, or why the server does not take it. Raises EndpointError.
+
+        What is no chat completion, at the third time, or too long is an answer without a text.
+        """
         create: Any = self._client.chat.completions.with_raw_response.create
         message = {"role": "user", "content": text}
         n_read, problem = 0, ""
@@ -238,10 +243,14 @@ class Endpoint:
                 content = raw.http_response.content
                 if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
                     content = content.replace(self._key.encode(), b"***")
-                return Answer.of(json.loads(content))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                n_read, problem = n_read + 1, self._shown(repr(error))
-        raise self.error(f"the response is not in OpenAI's format ({problem})", "check the address")
+                if len(content) > MOST_BYTES:
+                    return Answer("", "", TOO_LONG, None, None)
+                answer = Answer.of(json.loads(content))
+                self.answered = True
+                return answer
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                n_read, problem = n_read + 1, self._shown(content.decode("utf-8", "replace"))
+        return Answer(f"not a response in OpenAI's format: {problem}", "", NOT_CHAT, None, None)
 
     def _rejected(self, code: int, problem: str) -> EndpointError:
         remedy = f"check the address and the model, {self.method.model}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import InputError, OutputError
-from secid.files import PARTIAL
+from secid.files import PARTIAL, locked, make_folder
 from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
 from secid.mining.choose import FILL, WHY, Choice, Picks, any_passes, combine, fill, passing
@@ -25,12 +27,12 @@ from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method, MiningPlan
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
-from secid.mining.write import JOURNAL, Negatives, write_sources
+from secid.mining.write import JOURNAL, REJECTED, Negatives, write_sources
 from secid.pool import sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import open_source, resolve_sources
-from secid.read.collection import open_collection
+from secid.read.collection import noted_collection
 from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command
@@ -71,6 +73,7 @@ def mine_sources(
             if isinstance(miner.method, Llm)
         }
         stack.enter_context(_removed_if_empty(folder))
+        stack.enter_context(_alone_in(folder))
         stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         exclusions = exclusions_of(questions, progress)
@@ -85,6 +88,7 @@ def mine_sources(
         }
         _, s_qp = lowest_positives(plan, questions, exclusions, embedder)
         picks = search(plan, questions, exclusions, embedder, s_qp, answers, settings, progress)
+        s_first = first_scores(questions, embedder)
         sources = [
             Negatives(
                 plan,
@@ -93,6 +97,7 @@ def mine_sources(
                 own,
                 answers.get(number),
                 s_qp,
+                s_first,
                 scores_of(own, questions, embedder),
                 settings.temperature,
             )
@@ -129,6 +134,18 @@ def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict
 
 
 @contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError."""
+    make_folder(folder / JOURNAL)
+    with locked(folder) as is_locked:
+        if not is_locked and sys.platform != "win32":
+            remedy = "wait until it has ended, or name a new directory"
+            raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
+        check_folder(folder)  # a run may have ended since it was looked at
+        yield
+
+
+@contextmanager
 def _removed_if_empty(folder: Path) -> Iterator[None]:
     """Where the block fails, removes the folders that it created, if nothing is in them."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -161,14 +178,15 @@ def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: P
     if plan.pairs is None:
         files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
         progress.start("read", None, "")
-        return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
+        judged = noted_collection(settings, progress)
+        return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
         readers = [
             stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
             for source in resolve_sources([plan.pairs], settings)
         ]
         given = settings.collection or settings.corpus
-        collection = open_collection(settings) if given else None
+        collection = noted_collection(settings, progress) if given else None
         tick = bytes_read_by(readers, progress)
         return questions_of_pairs(readers, collection, settings, work, tick)
 
@@ -177,12 +195,15 @@ def check_folder(folder: Path) -> None:
     """Raises OutputError for a folder that holds anything but what a killed run left."""
     if folder.is_dir():
         names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
-        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
+        own = (JOURNAL.format("*"), REJECTED.format("*"))
+        files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
         if files:
             raise OutputError(
                 f"is not empty (it holds {files[0]})",
                 where=str(folder),
-                remedy="name a new directory; nothing is overwritten",
+                remedy="name a new directory; nothing is overwritten"
+                if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
+                else f"remove {files[0]}: a new directory would pay for the answers of a language model again",
             )
     elif folder.exists() or folder.is_symlink():
         raise OutputError("is not a directory", where=str(folder))
@@ -216,6 +237,13 @@ def lowest_positives(
     lowest = np.lexsort((passage, scores, query))[np.searchsorted(query, own)]
     place = lowest[np.searchsorted(own, questions.query)]
     return passage[place], scores[place]
+
+
+def first_scores(questions: Questions, embedder: Embedder | None) -> Floats:
+    """(R,) score of the first positive of each row, which `lowest_positives` has encoded; NaN without an encoder."""
+    if embedder is None:
+        return np.full(len(questions.query), np.nan)
+    return dots(embedder.vectors, questions.query, questions.first)
 
 
 def search(

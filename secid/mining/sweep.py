@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from secid.arrays import Floats, Index
 from secid.errors import UsageError
@@ -28,6 +29,7 @@ from secid.mining.run import (
     Load,
     asked_of,
     exclusions_of,
+    first_scores,
     lowest_positives,
     read_questions,
     scores_of,
@@ -67,6 +69,8 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     plan.check(settings, load is not None)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -78,14 +82,15 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     with ExitStack() as stack:
         questions = read_questions(plan, settings, work, progress)
         stack.callback(questions.close)
+        exclusions = exclusions_of(questions, progress)
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
-        exclusions = exclusions_of(questions, progress)
         embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
         stack.callback(embedder.close)
         kept = replace(plan, miners=every, on_short="keep")
         positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
         picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
+        s_first = first_scores(questions, embedder)
         scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
@@ -99,7 +104,7 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
             by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, s_qp, plan.k, settings.temperature, suspects)
+            miner.method: _swept(miner.method, own, s_qn, s_first, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
         }
         sources = tuple(
@@ -144,11 +149,11 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
 
 
 def _swept(
-    method: Method, picks: Picks, s_qn: Floats, s_qp: Floats, k: int, temperature: float, suspects: Suspects | None
+    method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
 ) -> Swept:
     taken, counts = picks.ids >= 0, picks.counts
     n = int(counts.sum())
-    margins = (s_qp[:, None] - s_qn)[taken]
+    margins = (s_first[:, None] - s_qn)[taken]
     return Swept(
         method=options_of(method),
         n_negatives=n,

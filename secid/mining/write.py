@@ -24,6 +24,9 @@ from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
 from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
+from secid.pages.glossary import by_reason
+from secid.pages.mine_text import short_words
+from secid.pages.numbers import plural
 from secid.progress import Progress
 from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
 from secid.results.mine import Mined, MinedSource
@@ -43,7 +46,8 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 class Negatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
-    s_qp : (R,), s_qn : (R, K) scores under the encoder, NaN where there is no negative, or no encoder.
+    s_qp, s_first : (R,) score of the positive that scores lowest, and of the row's first one.
+    s_qn : (R, K) scores of the negatives. NaN where there is none, or no encoder.
     answers : of a language model; None for other sources.
     """
 
@@ -53,6 +57,7 @@ class Negatives:
     picks: Picks
     answers: Answers | None
     s_qp: Floats
+    s_first: Floats
     s_qn: Floats
     temperature: float
 
@@ -76,18 +81,22 @@ class Negatives:
         """Raises InputError where no row is kept."""
         if self.kept.any():
             return
-        n, why = len(self.kept), ", ".join(f"{name} {count:,}" for name, count in self.short.items())
+        n, why = plural(len(self.kept), "row"), ", ".join(short_words(self.short))
         margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
-                f"each of the {n:,} rows has fewer than {self.plan.k} negatives ({why}), and --on-short drop leaves "
-                "such rows out",
+                f"fewer than {self.plan.k} negatives for each of {n}, which --on-short drop leaves out: {why}",
                 where=self.miner.name,
                 remedy=f"--on-short keep, or a smaller -k{margins}",
             )
-        raise InputError(
-            f"no negative for any of the {n:,} rows ({why})", where=self.miner.name, remedy=margins.lstrip("; ") or None
-        )
+        if self.answers is not None:
+            faults = by_reason(self.answers.reasons)
+            raise InputError(
+                f"the answers of {self.miner.name} give no negative for any of {n}: {faults}",
+                where=self.miner.name,
+                remedy=f"see {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
+            )
+        raise InputError(f"no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
     def rows(self) -> Iterator[Row]:
         """The rows of the file, the same at each call."""
@@ -132,9 +141,10 @@ class Negatives:
         picks, kept, answers = self.picks, self.kept, self.answers
         taken = kept[:, None] & (picks.ids >= 0)
         s_qn = self.s_qn[taken]
-        margins = (self.s_qp[:, None] - self.s_qn)[taken]
+        margins = (self.s_first[:, None] - self.s_qn)[taken]
         _, served = np.unique(picks.ids[taken], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
+        n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
         return MinedSource(
             name=self.miner.name,
             path=str(path),
@@ -147,6 +157,8 @@ class Negatives:
             n_negatives=int(picks.counts[kept].sum()),
             n_filled=int((picks.by[taken] == FILL).sum()),
             n_short=int((picks.why > 0).sum()),
+            n_still_short=int((picks.counts[kept] < self.plan.k).sum()),
+            n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
             **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
@@ -163,15 +175,19 @@ def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progre
 
     The manifest gets its name last. What a run left that was killed before that is replaced.
     """
-    for own in sources:
-        own.refuse_none()
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in left_by_a_kill(folder):
-            path.unlink()
-    progress.start("write", len(sources), "files")
     plan, asked = sources[0].plan, [(own.miner.name, own.answers) for own in sources]
     rejected = {folder / REJECTED.format(name): own.rejected for name, own in asked if own is not None}
+    with writing(folder):
+        for path in left_by_a_kill(folder):
+            path.unlink()
+        for own in sources:
+            if own.answers is not None and not own.kept.any():  # to see what is wrong with them
+                shutil.copyfile(own.answers.rejected, folder / REJECTED.format(own.miner.name))
+    for own in sources:
+        own.refuse_none()
+    for path in rejected:
+        path.unlink(missing_ok=True)
+    progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
     with new_files(*paths, *rejected, folder / MANIFEST) as partials:
         beside = dict(zip(rejected, partials[len(paths) : -1], strict=True))

@@ -81,15 +81,20 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """What is missing from a source, and what was passed over."""
     if source.n_short:
-        why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
-        yield f"{plural(source.n_short, 'row has', 'rows have')} fewer than {mined.k} negatives: {why}"
+        of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
+        yield f"fewer than {mined.k} negatives for {of}: {', '.join(short_words(source.short))}"
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
-    if source.n_dropped:
-        rows = plural(source.n_dropped, "row")
-        yield f"{rows} with fewer than {mined.k} negatives left out (--on-short drop)"
-    if source.n_missing:
-        yield f"{plural(source.n_missing, 'row')} without any negative left out of the file"
+    parts = (
+        (source.n_missing, "without any negative, not in the file"),
+        (source.n_dropped, "left out by --on-short drop"),
+        (source.n_still_short, f"in the file with fewer than {mined.k}, which lack {count(source.n_lacking)} together"),
+    )
+    if any(n for n, _ in parts):
+        yield "of these " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
+    if source.n_missing and source.short.keys() & {"margin", "maximum"}:
+        wider = f"ranks=1-{mined.n_candidates} looks at all candidates"
+        yield wider if mined.on_short == "random" else f"{wider}, --on-short random draws some of those that pass"
     if source.excluded:
         yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
     if source.usage is not None:
@@ -103,6 +108,11 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
+
+
+def short_words(short: Mapping[str, int]) -> list[str]:
+    """Why rows are short, with their counts."""
+    return [f"{SHORT[name]} ({count(n)})" for name, n in short.items()]
 
 
 def usage_words(usage: Usage) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,7 +168,7 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "thoughts before it": (f"<think>Maybe [1, 2] or {{}} …</think>{GOOD}", 3, {}),
     "objects with a text each": (json.dumps({"n": 3, "list": [{"id": 1, "text": t} for t in ENGLISH]}), 3, {}),
     "line ends in a string": (GOOD.replace(" also ", "\nalso "), 3, {}),
-    "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 0, {"not_json": 1}),
+    "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 3, {}),
     "nothing": ("", 0, {"not_json": 1}),
     "an empty list": ('{"negatives": []}', 0, {"not_json": 1}),
     "numbers": ("[1, 2, 3]", 0, {"not_json": 1}),
@@ -197,6 +198,37 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
 def test_answers_are_read_tolerantly_and_the_rest_is_kept_under_a_reason(ask: Asker, name: str) -> None:
     content, n, reasons = ANSWERS[name]
     assert ask.reasons(content) == (n, reasons)
+
+
+def test_drafts_in_a_models_thoughts_are_not_taken(ask: Asker) -> None:
+    for opening in ("<think>", ""):
+        assert ask.reasons(f'{opening}hmm {{"negatives": ["draft"]}}</think>{GOOD}') == (3, {})
+    assert ask.reasons(f'first {{"negatives": ["draft"]}}, better {GOOD}') == (3, {})
+
+
+def test_a_long_answer_is_not_read(ask: Asker) -> None:
+    assert ask.reasons(json.dumps(["a" * llm.MOST_BYTES])) == (0, {"too_long": 1})
+
+
+def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    decode = answers.JSON.raw_decode
+    monkeypatch.setattr(answers, "JSON", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at)))
+    assert answers.written(answers.Answer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
+    assert len(tries) == answers.MOST_OPENINGS
+
+
+def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -> None:
+    def reply(query: str, n: int) -> tuple[int, Any]:
+        return (200, {"choices": []}) if query == "question 1" else right(query, n)
+
+    ask.server.usual = reply
+    results = ask(3, concurrency=1)
+    assert [len(item.texts) for item in results] == [3, 0, 3]
+    assert results[1].kept_beside[0][0] == "not_chat"
+    ask.server.asked.clear()
+    assert ask(3) == results
+    assert ask.server.asked == []
 
 
 def test_no_more_texts_are_checked_than_it_takes(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -663,7 +695,7 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
         ask.server.usual = lambda query, n, code=code: (code, {"error": "no"})
         said[f"HTTP {code}"] = refusal(lambda: ask(9, model="gpt"), EndpointError, url)
     ask.server.usual = lambda query, n: (200, {"choices": []})
-    said["no completion"] = refusal(lambda: ask(9), EndpointError, url)
+    said["no completion"] = refusal(lambda: ask(9, model="gpt"), EndpointError, url)
     for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
         said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
     said["a prompt without {query}"] = refusal(

@@ -27,6 +27,8 @@ SOURCE = MinedSource(
     n_negatives=10394,
     n_filled=26,
     n_short=72,
+    n_still_short=3,
+    n_lacking=26,
     short={"margin": 70, "few_candidates": 2},
     excluded={"labelled_positive": 1190, "near_copy": 3},
     s_query_negative=0.453,
@@ -40,7 +42,8 @@ SOURCE = MinedSource(
 )
 WRITTEN = replace(
     SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
-    n_short=1, short={"few_written": 1}, excluded={}, s_query_negative=None, consistency=None, inverted_share=None,
+    n_short=1, n_still_short=0, n_lacking=0, short={"few_written": 1}, excluded={},
+    s_query_negative=None, consistency=None, inverted_share=None,
     n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12},
     usage=Usage(n_answers=1109, n_uncounted=3, n_tokens_in=110600, n_tokens_out=22120, cost=1.2345),
 )  # fmt: skip
