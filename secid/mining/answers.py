@@ -9,7 +9,7 @@ Every rule on texts is the catalogue's (METHOD 14). The reasons, of which the fi
                     not_chat, too_long  the response is no chat completion; it has more bytes than MOST_BYTES
                     fewer             fewer texts than asked for; those that there are count
     of a text       not_text          a number, null, or characters that no UTF-8 file holds
-                    empty, refusal, preamble, query_echo, copy_of_positive, repeat, wrong_language
+                    empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
                     surplus           it comes after as many good ones as were asked for; it is not checked
 """
 
@@ -208,12 +208,14 @@ def _faults(items: Sequence[object], pair: Pair, forms: set[str]) -> Iterator[st
             yield "refusal" if is_refusal(text) else "preamble"
         elif form == query:
             yield "query_echo"
-        elif form in positives or near[place]:
-            yield "copy_of_positive"
+        elif form in positives:
+            yield "false_negative"
+        elif near[place]:
+            yield "near_copy"
         elif form in forms:
             yield "repeat"
         else:
-            yield "wrong_language" if foreign[place] else None
+            yield "other_language" if foreign[place] else None
         forms.add(form)
 
 

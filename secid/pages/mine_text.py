@@ -24,7 +24,7 @@ SHORT = {
     "few_written": "the model wrote no more that can be used",
 }
 EXCLUDED = {
-    "labelled_positive": "labelled positives of the query",
+    "false_negative": "labelled positives of the query",
     "near_copy": "near copies of them",
     "query_echo": "the query's own text",
     "empty": "empty texts",

@@ -656,7 +656,7 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
     write_rows(Path("pairs.jsonl"), [{"query": q, "positive": p} for q, p in zip(queries, corpus, strict=False)])
     settings = {"corpus": str(FIXTURES / "corpus.jsonl"), "titles": False}
     mined = api.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
-    assert mined.sources[0].excluded.keys() <= {"labelled_positive"}
+    assert mined.sources[0].excluded.keys() <= {"false_negative"}
     own = {row["query"]: row["neg"] for row in lines("out/near.jsonl") if len(row["neg"]) == 3}
     dataset = Dataset({"query": queries, "positive": corpus[: len(queries)]})
     model = SentenceTransformer(str(tiny), device="cpu")

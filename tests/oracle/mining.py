@@ -128,7 +128,7 @@ class Rules:
         form = normal_form(text)
         positives = [normal_form(positive) for positive in self.labels[key]]
         if form and form in positives:
-            return "labelled_positive"
+            return "false_negative"
         if any(self.near(form, positive) for positive in positives):
             return "near_copy"
         if form and form == normal_form(self.queries[key][0]):

@@ -23,7 +23,7 @@ from secid.errors import EndpointError, OutputError, UsageError
 from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
 from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
-from secid.mining.methods import Llm, MiningPlan
+from secid.mining.methods import Llm, MiningPlan, parse_miners
 from secid.progress import Silent
 from secid.results.mine import Usage
 from secid.settings import Settings
@@ -186,11 +186,11 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "a refusal in the list": (json.dumps([*ENGLISH[:2], "I cannot assist with that."]), 2, {"refusal": 1}),
     "a preamble in the list": (json.dumps(["Here are three hard negatives:", *ENGLISH]), 3, {"preamble": 1}),
     "a label": (json.dumps([*ENGLISH[:2], f"Hard negative 3: {ENGLISH[2]}"]), 2, {"preamble": 1}),
-    "the positive": (json.dumps([*ENGLISH[:2], POSITIVE.upper()]), 2, {"copy_of_positive": 1}),
-    "a near copy of it": (json.dumps([*ENGLISH[:2], LONGER]), 2, {"copy_of_positive": 1}),
+    "the positive": (json.dumps([*ENGLISH[:2], POSITIVE.upper()]), 2, {"false_negative": 1}),
+    "a near copy of it": (json.dumps([*ENGLISH[:2], LONGER]), 2, {"near_copy": 1}),
     "the query": (json.dumps([*ENGLISH[:2], "Question 0?"]), 2, {"query_echo": 1}),
     "a text twice": (json.dumps([*ENGLISH[:2], ENGLISH[0].upper()]), 2, {"repeat": 1}),
-    "another language": (json.dumps([*ENGLISH[:2], GERMAN]), 2, {"wrong_language": 1}),
+    "another language": (json.dumps([*ENGLISH[:2], GERMAN]), 2, {"other_language": 1}),
 }
 
 
@@ -255,7 +255,7 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
     pair = Pair("0", "why does bread rise", (POSITIVE, other, GERMAN))
     assert ask.reasons(json.dumps([ENGLISH[0], other.lower(), GERMAN + " Manche haben auch am Montag zu."]), pair) == (
         1,
-        {"copy_of_positive": 2},
+        {"false_negative": 1, "near_copy": 1},
     )
     german = (
         "Sauerteig braucht bei Zimmertemperatur etwa zwölf Stunden, bis er deutlich aufgegangen ist und sauer riecht."
@@ -265,7 +265,7 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
 
 def test_a_short_positive_is_found_and_has_no_language(ask: Asker) -> None:
     pair = Pair("0", "what is the capital of France", ("Paris.",))
-    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"copy_of_positive": 1})
+    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"false_negative": 1})
 
 
 def test_bad_answers_are_kept_whole(ask: Asker) -> None:
@@ -622,8 +622,8 @@ def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
     assert rendered('{query}|{positive}|{n}|{"negatives": []}', pair, 7) == (
         'what is {positive}?|a {n} and {query}|7|{"negatives": []}'
     )
-    for prompt in (PROMPT, None):
-        MiningPlan((), 1, 0, prompt=prompt).check(Settings(), False)
+    for own in (PROMPT, None):
+        MiningPlan(parse_miners("gpt=llm:model=m", 1), 1, 0, prompt=own).check(Settings(), False)
 
 
 def test_the_prompt_fills_every_place() -> None:
@@ -699,7 +699,9 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
     for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
         said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
     said["a prompt without {query}"] = refusal(
-        lambda: MiningPlan((), 1, 0, prompt="Write").check(Settings(), False), UsageError, "--prompt"
+        lambda: MiningPlan(parse_miners("gpt=llm:model=m", 1), 1, 0, prompt="Write").check(Settings(), False),
+        UsageError,
+        "--prompt",
     )
     said["no key"] = refusal(lambda: ask(url=llm.DEFAULT_URL), EndpointError, llm.DEFAULT_URL)
     monkeypatch.setenv("OPENAI_API_KEY", "sk\r1")
