@@ -288,8 +288,8 @@ def test_malformed_pairs_are_counted_and_too_many_refused(rows, error):
         api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2)
     if error is BadRecordsError:
         with pytest.raises(BadRecordsError, match="on_bad=skip"):
-            api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5)
-        mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5, on_bad="skip")
+            api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5, on_bad="fail")
+        mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5)
         assert mined.skipped == {"empty_query": 1}
 
 

@@ -577,7 +577,7 @@ def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch
         shown += ["".join(traceback.format_exception(caught.value)), *ask.progress.notes]
     ask.server.usual = lambda query, n: (200, {"choices": SECRET})
     with pytest.raises(EndpointError) as caught:
-        ask(9)
+        ask(9, model="no completion")
     shown += ["".join(traceback.format_exception(caught.value))]
     shown += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
     assert any("***" in text for text in shown)
