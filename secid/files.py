@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import platform
 import re
@@ -27,6 +28,12 @@ PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 """How names end that `partial_of` gives."""
 NAME_CHARACTERS = 50
 """Characters of a file's name that its partial file repeats; of four bytes each, they fit into 255."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def partial_of(path: Path) -> Path:

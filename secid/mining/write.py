@@ -19,6 +19,7 @@ from secid.arrays import Flags, Floats, Index, distinct
 from secid.errors import InputError
 from secid.export.rows import Passage, Row
 from secid.export.writer import Written, new_files, write_rows, writing
+from secid.files import sha256_of
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
@@ -28,7 +29,7 @@ from secid.pages.glossary import by_reason
 from secid.pages.mine_text import short_words
 from secid.pages.numbers import plural
 from secid.progress import Progress
-from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
+from secid.read.manifest import MANIFEST, left_by_a_kill
 from secid.results.mine import Mined, MinedSource
 
 WRITTEN_AT_ONCE = 1_024
@@ -164,6 +165,7 @@ class Negatives:
             **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
             n_passages=len(served),
             most_used=int(served.max(initial=0)),
+            n_made_ids=written.n_made_ids,
             not_held=written.not_held,
             kept_beside={} if answers is None else answers.reasons,
             usage=None if answers is None else answers.usage,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from secid.pages.glossary import recipe_line
+from secid.pages.glossary import by_reason, recipe_line
 from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
@@ -45,7 +45,7 @@ def print_mined(console: Console, mined: Mined) -> None:
         for line in _lines(mined, source):
             write(console, f"{named(source.name)}: {line}.", mark="- ")
     if mined.skipped:
-        write(console, f"Left out of the input: {_by_reason(mined.skipped)}.", "yellow")
+        write(console, f"Left out of the input: {by_reason(mined.skipped)}.", "yellow")
     command(console, plain(mined.next_command))
 
 
@@ -105,6 +105,9 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
+    if source.n_made_ids:
+        rows = plural(source.n_made_ids, "row lacks", "rows lack")
+        yield f"{rows} an id: a hash of the text is written in its place"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
@@ -122,10 +125,6 @@ def usage_words(usage: Usage) -> str:
     return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
 
 
-def _by_reason(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in reasons.items())
-
-
 def print_sweep(console: Console, sweep: Sweep) -> None:
     """Prints a table for each dense source, what its columns are, and how a row is written."""
     write(console, f"Up to {sweep.k} negatives for each of {_input(sweep)}; nothing was written", "bold")
@@ -137,7 +136,7 @@ def print_sweep(console: Console, sweep: Sweep) -> None:
     for line in _sweep_lines(sweep):
         write(console, line, mark="- ")
     if sweep.skipped:
-        write(console, f"Left out of the input: {_by_reason(sweep.skipped)}.", "yellow")
+        write(console, f"Left out of the input: {by_reason(sweep.skipped)}.", "yellow")
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:

@@ -73,6 +73,7 @@ class MinedSource:
     s_query_negative, consistency, inverted_share : means over the negatives, and the share of those that score above
                  the row's first positive, with which `secid score` compares them; None without an encoder.
     n_passages : distinct passages used.   most_used : rows that the most used one serves.
+    n_made_ids : rows whose query id, or ids of passages, the source does not name: a hash of the text is written.
     not_held   : what the schema does not hold, by name: of how many rows.
     kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
                  hidden file .NAME.rejected.jsonl.   usage : None where no model was asked.
@@ -98,6 +99,7 @@ class MinedSource:
     inverted_share: float | None
     n_passages: int
     most_used: int
+    n_made_ids: int
     not_held: Mapping[str, int]
     kept_beside: Mapping[str, int]
     usage: Usage | None

@@ -312,6 +312,13 @@ def test_a_second_run_into_a_folder_is_refused_while_the_first_writes(monkeypatc
     mine(["lex=bm25"])
 
 
+def test_ids_that_were_made_are_counted(invoke):
+    write_rows(Path("pairs.jsonl"), PAIRS)
+    words = ["mine", "any=random", "--pairs", "pairs.jsonl", "-k", 3, "-o"]
+    assert "12 rows lack an id" in " ".join(invoke(*words, "out", "--as", "tevatron")[1].split())
+    assert "an id" not in invoke(*words, "other")[1]
+
+
 def test_rows_that_stay_short_are_counted():
     write_rows(Path("pairs.jsonl"), PAIRS)
     (source,) = api.mine(["lex=bm25"], "out", pairs="pairs.jsonl", k=20, on_short="random").sources
