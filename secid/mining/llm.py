@@ -26,7 +26,6 @@ from secid.errors import EncoderError, EndpointError, UsageError, install_words
 from secid.mining.answers import MOST_BYTES, NOT_CHAT, TOO_LONG, Answer, Pair, Written, printable, written
 from secid.mining.journal import Journal
 from secid.mining.methods import Llm, MiningPlan
-from secid.pages.mine_text import usage_words
 from secid.pages.numbers import plural
 from secid.progress import Progress
 from secid.results.mine import Usage
@@ -73,8 +72,6 @@ REFUSED_AT_ONCE = 5
 """Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
 AHEAD = 4
 """Requests that may wait for each one in flight, so that a slow answer holds up no other."""
-NOTES = 10
-"""Notes on tokens in the course of a run, where it has as many answers."""
 PRICED_TOKENS = 1_000_000
 
 SCHEMA = {
@@ -132,7 +129,7 @@ def llm_negatives(
     if n_new < len(unbilled):
         progress.note(f"{plural(len(unbilled) - n_new, 'answer')} of the journal used, not paid for again")
     usage = Usage(n_answers=0, n_uncounted=0, n_tokens_in=0, n_tokens_out=0, cost=None if method.price is None else 0.0)
-    source, every, n_refused, n_done = requests(), n_new // NOTES or n_new + 1, 0, 0
+    source, n_refused = requests(), 0
     waiting: deque[tuple[Pair, str, Future[str] | None]] = deque()
     asked: dict[str, Future[str]] = {}
     pool = ThreadPoolExecutor(plan.concurrency, thread_name_prefix="secid-llm")
@@ -148,7 +145,6 @@ def llm_negatives(
             refusal = future.result() if future else ""
             is_new = asked.pop(name, None) is not None  # else of an earlier run, or of an equal pair
             progress.advance(int(is_new))
-            n_done += is_new
             if refusal:
                 n_refused += 1
                 if not usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
@@ -160,8 +156,6 @@ def llm_negatives(
             if name in unbilled:
                 unbilled.remove(name)
                 usage = _with(usage, answer, method.price)
-            if is_new and n_done % every == 0:
-                progress.note(f"so far: {usage_words(usage)}")
             take(pair, written(answer, pair, n))
     finally:
         if any(future.running() for future in asked.values()):
