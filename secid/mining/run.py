@@ -203,7 +203,7 @@ def check_folder(folder: Path) -> None:
                 where=str(folder),
                 remedy="name a new directory; nothing is overwritten"
                 if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
-                else f"remove {files[0]}: a new directory would pay for the answers of a language model again",
+                else f"remove all in it but {own[0]}: a new directory would pay for these answers again",
             )
     elif folder.exists() or folder.is_symlink():
         raise OutputError("is not a directory", where=str(folder))
