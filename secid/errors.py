@@ -101,3 +101,8 @@ def plainly(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or "no reason given"
+
+
+def install_words(extra: str) -> str:
+    """How an extra is installed."""
+    return f"pip install 'secid[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

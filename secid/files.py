@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import platform
 import re
@@ -29,6 +30,12 @@ NAME_CHARACTERS = 50
 """Characters of a file's name that its partial file repeats; of four bytes each, they fit into 255."""
 
 
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def partial_of(path: Path) -> Path:
     """A unique name in the same folder that a file has until it is whole."""
     return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
@@ -49,7 +56,7 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 partial.touch(exist_ok=False)
             except OSError as error:
                 raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
-            cleared.enter_context(_locked(partial))
+            cleared.enter_context(locked(partial))
         yield partials
 
 
@@ -132,7 +139,7 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
     except OSError as error:
         where = None if inside is None else str(inside)
         raise OutputError(f"cannot create a work folder ({plainly(error)})", where=where, remedy=REMEDY) from error
-    with folder as name, _locked(Path(name)):
+    with folder as name, locked(Path(name)):
         if inside is None:
             _clear_abandoned(Path(name).parent)
         try:
@@ -151,7 +158,7 @@ def remedy_of(error: Exception) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
+def locked(path: Path) -> Iterator[bool]:
     """Locks a folder or file until the block or this process ends; False if it cannot, as when another process has."""
     if sys.platform == "win32":  # a folder cannot be locked there, so none is cleared
         yield False
@@ -182,7 +189,7 @@ def _remove_abandoned(path: Path) -> None:
         old = time.time() - status.st_mtime > UNLOCKED_SECONDS
         if sys.platform == "win32" or not old or stat.S_ISLNK(status.st_mode) or status.st_uid != os.getuid():
             return
-        with _locked(path) as abandoned:
+        with locked(path) as abandoned:
             if abandoned and stat.S_ISDIR(status.st_mode):
                 shutil.rmtree(path, ignore_errors=True)
             elif abandoned:

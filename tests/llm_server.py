@@ -134,7 +134,8 @@ ASK = """
 import sys
 from pathlib import Path
 from secid.mining.answers import Pair
-from secid.mining.llm import Bill, llm_negatives
+from secid.mining.llm import Endpoint, llm_negatives
+from secid.mining.methods import Llm, MiningPlan
 from secid.progress import Silent
 from tests.llm_server import PROMPT
 
@@ -144,10 +145,11 @@ class Loud(Silent):
 
 url, journal, n = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 pairs = [Pair(f"{place:032x}", f"question {place}", ("Bread rises because yeast eats sugar.",)) for place in range(n)]
-for pair, result in llm_negatives(
-    lambda: iter(pairs), url=url, model="m", prompt=PROMPT, n=3, seed=0, concurrency=3, temperature=None,
-    journal=journal, bill=Bill(None), progress=Loud(),
-):
-    print(pair.query, *result.texts, sep="|", flush=True)
+plan = MiningPlan((), 3, 0, prompt=PROMPT, concurrency=3)
+endpoint = Endpoint(Llm(url=url, model="m"), plan.seed, Loud())
+llm_negatives(
+    lambda: iter(pairs), endpoint, plan, journal, Loud(),
+    lambda pair, result: print(pair.query, *result.texts, sep="|", flush=True),
+)
 """
 """A program: URL, JOURNAL, NUMBER OF PAIRS."""

@@ -103,9 +103,9 @@ class ConsoleProgress:
                 self._console.print(Text(f"{self._stage}: {', '.join(filter(None, parts))}"))
 
     def _count(self) -> str:
-        """ "1,200 of 5,000 texts, 300 texts/s"; nothing before the first."""
+        """ "1,200 of 5,000 texts, 300 texts/s"; "0 of 5,000 texts" before the first."""
         if not self._done:
-            return "" if self._total is None else f"{amount(self._total, self._unit)}"
+            return "" if self._total is None else f"0 of {amount(self._total, self._unit)}"
         total = "" if self._total is None else f" of {amount(self._total, self._unit)}"
         rate = self._done / max(1e-9, time.monotonic() - self._began)
         done = amount(self._done, self._unit)

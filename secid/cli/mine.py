@@ -12,7 +12,7 @@ from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, Split, take
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
-    from secid.mining.choose import OnShort
+    from secid.mining.methods import OnShort
 
 MINING = "Mining"
 AS_OF_SCORE = (
@@ -110,7 +110,11 @@ def mine(
     from secid.pages.mine_text import print_mined, print_sweep
 
     if sweep:
-        others = {"--on-short": on_short != "keep", "--as": schema != "flagembedding"}
+        others = {
+            "--on-short": on_short != "keep",
+            "--as": schema != "flagembedding",
+            "--concurrency": concurrency != 8,
+        }
         _refuse_output({"--out": out, "--parquet": parquet, "--prompt": prompt, **others})
         with ConsoleProgress(quiet) as progress:
             table = api.mine_sweep(

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from secid.files import sha256_of
+
 SETTLED_SECONDS = 10.0
 """Age from which the hash of a file is stored: one changed twice within a clock tick would look unchanged."""
 
@@ -27,13 +29,13 @@ def file_sha256(path: Path, memory: Path | None = None) -> str:
              is not read again. It may be missing or damaged. None always reads the file.
     """
     if memory is None:
-        return _digest(path)
+        return sha256_of(path)
     status, name = path.stat(), str(path.resolve())
     stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
     entry = _read(memory).get(name)
     if entry is not None and entry[:-1] == stamp:
         return str(entry[-1])
-    digest = _digest(path)
+    digest = sha256_of(path)
     if time.time() - status.st_mtime > SETTLED_SECONDS:
         _write(memory, {**_read(memory), name: [*stamp, digest]})
     return digest
@@ -46,11 +48,6 @@ def files_sha256(paths: Iterable[Path], memory: Path | None = None) -> str:
         return file_sha256(paths[0], memory)
     lines = "".join(f"{path.name} {file_sha256(path, memory)}\n" for path in paths)
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _read(memory: Path) -> dict[str, list[int | str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
+from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
@@ -87,9 +87,8 @@ def check_unchanged(source: SourceResult) -> None:
     """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
     check_present(source)
     for file in source.paths:
-        with Path(file.path).open("rb") as handle:
-            if hashlib.file_digest(handle, "sha256").hexdigest() != file.sha256:
-                raise _changed(file.path)
+        if sha256_of(Path(file.path)) != file.sha256:
+            raise _changed(file.path)
 
 
 def _changed(path: str) -> InputError:

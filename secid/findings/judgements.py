@@ -90,8 +90,9 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
 
 
 def unknown_of(
-    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float
-) -> dict[str, int]:
+    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float,
+    remedy: str = OTHER_COLLECTION,
+) -> dict[str, int]:  # fmt: skip
     """How many judgements have no text in the collection, by reason. in_queries, known : (n,) whose query, and whose
     query and passage, have one. Raises InputError where none has, or more than the share given have not.
     """
@@ -104,7 +105,7 @@ def unknown_of(
             f"{unknown['unknown_query']:,}, its corpus {unknown['unknown_passage']:,}; at most "
             f"{100 * most_unknown:g} % may), such as {', '.join(map(repr, examples))}",
             where=where,
-            remedy=OTHER_COLLECTION,
+            remedy=remedy,
         )
     return unknown
 

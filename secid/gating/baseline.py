@@ -7,7 +7,6 @@ by its hash.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError, SettingsError, UsageError
+from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS
@@ -231,8 +231,7 @@ def check_table(path: Path, baseline: Baseline) -> Path:
     """A baseline's table. Raises InputError if it is missing or its hash is not the one in the baseline."""
     table = table_path(path)
     try:
-        with table.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = sha256_of(table)
     except OSError as error:
         raise InputError(
             f"cannot read the baseline's table: {error.strerror}",

@@ -5,10 +5,11 @@ Every rule on texts is the catalogue's (METHOD 14). The reasons, of which the fi
     of an answer    rejected          the server did not take the request (too long, filtered)
                     refusal           the model declined
                     truncated         cut at the limit of tokens, before its list was complete
-                    not_json          no JSON list of texts in it
+                    not_json          no list of texts in it
+                    not_chat, too_long  the response is no chat completion; it has more bytes than MOST_BYTES
                     fewer             fewer texts than asked for; those that there are count
     of a text       not_text          a number, null, or characters that no UTF-8 file holds
-                    empty, refusal, preamble, query_echo, copy_of_positive, repeat, wrong_language
+                    empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
                     surplus           it comes after as many good ones as were asked for; it is not checked
 """
 
@@ -33,6 +34,15 @@ MOST_TOKENS = 2**53
 """No model takes more; numbers of JSON are exact up to it."""
 CUT, FILTERED = "length", "content_filter"
 """The `finish_reason` of an answer that reached the limit of tokens, and of one that a filter took away."""
+NOT_CHAT, TOO_LONG = "not_chat", "too_long"
+"""The same of responses that are not read."""
+MOST_BYTES = 1 << 20
+"""Of a response: a hundred passages of 2,000 words."""
+MOST_OPENINGS = 1_000
+"""Places in a text where a list is looked for: each costs as much as the text is long."""
+THOUGHT_END = "</think>"
+"""What comes before is a model's reasoning, which may hold drafts of a list."""
+NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
 OPENING = re.compile(r"[\[{]")
 JSON = json.JSONDecoder(strict=False)
 """Accepts line ends within strings, which models write."""
@@ -124,18 +134,25 @@ def _items(answer: Answer) -> tuple[str, list[object]]:
     """Why an answer has no list, else "", and its list."""
     if answer.refusal or answer.finish_reason == FILTERED:
         return "refusal", []
-    items = next(filter(None, map(_list_of, _values(answer.content))), None)
-    if items is not None:
-        return "", items
+    if answer.finish_reason in (NOT_CHAT, TOO_LONG):
+        return answer.finish_reason, []
+    content = answer.content.rpartition(THOUGHT_END)[2]
+    lists = list(filter(None, map(_list_of, _values(content))))
+    if lists:
+        return "", lists[-1]
     if answer.finish_reason == CUT:
         return "truncated", []
-    return "refusal" if is_refusal(answer.content) else "not_json", []
+    if is_refusal(content):
+        return "refusal", []
+    numbered = NUMBERED.findall(content)
+    return ("", numbered) if len(numbered) > 1 else ("not_json", [])
 
 
 def _values(text: str) -> Iterator[Any]:
     """The JSON lists and objects in a text, whatever is written around them."""
-    start = OPENING.search(text)
-    while start:
+    start, n_read = OPENING.search(text), 0
+    while start and n_read < MOST_OPENINGS:
+        n_read += 1
         try:
             value, end = JSON.raw_decode(text, start.start())
             yield value
@@ -191,12 +208,14 @@ def _faults(items: Sequence[object], pair: Pair, forms: set[str]) -> Iterator[st
             yield "refusal" if is_refusal(text) else "preamble"
         elif form == query:
             yield "query_echo"
-        elif form in positives or near[place]:
-            yield "copy_of_positive"
+        elif form in positives:
+            yield "false_negative"
+        elif near[place]:
+            yield "near_copy"
         elif form in forms:
             yield "repeat"
         else:
-            yield "wrong_language" if foreign[place] else None
+            yield "other_language" if foreign[place] else None
         forms.add(form)
 
 

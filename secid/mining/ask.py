@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from secid.arrays import Index
-from secid.mining.answers import Pair
-from secid.mining.llm import PROMPT, Bill, llm_negatives
-from secid.mining.methods import Llm
+from secid.mining.answers import Pair, Written
+from secid.mining.llm import Endpoint, llm_negatives
+from secid.mining.methods import MiningPlan
 from secid.mining.questions import Questions
 from secid.progress import Progress
 from secid.results.mine import Usage
@@ -40,29 +40,22 @@ class Answers:
 
 
 def ask(
-    questions: Questions, method: Llm, k: int, seed: int, prompt: str | None, concurrency: int, journal: Path,
-    path: Path, progress: Progress,
-) -> Answers:  # fmt: skip
-    """Asks for k negatives of each row. journal, prompt, concurrency : as in `llm_negatives`; prompt None for its own.
+    questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, path: Path, progress: Progress
+) -> Answers:
+    """Asks for k negatives of each row. path : of a new file. Raises what `llm_negatives` raises."""
+    rejected, counts, reasons = path.with_suffix(".rejected"), array("q"), Counter[str]()
+    with path.open("w", encoding="utf-8") as texts, rejected.open("w", encoding="utf-8") as others:
 
-    path : of a new file. Raises what `llm_negatives` raises.
-    """
-    rejected, counts = path.with_suffix(".rejected"), np.zeros(len(questions.query), np.int64)
-    reasons, bill = Counter[str](), Bill(method.price)
-    answers = llm_negatives(
-        lambda: _pairs(questions), url=method.url, model=method.model, prompt=PROMPT if prompt is None else prompt,
-        n=k, seed=seed, concurrency=concurrency, temperature=method.temperature, journal=journal, bill=bill,
-        progress=progress,
-    )  # fmt: skip
-    with closing(answers), path.open("w", encoding="utf-8") as texts, rejected.open("w", encoding="utf-8") as beside:
-        for row, (pair, written) in enumerate(answers):
-            counts[row] = len(written.texts)
+        def take(pair: Pair, written: Written) -> None:
+            counts.append(len(written.texts))
             texts.write(json.dumps(written.texts) + "\n")
             for reason, text in written.kept_beside:
                 reasons[reason] += 1
                 line = {"query": pair.query, "reason": reason, "text": text}
-                beside.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return Answers(path, rejected, counts, dict(sorted(reasons.items())), bill.usage)
+                others.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+        usage = llm_negatives(lambda: _pairs(questions), endpoint, plan, journal, progress, take)
+    return Answers(path, rejected, np.array(counts, np.int64), dict(sorted(reasons.items())), usage)
 
 
 def _pairs(questions: Questions) -> Iterator[Pair]:

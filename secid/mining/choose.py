@@ -1,25 +1,23 @@
 """Which candidates of a query become negatives: of an order, those in the window that pass, as the method picks them.
 
-A rank is a candidate's place in its order among those that are not excluded, from 1. Nothing is filled up here: a query
-with fewer negatives than asked for is short, and `why` says what ended it.
+A rank is a candidate's place in its order among those that are not excluded, from 1. A query with fewer negatives than
+asked for is short, and `why` says what ended it; only `fill` adds others to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index
 from secid.mining.exclusions import EXCLUDED, Codes, Exclusions
-from secid.mining.methods import Dense, Method, Miner
+from secid.mining.methods import DEPTH, Dense, Method, Miner, Random
 from secid.mining.orders import Order, Ranking
 from secid.pool import sample_order
 
-OnShort = Literal["keep", "drop", "random"]
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""
 OFTEN_EXCLUDED = 8
@@ -97,8 +95,14 @@ class Picks:
 
 @dataclass(frozen=True)
 class Lists:
-    """Candidates of q queries in one order.   codes : (q, m) of Exclusions.   complete : (q,) no more candidates."""
+    """Candidates of q queries in one order.   codes : (q, m) of Exclusions.   complete : (q,) no more candidates.
 
+    s_qp : (q,) score of the positive.
+    """
+
+    ranking: Ranking
+    queries: Index
+    s_qp: Floats
     ids: Index
     scores: Floats
     codes: Codes
@@ -110,51 +114,95 @@ class Lists:
         return np.asarray((self.ids >= 0) & (self.codes == 0))
 
 
-def deep_enough(
-    ranking: Ranking,
-    exclusions: Exclusions,
-    queries: Index,
-    s_qp: Floats,
-    miners: Sequence[Miner],
-    k: int,
-    whole: bool,
-    n_candidates: int,
-) -> Lists:
-    """Lists of these queries that hold all that each of the miners needs; doubled for those that do not.
+@dataclass(frozen=True)
+class Choice:
+    """What all sources of a run have in common. keys : text keys of all queries, (Q, 16), and of the candidates.
 
-    whole : the whole window is needed, since other rows decide which of it can be taken.
+    capped : all of a window is needed, since other rows decide which of it can be taken.
     """
-    needed = max(m.window[1] if whole or m.pick != "top" else min(m.window[1], m.window[0] + k - 1) for m in miners)
-    depth, pending = needed + OFTEN_EXCLUDED, np.arange(len(queries))
-    ids, scores = np.full((len(queries), 0), -1), np.full((len(queries), 0), np.nan)
-    codes, complete = np.zeros((len(queries), 0), np.uint8), np.zeros(len(queries), np.bool_)
-    while len(pending):
-        order = ranking.first(queries[pending], depth)
-        more = ((0, 0), (0, max(0, order.ids.shape[1] - ids.shape[1])))
-        ids, codes = np.pad(ids, more, constant_values=-1), np.pad(codes, more)
-        scores = np.pad(scores, more, constant_values=np.nan)
-        ids[pending, : order.ids.shape[1]], scores[pending, : order.ids.shape[1]] = order
-        codes[pending, : order.ids.shape[1]] = exclusions.codes(queries[pending], order.ids)
-        complete[pending] = (depth >= n_candidates) | (order.ids < 0).any(axis=1)
-        lists = Lists(ids[pending], scores[pending], codes[pending], complete[pending])
-        enough = lists.complete.copy()
-        enough |= np.all([_enough(m, lists, s_qp[pending], k, whole) for m in miners], axis=0)
-        pending, depth = pending[~enough], 2 * depth
-    return Lists(ids, scores, codes, complete)
+
+    exclusions: Exclusions
+    keys: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
+    seed: int
+    k: int
+    capped: bool
+
+    def lists(self, ranking: Ranking, queries: Index, s_qp: Floats, miners: Sequence[Miner]) -> Lists:
+        """Lists of these queries that hold all that each of the miners needs; doubled for those that do not."""
+        depth = OFTEN_EXCLUDED + max(
+            self._last(m) if self.capped or m.pick != "top" else min(self._last(m), m.window[0] + self.k - 1)
+            for m in miners
+        )
+        n_candidates, pending = len(self.keys[1]), np.arange(len(queries))
+        ids, scores = np.full((len(queries), 0), -1), np.full((len(queries), 0), np.nan)
+        codes, complete = np.zeros((len(queries), 0), np.uint8), np.zeros(len(queries), np.bool_)
+        while len(pending):
+            order = ranking.first(queries[pending], depth)
+            more = ((0, 0), (0, max(0, order.ids.shape[1] - ids.shape[1])))
+            ids, codes = np.pad(ids, more, constant_values=-1), np.pad(codes, more)
+            scores = np.pad(scores, more, constant_values=np.nan)
+            ids[pending, : order.ids.shape[1]], scores[pending, : order.ids.shape[1]] = order
+            codes[pending, : order.ids.shape[1]] = self.exclusions.codes(queries[pending], order.ids)
+            complete[pending] = (depth >= n_candidates) | (order.ids < 0).any(axis=1)
+            lists = Lists(
+                ranking, queries[pending], s_qp[pending], ids[pending], scores[pending], codes[pending],
+                complete[pending],
+            )  # fmt: skip
+            enough = lists.complete | np.all([self._enough(m, lists) for m in miners], axis=0)
+            pending, depth = pending[~enough], 2 * depth
+        return Lists(ranking, queries, s_qp, ids, scores, codes, complete)
+
+    def _last(self, miner: Miner) -> int:
+        """Last rank that lists go to; a random source under a cap reads on row by row, which few rows need."""
+        return max(DEPTH, self.k) if isinstance(miner.method, Random) else miner.window[1]
+
+    def _enough(self, miner: Miner, lists: Lists) -> Flags:
+        filled = lists.allowed.sum(axis=1) >= self._last(miner)
+        if not (self.capped or miner.pick != "top"):
+            filled |= _tested(miner, lists)[0].sum(axis=1) >= self.k
+        return np.asarray(filled)
+
+    def choose(self, miner: Miner, number: int, picks: Picks, rows: Index, lists: Lists) -> None:
+        """Sets the negatives of these rows, from the first one on. number : of the miner.   lists : of the queries."""
+        eligible, near, above = _tested(miner, lists)
+        value = np.zeros(eligible.shape) if miner.pick == "top" else self._draws(miner, lists)
+        preferred = np.argsort(np.where(eligible, -value, np.inf), axis=1, kind="stable")
+        rank, reused = lists.allowed.cumsum(axis=1), np.zeros(len(rows), np.int64)
+        for place, (row, n) in enumerate(zip(rows.tolist(), eligible.sum(axis=1).tolist(), strict=True)):
+            own = preferred[place, :n]
+            order = Order(lists.ids[place, own], lists.scores[place, own])
+            reused[place] = picks.take(row, order, rank[place, own], number, picks.k, self.exclusions)
+            if reused[place] and isinstance(miner.method, Random) and not lists.complete[place]:
+                fill(picks, row, number, lists.queries[place : place + 1], any_passes, lists.ranking, self.exclusions)
+        short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
+        failed = near.sum(axis=1), above.sum(axis=1), reused
+        picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(picks.used), failed), 0)
+        last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
+        searched = rank - lists.allowed < last[:, None]
+        picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
+
+    def _draws(self, miner: Miner, lists: Lists) -> Floats:
+        """(q, m) the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
+
+        Equal chances for pick=random; p(n) proportional to exp(-a (s_qn - s_qp - b)^2) for simans. Source: METHOD 10.
+        """
+        keys = self.keys[0][lists.queries], self.keys[1]
+        query, passage = (np.ascontiguousarray(part[:, :8]).view(np.uint64).ravel() for part in keys)
+        mixed = query[:, None] ^ passage[lists.ids]
+        numbers = sample_order(mixed.view(np.uint8).reshape(-1, 8), self.seed).reshape(mixed.shape)
+        uniform = ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
+        value = -np.log(-np.log(uniform))
+        method = miner.method
+        if isinstance(method, Dense) and method.pick == "simans":
+            value -= (method.a or 0.0) * (lists.scores - lists.s_qp[:, None] - (method.b or 0.0)) ** 2
+        return np.asarray(value)
 
 
-def _enough(miner: Miner, lists: Lists, s_qp: Floats, k: int, whole: bool) -> Flags:
-    filled = lists.allowed.sum(axis=1) >= miner.window[1]
-    if not (whole or miner.pick != "top"):
-        filled |= _tested(miner, lists, s_qp)[0].sum(axis=1) >= k
-    return np.asarray(filled)
-
-
-def _tested(miner: Miner, lists: Lists, s_qp: Floats) -> tuple[Flags, Flags, Flags]:
+def _tested(miner: Miner, lists: Lists) -> tuple[Flags, Flags, Flags]:
     """(q, m) which candidates of the window pass, which fail the margin, and which others the maximum."""
     rank = lists.allowed.cumsum(axis=1)
     window = lists.allowed & (rank >= miner.window[0]) & (rank <= miner.window[1])
-    near, below = passing(miner.method, lists.scores, s_qp[:, None])
+    near, below = passing(miner.method, lists.scores, lists.s_qp[:, None])
     return window & near & below, window & ~near, window & near & ~below
 
 
@@ -171,38 +219,6 @@ def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
     return near, below
 
 
-def choose(
-    miner: Miner,
-    number: int,
-    picks: Picks,
-    rows: Index,
-    lists: Lists,
-    s_qp: Floats,
-    keys: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
-    seed: int,
-    exclusions: Exclusions,
-) -> None:
-    """Sets the negatives of these rows, from the first one on. number : of the miner.
-
-    lists : of the rows' queries, as `deep_enough` gives them.   s_qp : (q,) score of the positive.
-    keys : text keys of the queries (q, 16) and of all candidates.
-    """
-    eligible, near, above = _tested(miner, lists, s_qp)
-    value = np.zeros(eligible.shape) if miner.pick == "top" else _draws(miner, lists, s_qp, keys, seed)
-    preferred = np.argsort(np.where(eligible, -value, np.inf), axis=1, kind="stable")
-    rank, reused = lists.allowed.cumsum(axis=1), np.zeros(len(rows), np.int64)
-    for place, (row, n) in enumerate(zip(rows.tolist(), eligible.sum(axis=1).tolist(), strict=True)):
-        own = preferred[place, :n]
-        order = Order(lists.ids[place, own], lists.scores[place, own])
-        reused[place] = picks.take(row, order, rank[place, own], number, picks.k, exclusions)
-    short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
-    failed = near.sum(axis=1), above.sum(axis=1), reused
-    picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(picks.used), failed), 0)
-    last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
-    searched = rank - lists.allowed < last[:, None]
-    picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
-
-
 def _why(
     miner: Miner, lists: Lists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
 ) -> npt.NDArray[np.uint8]:
@@ -215,28 +231,6 @@ def _why(
     all_listed = (lists.ids >= 0).sum(axis=1) == n_candidates
     end = np.where(all_listed, WHY.index("few_candidates"), WHY.index("no_common_token"))
     return np.where(n_window < k, end, np.stack(failed).argmax(axis=0)).astype(np.uint8) + np.uint8(1)
-
-
-def _draws(
-    miner: Miner,
-    lists: Lists,
-    s_qp: Floats,
-    keys: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
-    seed: int,
-) -> Floats:
-    """(q, m) the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
-
-    Equal chances for pick=random; p(n) proportional to exp(-a (s_qn - s_qp - b)^2) for simans. Source: METHOD 10.
-    """
-    query, passage = (np.ascontiguousarray(part[:, :8]).view(np.uint64).ravel() for part in keys)
-    mixed = query[:, None] ^ passage[lists.ids]
-    numbers = sample_order(mixed.view(np.uint8).reshape(-1, 8), seed).reshape(mixed.shape)
-    uniform = ((numbers >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
-    value = -np.log(-np.log(uniform))
-    method = miner.method
-    if isinstance(method, Dense) and method.pick == "simans":
-        value -= (method.a or 0.0) * (lists.scores - s_qp[:, None] - (method.b or 0.0)) ** 2
-    return np.asarray(value)
 
 
 def combine(
@@ -256,9 +250,15 @@ def combine(
     own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
 
+def any_passes(ids: Index) -> Flags:
+    """Passes all, as sources without a margin do."""
+    return np.ones(len(ids), np.bool_)
+
+
 def fill(
     picks: Picks,
     row: int,
+    by: int,
     query: Index,
     passes: Callable[[Index], Flags],
     ranking: Ranking,
@@ -266,7 +266,8 @@ def fill(
 ) -> None:
     """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
 
-    query : (1,).   passes : which of some candidates pass the source's margins and maximum for this row.
+    by : as in `Picks`.   query : (1,).   passes : which of some candidates pass the source's margins and maximum for
+    this row.
     """
     depth = 4 * picks.ids.shape[1]
     while lacking := picks.k - int(picks.n_written[row]) - int((picks.ids[row] >= 0).sum()):
@@ -274,7 +275,7 @@ def fill(
         ids = order.ids[0, exclusions.codes(query, order.ids)[0] == 0]
         ids = ids[passes(ids)]
         none = np.full(len(ids), -1)
-        picks.take(row, Order(ids, none * np.nan), none, FILL, lacking, exclusions)
+        picks.take(row, Order(ids, none * np.nan), none, by, lacking, exclusions)
         if depth >= min(DRAWN, len(picks.used)):
             break
         depth *= 2

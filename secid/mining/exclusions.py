@@ -1,6 +1,6 @@
 """Candidates that must never be a negative of a query, and why: the catalogue's rules of the texts.
 
-    labelled_positive  the normal form of a labelled positive of the query (the finding false_negative)
+    false_negative     the normal form of a labelled positive of the query
     near_copy          nearly one of them
     query_echo         the query's own normal form
     empty              no letter or digit, or a placeholder
@@ -22,7 +22,7 @@ from secid.progress import Progress
 
 Codes = npt.NDArray[np.uint8]
 
-EXCLUDED = ("labelled_positive", "near_copy", "query_echo", "empty", "repeat")
+EXCLUDED = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
 """The reasons by their codes, 1 and up: of several, the first."""
 
 
@@ -53,7 +53,7 @@ class Exclusions:
         copies = self._copies.flags_of_pairs(self._queries.form[query], passage)
         form = self._passages.form[passage]
         flags = {
-            "labelled_positive": copies["false_negative"],
+            "false_negative": copies["false_negative"],
             "near_copy": copies["near_copy"],
             "query_echo": (form == self._queries.form[query]) & (form != EMPTY_FORM),
             "empty": self._passages.empty[passage],

@@ -13,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from secid.errors import OutputError, SecidError, plainly
+from secid.errors import InputError, OutputError, SecidError, plainly
 from secid.files import check_writable, make_folder
 from secid.mining.answers import Answer
 from secid.pages.numbers import plural
@@ -123,6 +123,8 @@ def kept_answers(journals: Sequence[Path], progress: Progress) -> Iterator[None]
         n = sum(map(_n_lines, journals))
         answers = plural(n, "answer is kept", "answers are kept")
         kept = f"{answers}, already paid for: the same command resumes from them"
+        if n and isinstance(error, InputError):  # the same command would meet the same input
+            raise
         if n and isinstance(error, SecidError):
             error.remedy = "; ".join(filter(None, (error.remedy, kept)))
         elif n:

@@ -12,8 +12,9 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from urllib.parse import urlsplit
 
 from secid.encode.endpoint import environment_key, parse_address
 from secid.encode.http import CHECK, LOOPBACK, TRIES
-from secid.errors import EncoderError, EndpointError, UsageError
-from secid.mining.answers import Answer, Pair, Written, printable, written
+from secid.errors import EncoderError, EndpointError, UsageError, install_words
+from secid.mining.answers import MOST_BYTES, NOT_CHAT, TOO_LONG, Answer, Pair, Written, printable, written
 from secid.mining.journal import Journal
-from secid.pages.mine_text import usage_words
+from secid.mining.methods import Llm, MiningPlan
 from secid.pages.numbers import plural
-from secid.progress import Progress, Silent
+from secid.progress import Progress
 from secid.results.mine import Usage
 
 PROMPT = """\
@@ -71,8 +72,6 @@ REFUSED_AT_ONCE = 5
 """Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
 AHEAD = 4
 """Requests that may wait for each one in flight, so that a slow answer holds up no other."""
-NOTES = 10
-"""Notes on tokens in the course of a run, where it has as many answers."""
 PRICED_TOKENS = 1_000_000
 
 SCHEMA = {
@@ -91,26 +90,21 @@ OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
 
 def llm_negatives(
-    pairs: Callable[[], Iterator[Pair]], *, url: str | None, model: str, prompt: str, n: int, seed: int,
-    concurrency: int, temperature: float | None, journal: Path, bill: Bill, progress: Progress,
-) -> Generator[tuple[Pair, Written]]:  # fmt: skip
-    """Asks a language model for n negatives of each pair, `concurrency` at once. In the order of the pairs.
+    pairs: Callable[[], Iterator[Pair]], endpoint: Endpoint, plan: MiningPlan, journal: Path, progress: Progress,
+    take: Callable[[Pair, Written], None],
+) -> Usage:  # fmt: skip
+    """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
 
-    pairs   : the same at each call.
-    url     : base URL; None for OPENAI_BASE_URL, else OpenAI's.
-    prompt  : with {query}, and {positive} and {n} where they are wanted.
-    n       : at least 1.   concurrency : at least 1.   temperature : None for the server's.
+    pairs   : the same at each call.   take : gets what came of each, in their order.
     journal : file of all answers so far; those to the same request are used and not asked for again. It is created,
               and its folder, with the first answer.
-    bill    : gets every answer that is used, once.
-    Raises UsageError without openai or for a prompt without {query}, and EndpointError for an unusable address or key,
-    before anything is asked. While it runs, EndpointError if the server cannot be reached, rejects the key or the first
-    queries, or stays busy (429) or broken (5xx), and OutputError if the journal cannot be written; what was paid stays
-    there.
+    Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
+    broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
     """
-    check_prompt(prompt)
-    endpoint = Endpoint(url, model, seed, temperature, progress)
-    recipe = {"prompt": _hash(prompt), "model": model, "n": n, "seed": seed, "temperature": temperature}
+    method, prompt, n = endpoint.method, plan.prompt or PROMPT, plan.k
+    recipe = {
+        "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature
+    }  # fmt: skip
     kept = Journal(journal, recipe, progress)
 
     def requests() -> Iterator[tuple[Pair, str, str]]:
@@ -124,21 +118,24 @@ def llm_negatives(
         reply = endpoint.ask(text)
         if isinstance(reply, str):
             return reply
+        if reply.finish_reason == NOT_CHAT and not endpoint.answered:  # it may be the address: the next run asks again
+            return reply.content
         kept.add(name, pair.key, reply)
         return ""
 
     unbilled = {name for _, _, name in requests()}
     n_new = sum(name not in kept for name in unbilled)
-    progress.start(f"negatives by {model}", n_new, "answers")
+    progress.start(f"negatives by {method.model}", n_new, "answers")
     if n_new < len(unbilled):
         progress.note(f"{plural(len(unbilled) - n_new, 'answer')} of the journal used, not paid for again")
-    source, every, n_refused, n_done = requests(), n_new // NOTES or n_new + 1, 0, 0
+    usage = Usage(n_answers=0, n_uncounted=0, n_tokens_in=0, n_tokens_out=0, cost=None if method.price is None else 0.0)
+    source, n_refused = requests(), 0
     waiting: deque[tuple[Pair, str, Future[str] | None]] = deque()
     asked: dict[str, Future[str]] = {}
-    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm")
+    pool = ThreadPoolExecutor(plan.concurrency, thread_name_prefix="secid-llm")
     try:
         while True:
-            for pair, text, name in islice(source, AHEAD * concurrency + 1 - len(waiting)):
+            for pair, text, name in islice(source, AHEAD * plan.concurrency + 1 - len(waiting)):
                 if name not in kept and name not in asked:
                     asked[name] = pool.submit(ask, pair, text, name)
                 waiting.append((pair, name, asked.get(name)))
@@ -148,38 +145,24 @@ def llm_negatives(
             refusal = future.result() if future else ""
             is_new = asked.pop(name, None) is not None  # else of an earlier run, or of an equal pair
             progress.advance(int(is_new))
-            n_done += is_new
             if refusal:
                 n_refused += 1
-                if not bill.usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
+                if not usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
                     message = f"the endpoint rejected every request; the last: {refusal}"
-                    raise endpoint.error(message, "correct what it names")
-                yield pair, Written((), (("rejected", refusal),))
+                    raise endpoint.error(message, "check the address, and correct what it names")
+                take(pair, Written((), (("rejected", refusal),)))
                 continue
             answer = kept.answer(name)
             if name in unbilled:
                 unbilled.remove(name)
-                bill.add(answer)
-            if is_new and n_done % every == 0:
-                progress.note(f"so far: {usage_words(bill.usage)}")
-            yield pair, written(answer, pair, n)
+                usage = _with(usage, answer, method.price)
+            take(pair, written(answer, pair, n))
     finally:
         if any(future.running() for future in asked.values()):
             progress.note("waiting for requests that were sent already")
         pool.shutdown(wait=True, cancel_futures=True)
-        endpoint.close()
         kept.close()
-
-
-def check_endpoint(url: str | None) -> None:
-    """Raises what `llm_negatives` raises before anything is asked; url as there."""
-    Endpoint(url, "", 0, None, Silent()).close()
-
-
-def check_prompt(prompt: str, where: str = "--prompt") -> None:
-    """Raises UsageError for a prompt that does not show the query."""
-    if "{query}" not in prompt:
-        raise UsageError("the prompt does not contain {query}", where=where, remedy="it stands for the query's text")
+    return usage
 
 
 def rendered(prompt: str, pair: Pair, n: int) -> str:
@@ -189,20 +172,23 @@ def rendered(prompt: str, pair: Pair, n: int) -> str:
 
 
 class Endpoint:
-    """Asks a server for answers, with retries, and learns what of a request it does not support."""
+    """Asks a server for answers, with retries, and learns what of a request it does not support.
 
-    def __init__(self, url: str | None, model: str, seed: int, temperature: float | None, progress: Progress) -> None:
+    Raises UsageError without openai, and EndpointError for an unusable address or key.
+    """
+
+    def __init__(self, method: Llm, seed: int, progress: Progress) -> None:
         try:
             import openai
         except ImportError as error:
-            raise UsageError("openai is not installed", remedy="pip install 'secid[llm]'") from error
+            raise UsageError("openai is not installed", remedy=install_words("llm")) from error
         self._openai: Any = openai
-        self.url, self._key = _address_and_key(url)
-        self._model, self._progress = model, progress
+        self.url, self._key = _address_and_key(method.url)
+        self.method, self._progress = method, progress
         self._lock = threading.Lock()
-        self._retried = False
+        self._retried = self.answered = False
         self._optional: Mapping[str, Any] = {"response_format": FORMATS[0], "seed": seed}
-        self._fixed = {} if temperature is None else {"temperature": temperature}
+        self._fixed = {} if method.temperature is None else {"temperature": method.temperature}
         try:
             # Redirects could hand the key to another host; loopback is reached through no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}
@@ -224,14 +210,17 @@ class Endpoint:
         return EndpointError(message, where=self.url, remedy=remedy)
 
     def ask(self, text: str) -> Answer | str:
-        """The answer to a message, or why the server does not take it. Raises EndpointError."""
+        """The answer to a message, or why the server does not take it. Raises EndpointError.
+
+        What is no chat completion, at the third time, or too long is an answer without a text.
+        """
         create: Any = self._client.chat.completions.with_raw_response.create
         message = {"role": "user", "content": text}
         n_read, problem = 0, ""
         while n_read < READS:
             optional = self._optional
             try:
-                raw = create(model=self._model, messages=[message], **self._fixed, **optional)
+                raw = create(model=self.method.model, messages=[message], **self._fixed, **optional)
             except self._openai.APIStatusError as error:
                 problem = self._shown(error.response.text)
                 if self._with_less(optional, error.response.text):
@@ -248,13 +237,17 @@ class Endpoint:
                 content = raw.http_response.content
                 if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
                     content = content.replace(self._key.encode(), b"***")
-                return Answer.of(json.loads(content))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                n_read, problem = n_read + 1, self._shown(repr(error))
-        raise self.error(f"the response is not in OpenAI's format ({problem})", "check the address")
+                if len(content) > MOST_BYTES:
+                    return Answer("", "", TOO_LONG, None, None)
+                answer = Answer.of(json.loads(content))
+                self.answered = True
+                return answer
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                n_read, problem = n_read + 1, self._shown(content.decode("utf-8", "replace"))
+        return Answer(f"not a response in OpenAI's format: {problem}", "", NOT_CHAT, None, None)
 
     def _rejected(self, code: int, problem: str) -> EndpointError:
-        remedy = f"check the address and the model, {self._model}"
+        remedy = f"check the address and the model, {self.method.model}"
         if code in (401, 403):
             remedy = f"set {KEY_VARIABLE} to a valid key"
         elif 300 <= code < 400:
@@ -327,32 +320,14 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
     return base, key
 
 
-class Bill:
-    """Sums what answers took.   price : of a million tokens in and out, in any currency; None where it is unknown."""
-
-    def __init__(self, price: tuple[float, float] | None) -> None:
-        self._price = price
-        self._n = self._n_uncounted = self._n_in = self._n_out = 0
-
-    def add(self, answer: Answer) -> None:
-        """One more."""
-        self._n += 1
-        if answer.tokens_in is None or answer.tokens_out is None:
-            self._n_uncounted += 1
-        else:
-            self._n_in, self._n_out = self._n_in + answer.tokens_in, self._n_out + answer.tokens_out
-
-    @property
-    def usage(self) -> Usage:
-        """The sums so far."""
-        n_in, n_out, price = self._n_in, self._n_out, self._price
-        return Usage(
-            n_answers=self._n,
-            n_uncounted=self._n_uncounted,
-            n_tokens_in=n_in,
-            n_tokens_out=n_out,
-            cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,
-        )
+def _with(usage: Usage, answer: Answer, price: tuple[float, float] | None) -> Usage:
+    """The sums with one more answer. price : of a million tokens in and out, in any currency."""
+    usage = replace(usage, n_answers=usage.n_answers + 1)
+    if answer.tokens_in is None or answer.tokens_out is None:
+        return replace(usage, n_uncounted=usage.n_uncounted + 1)
+    n_in, n_out = usage.n_tokens_in + answer.tokens_in, usage.n_tokens_out + answer.tokens_out
+    cost = None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS
+    return replace(usage, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
 
 
 def _hash(text: str) -> str:

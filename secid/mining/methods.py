@@ -14,15 +14,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from math import isfinite
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from secid.errors import UsageError
 from secid.results.mine import PRESETS
+from secid.settings import Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.export.writer import Schema
 
 Pick = Literal["top", "random", "simans"]
+OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window; K where that is more."""
+LAST = 2**31 - 1
+"""Highest rank and K: places in arrays of 32 bits. No collection has more candidates."""
 NAME = re.compile(r"[\w][\w.+-]*")
 
 
@@ -33,9 +42,9 @@ class Random:
 
 @dataclass(frozen=True, kw_only=True)
 class Bm25:
-    """ranks: first and last rank that may be taken, from 1; None for the default window."""
+    """ranks: first and last rank that may be taken, from 1."""
 
-    ranks: tuple[int, int] | None = None
+    ranks: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +55,7 @@ class Dense:
     is given. Source: METHOD 10.
     """
 
-    ranks: tuple[int, int] | None = None
+    ranks: tuple[int, int]
     relative: float | None = None
     absolute: float | None = None
     maximum: float | None = None
@@ -87,16 +96,72 @@ FILLED = "random"
 
 @dataclass(frozen=True)
 class Miner:
-    """One source.   text: the method as it was typed.   window: first and last rank that may be taken."""
+    """One source.   text: the method as it was typed."""
 
     name: str
     text: str
     method: Method
-    window: tuple[int, int]
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """First and last rank that may be taken."""
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LAST)
 
     @property
     def pick(self) -> Pick:
         return self.method.pick if isinstance(self.method, Dense) else "top"
+
+
+@dataclass(frozen=True)
+class MiningPlan:
+    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
+
+    pairs, split : where queries and positives are from, as in `secid.mine`.
+    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
+    """
+
+    miners: tuple[Miner, ...]
+    k: int
+    seed: int
+    pairs: str | None = None
+    split: str | None = None
+    on_short: OnShort = "keep"
+    max_reuse: int | None = None
+    schema: Schema = "flagembedding"
+    suffix: str = ".jsonl"
+    prompt: str | None = None
+    concurrency: int = 8
+
+    def paths(self, folder: Path) -> list[Path]:
+        """The files of the sources."""
+        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
+
+    def check(self, settings: Settings, has_encoder: bool) -> None:
+        """Raises UsageError for what cannot work together."""
+        from secid.pool import SPLITTERS
+
+        dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
+        if dense and not has_encoder:
+            raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+        if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in self.miners):
+            raise UsageError(
+                f"bm25 has no tokenizer {settings.tokenizer!r}",
+                where=flag_of("tokenizer"),
+                remedy=f"one of {', '.join(SPLITTERS)}",
+            )
+        if self.split is not None and self.pairs is not None:
+            raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+        for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
+            raise UsageError("has no effect without a source of the method llm", where="--prompt")
+        if self.prompt is not None and "{query}" not in self.prompt:
+            remedy = "it stands for the query's text"
+            raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
+        if self.on_short not in get_args(OnShort):
+            choices = ", ".join(get_args(OnShort))
+            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"one of {choices}")
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
@@ -104,8 +169,8 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 
     Raises UsageError where a name, method, option or value cannot be used, and lists what can.
     """
-    if k < 1:
-        raise UsageError(f"at least 1, got {k}", where="-k")
+    if not 1 <= k <= LAST:
+        raise UsageError(f"a number from 1 to {LAST}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -134,7 +199,7 @@ def _miner(spec: str, k: int) -> Miner:
     base = PRESETS[kind].method if kind in PRESETS else kind
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
-        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=_known())
+        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=_near(kind, [*METHODS, *PRESETS]) or _known())
     if name == FILLED and kind != FILLED:
         raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
@@ -146,12 +211,11 @@ def _miner(spec: str, k: int) -> Miner:
         raise UsageError(f"a is 0 or more, got {options['a']:g}", where=spec)
     if kind == "llm" and "model" not in options:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
-    window = options.get("ranks") or (1, max(DEPTH, k))
-    if window[1] - window[0] + 1 < k:
-        raise UsageError(f"ranks={window[0]}-{window[1]} holds fewer than the {k} of -k", where=spec, remedy="widen it")
     if "ranks" in names_of(METHODS[kind]):
-        options["ranks"] = window
-    return Miner(name, text, METHODS[kind](**options), window)
+        first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
+        if last - first + 1 < k:
+            raise UsageError(f"ranks={first}-{last} holds fewer than the {k} of -k", where=spec, remedy="widen it")
+    return Miner(name, text, METHODS[kind](**options))
 
 
 def names_of(method: type[Method]) -> tuple[str, ...]:
@@ -175,7 +239,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for name in given:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise UsageError(f"unknown option {name!r}", where=spec, remedy=remedy)
+            raise UsageError(f"unknown option {name!r}", where=spec, remedy=_near(name, names) or remedy)
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
 
 
@@ -196,16 +260,16 @@ class Option:
 
 
 def _count(value: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,8}", value):
+    if not re.fullmatch(r"[1-9][0-9]*", value):
         raise ValueError
-    return int(value)
+    return min(int(value), LAST)
 
 
 def _ranks(value: str) -> tuple[int, int]:
     first, _, last = value.partition("-")
     if _count(first) > _count(last):
         raise ValueError
-    return int(first), int(last)
+    return _count(first), _count(last)
 
 
 def _number(value: str) -> float:
@@ -216,7 +280,15 @@ def _number(value: str) -> float:
 
 def _price(value: str) -> tuple[float, float]:
     n_in, _, n_out = value.partition("/")
-    return _number(n_in), _number(n_out)
+    if min(_number(n_in), _number(n_out)) < 0:
+        raise ValueError
+    return float(n_in), float(n_out)
+
+
+def _share(value: str) -> float:
+    if not 0 <= float(value) < 1:
+        raise ValueError
+    return float(value)
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
@@ -224,28 +296,22 @@ COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm2
 OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
-    **dict.fromkeys(("relative", "absolute", "maximum", "a", "b", "temperature"), Option(_number, "a number")),
+    "relative": Option(_share, "a share from 0 to below 1", "for 5 %: relative=0.05"),
+    **dict.fromkeys(("absolute", "maximum", "a", "b", "temperature"), Option(_number, "a number")),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
-    "price": Option(_price, "IN/OUT", "of a million tokens: price=0.15/0.60"),
+    "price": Option(_price, "IN/OUT, each 0 or more", "of a million tokens: price=0.15/0.60"),
 }
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
     own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
-    by_model = {other.name for other in miners if isinstance(other.method, Llm)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
-        if name in by_model:
-            raise UsageError(
-                f"{name!r} is written by a language model, which cannot be part of a hybrid",
-                where=f"{miner.name}={miner.text}",
-                remedy=f"leave {name} out of it: `secid score` and then `secid mix` combine the files",
-            )
         if name not in own:
             raise UsageError(
-                f"cannot take negatives from {name!r}",
+                f"{name!r} is not a random, bm25 or dense source",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name a random, bm25 or dense source of this name too, such as {name}=dense",
+                remedy=f"name one, such as {name}=dense; files of others are combined by `secid score` and `secid mix`",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(
@@ -253,6 +319,11 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             where=f"{miner.name}={miner.text}",
             remedy="shares are counts, such as hybrid:bm25=5,dense=5 with -k 10",
         )
+
+
+def _near(name: str, names: Sequence[str]) -> str | None:
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 def _known() -> str:

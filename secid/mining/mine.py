@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from secid.files import work_folder
 from secid.progress import Progress, Silent
@@ -15,9 +15,8 @@ from secid.settings import Settings, SettingsDict, resolve
 if TYPE_CHECKING:
     from secid.encode import Encoder
     from secid.export.writer import Schema
-    from secid.mining.choose import OnShort
+    from secid.mining.methods import OnShort
     from secid.mining.run import Load
-    from secid.mining.write import Plan
     from secid.results.mine import Mined, Sweep
 
 
@@ -62,16 +61,18 @@ def mine(
     Source: METHOD 10.
     """
     from secid.export.writer import schema_of
+    from secid.mining.methods import MiningPlan, parse_miners
 
-    mining = _mining(
-        miners, encoder, progress, settings, k=k, pairs=None if pairs is None else fspath(pairs), split=split,
-        on_short=on_short, max_reuse=max_reuse, schema=schema_of(schema, ()),
-        suffix=".parquet" if parquet else ".jsonl", prompt=prompt, concurrency=concurrency,
+    sources = parse_miners(miners, k)
+    load, values, progress = _opened(encoder, settings, progress)
+    plan = MiningPlan(
+        sources, k, values.seed, None if pairs is None else fspath(pairs), split, on_short, max_reuse,
+        schema_of(schema, ()), ".parquet" if parquet else ".jsonl", prompt, concurrency,
     )  # fmt: skip
     from secid.mining.run import mine_sources
 
     with work_folder() as work:
-        return mine_sources(*mining[:3], Path(folder), work, mining[3])
+        return mine_sources(plan, load, values, Path(folder), work, progress)
 
 
 def mine_sweep(
@@ -98,35 +99,23 @@ def mine_sweep(
 
     Source: METHOD 10.
     """
-    pairs = None if pairs is None else fspath(pairs)
-    mining = _mining(miners, encoder, progress, settings, k=k, pairs=pairs, split=split, max_reuse=max_reuse)
+    from secid.mining.methods import MiningPlan, parse_miners
+
+    sources = parse_miners(miners, k)
+    load, values, progress = _opened(encoder, settings, progress)
+    plan = MiningPlan(sources, k, values.seed, None if pairs is None else fspath(pairs), split, max_reuse=max_reuse)
     from secid.mining.sweep import sweep_all
 
     with work_folder() as work:
-        return sweep_all(*mining[:3], work, mining[3])
+        return sweep_all(plan, load, values, work, progress)
 
 
-def _mining(
-    miners: str | Sequence[str],
-    encoder: str | Encoder | None,
-    progress: Progress | None,
-    settings: SettingsDict,
-    *,
-    k: int,
-    **asked: Any,
-) -> tuple[Plan, Load | None, Settings, Progress]:
-    """What both begin with: the plan, what loads the encoder, the settings and who hears of the progress.
-
-    asked : further fields of the plan.
-    """
-    from secid.mining.methods import parse_miners
-
-    sources = parse_miners(miners, k)
+def _opened(
+    encoder: str | Encoder | None, settings: SettingsDict, progress: Progress | None
+) -> tuple[Load | None, Settings, Progress]:
+    """What loads the encoder, None without one; the settings; and who hears of the progress."""
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     watcher = progress or Silent()
     watcher.start("load libraries", None, "")
-    from secid.mining.write import Plan
-
-    plan = Plan(miners=sources, k=k, seed=values.seed, **asked)
     has_encoder = encoder is not None or values.encoder is not None
-    return plan, (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, values, watcher
+    return (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, values, watcher

@@ -22,10 +22,11 @@ from secid.read import Reader
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
 from secid.records import REASONS
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
+NO_TEXTS = "name the collection that the qrels are of: --collection DIR; or --pairs SOURCE"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Questions:
 
     rows     : gives them as they are written, but for the negatives; the same at each call.
     query    : (R,) id in `queries`.   positive : (R,) the least id of its positives in `passages`: a key to sort by.
+    first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
     passages : the candidates, in the order of their text keys, and then positives that are none.
     ids      : the ids of some candidates, rising; "" for one without.
@@ -46,6 +48,7 @@ class Questions:
     n_candidates: int
     query: Index
     positive: Index
+    first: Index
     labels: tuple[Index, Index]
     ids: Callable[[Index], list[str]]
     skipped: Mapping[str, int]
@@ -73,7 +76,7 @@ def questions_of_collection(
     in_queries = np.array([row[0] in with_text for row in judgements])
     passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
     known = in_queries & np.array([row[1] in passages for row in judgements])
-    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
+    unknown = unknown_of(judgements, in_queries, known, where, most_unknown, NO_TEXTS)
     relevant: dict[str, dict[str, None]] = {}
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None
@@ -83,7 +86,7 @@ def questions_of_collection(
             given = [Passage(collection.passage(own) or "", own) for own in positives]
             yield Row(collection.query(key) or "", given, (), key)
 
-    return _questions(rows, collection, labels, folder, {reason: n for reason, n in unknown.items() if n})
+    return _questions(rows, collection, labels, folder, unknown)
 
 
 def questions_of_pairs(
@@ -109,11 +112,13 @@ def questions_of_pairs(
     where = ", ".join(path for reader in readers for path in reader.source.paths[:3])
     if n_read == sum(skipped.values()):
         raise NothingToScoreError(f"no row has a query and a positive ({_counted(skipped)})", where=where)
-    if n_bad > settings.max_bad_fraction * n_read:
+    refused = n_bad and settings.on_bad == "fail"
+    if refused or n_bad > settings.max_bad_fraction * n_read:
+        allow = f"skip and count them with {flag_of('on_bad', 'skip')}"
         raise BadRecordsError(
             f"{n_bad:,} of {n_read:,} rows are malformed ({_counted(skipped)})",
             where=where,
-            remedy="fix the file, or raise --set max_bad_fraction=X",
+            remedy=f"fix the file, or {allow if refused else 'raise --set max_bad_fraction=X'}",
         )
 
     def rows() -> Iterator[Row]:
@@ -174,11 +179,17 @@ def _questions(
         passages=passages_read.only(order),
         n_candidates=len(first),
         query=query_ids[np.array(query, np.int64)],
+        first=labelled[np.array(starts, np.int64)],
         positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
         labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
-        skipped=skipped,
+        skipped={reason: n for reason, n in {**skipped, **_unread(collection)}.items() if n},
     )
+
+
+def _unread(collection: Collection | None) -> dict[str, int]:
+    """Rows of a collection that cannot be read, by reason."""
+    return {} if collection is None else {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
 
 
 def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,24 +15,24 @@ import torch
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
-from secid.errors import InputError, OutputError, UsageError
-from secid.files import PARTIAL
+from secid.errors import InputError, OutputError
+from secid.files import PARTIAL, locked, make_folder
 from secid.findings.copies import spread
 from secid.mining.ask import Answers, ask
-from secid.mining.choose import WHY, OnShort, Picks, choose, combine, deep_enough, fill, passing
+from secid.mining.choose import FILL, WHY, Choice, Picks, any_passes, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.journal import kept_answers
-from secid.mining.llm import check_endpoint, check_prompt
-from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method
+from secid.mining.llm import Endpoint
+from secid.mining.methods import Bm25, Dense, Hybrid, Llm, Method, MiningPlan
 from secid.mining.methods import Random as RandomMethod
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
-from secid.mining.write import JOURNAL, Negatives, Plan, write_sources
-from secid.pool import SPLITTERS, sample_order
+from secid.mining.write import JOURNAL, REJECTED, Negatives, write_sources
+from secid.pool import sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import open_source, resolve_sources
-from secid.read.collection import open_collection
+from secid.read.collection import noted_collection
 from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command
@@ -50,7 +52,7 @@ SCORE_SETTINGS = (
 
 
 def mine_sources(
-    plan: Plan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
+    plan: MiningPlan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
 ) -> Mined:
     """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
 
@@ -59,16 +61,19 @@ def mine_sources(
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
     are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
-    refuse(plan, load, settings)
+    plan.check(settings, load is not None)
     check_folder(folder)
-    for miner in plan.miners:
-        if isinstance(miner.method, Llm):
-            check_endpoint(miner.method.url)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
+        endpoints = {
+            number: stack.enter_context(closing(Endpoint(miner.method, plan.seed, progress)))
+            for number, miner in enumerate(plan.miners)
+            if isinstance(miner.method, Llm)
+        }
         stack.enter_context(_removed_if_empty(folder))
+        stack.enter_context(_alone_in(folder))
         stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         exclusions = exclusions_of(questions, progress)
@@ -78,22 +83,12 @@ def mine_sources(
             embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
             stack.callback(embedder.close)
         answers = {
-            number: ask(
-                questions,
-                miner.method,
-                plan.k,
-                plan.seed,
-                plan.prompt,
-                plan.concurrency,
-                journals[number],
-                work / f"{number}.texts",
-                progress,
-            )
-            for number, miner in enumerate(plan.miners)
-            if isinstance(miner.method, Llm)
+            number: ask(questions, endpoint, plan, journals[number], work / f"{number}.texts", progress)
+            for number, endpoint in endpoints.items()
         }
         _, s_qp = lowest_positives(plan, questions, exclusions, embedder)
         picks = search(plan, questions, exclusions, embedder, s_qp, answers, settings, progress)
+        s_first = first_scores(questions, embedder)
         sources = [
             Negatives(
                 plan,
@@ -102,6 +97,7 @@ def mine_sources(
                 own,
                 answers.get(number),
                 s_qp,
+                s_first,
                 scores_of(own, questions, embedder),
                 settings.temperature,
             )
@@ -121,7 +117,7 @@ def mine_sources(
         return write_sources(sources, run, folder, progress)
 
 
-def asked_of(plan: Plan, questions: Questions, settings: Settings) -> dict[str, Any]:
+def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
     """The fields of `MiningRun` but for the encoder."""
     return {
         "schema_version": MINE_SCHEMA_VERSION,
@@ -135,6 +131,18 @@ def asked_of(plan: Plan, questions: Questions, settings: Settings) -> dict[str, 
         "max_reuse": plan.max_reuse,
         "settings": {name: getattr(settings, name) for name in ("tokenizer", "titles", "temperature")},
     }
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError."""
+    make_folder(folder / JOURNAL)
+    with locked(folder) as is_locked:
+        if not is_locked and sys.platform != "win32":
+            remedy = "wait until it has ended, or name a new directory"
+            raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
+        check_folder(folder)  # a run may have ended since it was looked at
+        yield
 
 
 @contextmanager
@@ -165,58 +173,37 @@ def _encoder_flags(settings: Settings) -> list[str]:
     return words
 
 
-def read_questions(plan: Plan, settings: Settings, work: Path, progress: Progress) -> Questions:
+def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     """Rows and candidates. The caller closes them."""
     if plan.pairs is None:
         files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
         progress.start("read", None, "")
-        return questions_of_collection(open_collection(settings), files, labels, work, settings.max_bad_fraction)
+        judged = noted_collection(settings, progress)
+        return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
         readers = [
             stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
             for source in resolve_sources([plan.pairs], settings)
         ]
         given = settings.collection or settings.corpus
-        collection = open_collection(settings) if given else None
+        collection = noted_collection(settings, progress) if given else None
         tick = bytes_read_by(readers, progress)
         return questions_of_pairs(readers, collection, settings, work, tick)
-
-
-def refuse(plan: Plan, load: Load | None, settings: Settings) -> None:
-    """Raises UsageError for what cannot work together. load : None without an encoder."""
-    dense = [miner.name for miner in plan.miners if isinstance(miner.method, Dense)]
-    if dense and load is None:
-        raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
-    if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in plan.miners):
-        raise UsageError(
-            f"bm25 has no tokenizer {settings.tokenizer!r}",
-            where=flag_of("tokenizer"),
-            remedy=f"one of {', '.join(SPLITTERS)}",
-        )
-    if plan.split is not None and plan.pairs is not None:
-        raise UsageError("has no effect with --pairs, which names the queries", where="--split")
-    if plan.max_reuse is not None and plan.max_reuse < 1:
-        raise UsageError(f"at least 1, got {plan.max_reuse}", where="--max-reuse")
-    if plan.concurrency < 1:
-        raise UsageError(f"at least 1, got {plan.concurrency}", where="--concurrency")
-    if plan.prompt is not None:
-        check_prompt(plan.prompt)
-    if plan.on_short not in get_args(OnShort):
-        raise UsageError(
-            f"unknown choice {plan.on_short!r}", where="--on-short", remedy=f"one of {', '.join(get_args(OnShort))}"
-        )
 
 
 def check_folder(folder: Path) -> None:
     """Raises OutputError for a folder that holds anything but what a killed run left."""
     if folder.is_dir():
         names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
-        files = [name for name in names if not (PARTIAL.search(name) or name.startswith(JOURNAL.format("")[:-6]))]
+        own = (JOURNAL.format("*"), REJECTED.format("*"))
+        files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
         if files:
             raise OutputError(
                 f"is not empty (it holds {files[0]})",
                 where=str(folder),
-                remedy="name a new directory; nothing is overwritten",
+                remedy="name a new directory; nothing is overwritten"
+                if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
+                else f"remove all in it but {own[0]}: a new directory would pay for these answers again",
             )
     elif folder.exists() or folder.is_symlink():
         raise OutputError("is not a directory", where=str(folder))
@@ -230,7 +217,7 @@ def exclusions_of(questions: Questions, progress: Progress) -> Exclusions:
 
 
 def lowest_positives(
-    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
 ) -> tuple[Index, Floats]:
     """(R,) the labelled positive of each row's query that scores lowest, and (R,) its score; NaN without an encoder.
 
@@ -252,8 +239,15 @@ def lowest_positives(
     return passage[place], scores[place]
 
 
+def first_scores(questions: Questions, embedder: Embedder | None) -> Floats:
+    """(R,) score of the first positive of each row, which `lowest_positives` has encoded; NaN without an encoder."""
+    if embedder is None:
+        return np.full(len(questions.query), np.nan)
+    return dots(embedder.vectors, questions.query, questions.first)
+
+
 def search(
-    plan: Plan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
     answers: Mapping[int, Answers], settings: Settings, progress: Progress,
 ) -> list[Picks]:  # fmt: skip
     """The negatives of each source, in the order of the plan. answers : of language models, by source."""
@@ -264,6 +258,7 @@ def search(
         picks[number].why[:] = np.where(texts.counts < plan.k, WHY.index("few_written") + 1, 0)
     number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
     keys = questions.queries.keys, questions.passages.keys[:n]
+    choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
     # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
     order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
@@ -273,15 +268,14 @@ def search(
         rows = order[start : start + ROWS_AT_ONCE]
         query, limit = questions.query[rows], s_qp[rows]
         for ranking, numbers in groups:
-            miners, capped = [plan.miners[number] for number in numbers], plan.max_reuse is not None
-            lists = deep_enough(ranking, exclusions, query, limit, miners, plan.k, capped, n)
-            for number, miner in zip(numbers, miners, strict=True):
-                own = keys[0][query], keys[1]
-                choose(miner, number, picks[number], rows, lists, limit, own, plan.seed, exclusions)
+            lists = choice.lists(ranking, query, limit, [plan.miners[number] for number in numbers])
+            for number in numbers:
+                choice.choose(plan.miners[number], number, picks[number], rows, lists)
         for number, miner in enumerate(plan.miners):
             if isinstance(miner.method, Hybrid):
                 parts = [(number_of[name], count) for name, count in miner.method.parts]
                 combine(parts, picks, number, rows, exclusions)
+                picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
         short = [order[own.why[order] > 0] for own in picks]
@@ -290,7 +284,7 @@ def search(
             for row in rows.tolist():
                 asked = questions.query[row : row + 1]
                 passes = _passes(miner.method, embedder, asked, s_qp[row : row + 1])
-                fill(filled, row, asked, passes, at_random, exclusions)
+                fill(filled, row, FILL, asked, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -298,7 +292,7 @@ def search(
 def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Floats) -> Callable[[Index], Flags]:
     """What tells which of some candidates pass a method's margins and maximum. query, s_qp : (1,)."""
     if not isinstance(method, Dense) or embedder is None:
-        return lambda ids: np.ones(len(ids), np.bool_)
+        return any_passes
     vectors = embedder.vectors
 
     def passes(ids: Index) -> Flags:
@@ -309,7 +303,7 @@ def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Float
 
 
 def _rankings(
-    plan: Plan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
+    plan: MiningPlan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
     progress: Progress,
 ) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
     """Each order that is needed, with the numbers of the sources that take from it."""

@@ -16,27 +16,26 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from secid.arrays import Floats, Index, distinct
-from secid.arrays import pairs as pair_codes
+from secid.arrays import Floats, Index
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
-from secid.mining.methods import Dense, Method, Miner, Random
+from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.mining.run import (
     Load,
     asked_of,
     exclusions_of,
+    first_scores,
     lowest_positives,
     read_questions,
-    refuse,
     scores_of,
     search,
 )
-from secid.mining.write import Plan, options_of, score_means
-from secid.pool import Plan as TextPlan
+from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.settings import Settings
@@ -61,34 +60,37 @@ def grid(miner: Miner, k: int) -> list[Miner]:
         for ranks in (miner.window, (1, k), *WINDOWS):
             for relative in RELATIVE:
                 methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
-    return [Miner(miner.name, miner.text, method, ranks) for (ranks, _), method in methods.items()]
+    return [Miner(miner.name, miner.text, method) for method in methods.values()]
 
 
-def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
+def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
     """Reads the queries and searches once for all variants of all dense sources.
 
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
-    refuse(plan, load, settings)
+    plan.check(settings, load is not None)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
         raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
     grids = [grid(miner, plan.k) for miner in dense]
-    at_random = Miner("random", "random", Random(), (1, plan.k))
+    at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     with ExitStack() as stack:
         questions = read_questions(plan, settings, work, progress)
         stack.callback(questions.close)
+        exclusions = exclusions_of(questions, progress)
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
-        exclusions = exclusions_of(questions, progress)
         embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
         stack.callback(embedder.close)
         kept = replace(plan, miners=every, on_short="keep")
         positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
         picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
+        s_first = first_scores(questions, embedder)
         scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
@@ -99,10 +101,10 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
             ]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
-            by_set = iter(guide_scores(_plan(questions), some, guide, sampled, work / "guide", progress, {}))
+            by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, s_qp, plan.k, settings.temperature, suspects)
+            miner.method: _swept(miner.method, own, s_qn, s_first, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
         }
         sources = tuple(
@@ -123,23 +125,6 @@ def sweep_all(plan: Plan, load: Load | None, settings: Settings, work: Path, pro
             sources=sources,
             unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
         )
-
-
-def _plan(questions: Questions) -> TextPlan:
-    """The texts of the questions, as a guide reads them."""
-    none = np.zeros(0, np.int64)
-    return TextPlan(
-        queries=questions.queries,
-        passages=questions.passages,
-        sources=(),
-        known_positives=distinct(pair_codes(*questions.labels, len(questions.passages))),
-        echoes=none,
-        slices=(),
-        empty={},
-        n_queries_read=len(questions.queries),
-        label_line=none,
-        label_path=np.zeros(0, np.int32),
-    )
 
 
 def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
@@ -164,11 +149,11 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
 
 
 def _swept(
-    method: Method, picks: Picks, s_qn: Floats, s_qp: Floats, k: int, temperature: float, suspects: Suspects | None
+    method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
 ) -> Swept:
     taken, counts = picks.ids >= 0, picks.counts
     n = int(counts.sum())
-    margins = (s_qp[:, None] - s_qn)[taken]
+    margins = (s_first[:, None] - s_qn)[taken]
     return Swept(
         method=options_of(method),
         n_negatives=n,

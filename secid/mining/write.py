@@ -18,14 +18,18 @@ import torch
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.errors import InputError
 from secid.export.rows import Passage, Row
-from secid.export.writer import Schema, Written, new_files, write_rows, writing
+from secid.export.writer import Written, new_files, write_rows, writing
+from secid.files import sha256_of
 from secid.mining.ask import Answers
-from secid.mining.choose import FILL, WHY, OnShort, Picks
+from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import FILLED, Dense, Method, Miner
+from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
+from secid.pages.glossary import by_reason
+from secid.pages.mine_text import short_words
+from secid.pages.numbers import plural
 from secid.progress import Progress
-from secid.read.manifest import MANIFEST, left_by_a_kill, sha256_of
+from secid.read.manifest import MANIFEST, left_by_a_kill
 from secid.results.mine import Mined, MinedSource
 
 WRITTEN_AT_ONCE = 1_024
@@ -40,44 +44,21 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
-
-    pairs, split : where queries and positives are from, as in `secid.mine`.
-    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
-    """
-
-    miners: tuple[Miner, ...]
-    k: int
-    seed: int
-    pairs: str | None = None
-    split: str | None = None
-    on_short: OnShort = "keep"
-    max_reuse: int | None = None
-    schema: Schema = "flagembedding"
-    suffix: str = ".jsonl"
-    prompt: str | None = None
-    concurrency: int = 8
-
-    def paths(self, folder: Path) -> list[Path]:
-        """The files of the sources."""
-        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
-
-
-@dataclass(frozen=True)
 class Negatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
-    s_qp : (R,), s_qn : (R, K) scores under the encoder, NaN where there is no negative, or no encoder.
+    s_qp, s_first : (R,) score of the positive that scores lowest, and of the row's first one.
+    s_qn : (R, K) scores of the negatives. NaN where there is none, or no encoder.
     answers : of a language model; None for other sources.
     """
 
-    plan: Plan
+    plan: MiningPlan
     questions: Questions
     number: int
     picks: Picks
     answers: Answers | None
     s_qp: Floats
+    s_first: Floats
     s_qn: Floats
     temperature: float
 
@@ -101,18 +82,22 @@ class Negatives:
         """Raises InputError where no row is kept."""
         if self.kept.any():
             return
-        n, why = len(self.kept), ", ".join(f"{name} {count:,}" for name, count in self.short.items())
+        n, why = plural(len(self.kept), "row"), ", ".join(short_words(self.short))
         margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
-                f"each of the {n:,} rows has fewer than {self.plan.k} negatives ({why}), and --on-short drop leaves "
-                "such rows out",
+                f"fewer than {self.plan.k} negatives for each of {n}, which --on-short drop leaves out: {why}",
                 where=self.miner.name,
                 remedy=f"--on-short keep, or a smaller -k{margins}",
             )
-        raise InputError(
-            f"no negative for any of the {n:,} rows ({why})", where=self.miner.name, remedy=margins.lstrip("; ") or None
-        )
+        if self.answers is not None:
+            faults = by_reason(self.answers.reasons)
+            raise InputError(
+                f"the answers of {self.miner.name} give no negative for any of {n}: {faults}",
+                where=self.miner.name,
+                remedy=f"see {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
+            )
+        raise InputError(f"no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
     def rows(self) -> Iterator[Row]:
         """The rows of the file, the same at each call."""
@@ -120,6 +105,7 @@ class Negatives:
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
         names = dict(zip(used.tolist(), self.questions.ids(used), strict=True))
+        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         written = repeat(()) if self.answers is None else self.answers.texts()
         every = zip(self.questions.rows(), written, strict=False)
@@ -138,7 +124,13 @@ class Negatives:
                 )
                 negatives = [
                     Passage(
-                        next(texts), names[key], "", _known(score), max(0, rank) or None, _known(margin), miners[by]
+                        next(texts),
+                        names[key],
+                        "",
+                        _known(score),
+                        None if by in unranked else rank,
+                        _known(margin),
+                        miners[by],
                     )
                     for key, rank, by, score, margin in cells
                 ]
@@ -150,9 +142,10 @@ class Negatives:
         picks, kept, answers = self.picks, self.kept, self.answers
         taken = kept[:, None] & (picks.ids >= 0)
         s_qn = self.s_qn[taken]
-        margins = (self.s_qp[:, None] - self.s_qn)[taken]
+        margins = (self.s_first[:, None] - self.s_qn)[taken]
         _, served = np.unique(picks.ids[taken], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
+        n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
         return MinedSource(
             name=self.miner.name,
             path=str(path),
@@ -165,11 +158,14 @@ class Negatives:
             n_negatives=int(picks.counts[kept].sum()),
             n_filled=int((picks.by[taken] == FILL).sum()),
             n_short=int((picks.why > 0).sum()),
+            n_still_short=int((picks.counts[kept] < self.plan.k).sum()),
+            n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
             **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
             n_passages=len(served),
             most_used=int(served.max(initial=0)),
+            n_made_ids=written.n_made_ids,
             not_held=written.not_held,
             kept_beside={} if answers is None else answers.reasons,
             usage=None if answers is None else answers.usage,
@@ -181,15 +177,19 @@ def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progre
 
     The manifest gets its name last. What a run left that was killed before that is replaced.
     """
-    for own in sources:
-        own.refuse_none()
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in left_by_a_kill(folder):
-            path.unlink()
-    progress.start("write", len(sources), "files")
     plan, asked = sources[0].plan, [(own.miner.name, own.answers) for own in sources]
     rejected = {folder / REJECTED.format(name): own.rejected for name, own in asked if own is not None}
+    with writing(folder):
+        for path in left_by_a_kill(folder):
+            path.unlink()
+        for own in sources:
+            if own.answers is not None and not own.kept.any():  # to see what is wrong with them
+                shutil.copyfile(own.answers.rejected, folder / REJECTED.format(own.miner.name))
+    for own in sources:
+        own.refuse_none()
+    for path in rejected:
+        path.unlink(missing_ok=True)
+    progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
     with new_files(*paths, *rejected, folder / MANIFEST) as partials:
         beside = dict(zip(rejected, partials[len(paths) : -1], strict=True))
@@ -241,7 +241,7 @@ def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
     return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
 
 
-def _manifest(run: Mined, plan: Plan, questions: Questions) -> dict[str, Any]:
+def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, Any]:
     """The run without time, machine and paths, so that the same input and seed give the same, and hashes."""
     document = asdict(run)
     for name in ("folder", "next_command"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from secid.pages.glossary import recipe_line
+from secid.pages.glossary import by_reason, recipe_line
 from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
@@ -24,7 +24,7 @@ SHORT = {
     "few_written": "the model wrote no more that can be used",
 }
 EXCLUDED = {
-    "labelled_positive": "labelled positives of the query",
+    "false_negative": "labelled positives of the query",
     "near_copy": "near copies of them",
     "query_echo": "the query's own text",
     "empty": "empty texts",
@@ -45,7 +45,7 @@ def print_mined(console: Console, mined: Mined) -> None:
         for line in _lines(mined, source):
             write(console, f"{named(source.name)}: {line}.", mark="- ")
     if mined.skipped:
-        write(console, f"Left out of the input: {_by_reason(mined.skipped)}.", "yellow")
+        write(console, f"Left out of the input: {by_reason(mined.skipped)}.", "yellow")
     command(console, plain(mined.next_command))
 
 
@@ -81,15 +81,20 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """What is missing from a source, and what was passed over."""
     if source.n_short:
-        why = ", ".join(f"{SHORT[name]} ({count(n)})" for name, n in source.short.items())
-        yield f"{plural(source.n_short, 'row has', 'rows have')} fewer than {mined.k} negatives: {why}"
+        of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
+        yield f"fewer than {mined.k} negatives for {of}: {', '.join(short_words(source.short))}"
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
-    if source.n_dropped:
-        rows = plural(source.n_dropped, "row")
-        yield f"{rows} with fewer than {mined.k} negatives left out (--on-short drop)"
-    if source.n_missing:
-        yield f"{plural(source.n_missing, 'row')} without any negative left out of the file"
+    parts = (
+        (source.n_missing, "without any negative, not in the file"),
+        (source.n_dropped, "left out by --on-short drop"),
+        (source.n_still_short, f"in the file with fewer than {mined.k}, which lack {count(source.n_lacking)} together"),
+    )
+    if any(n for n, _ in parts):
+        yield "of these " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
+    if source.n_missing and source.short.keys() & {"margin", "maximum"}:
+        wider = f"ranks=1-{mined.n_candidates} looks at all candidates"
+        yield wider if mined.on_short == "random" else f"{wider}, --on-short random draws some of those that pass"
     if source.excluded:
         yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
     if source.usage is not None:
@@ -100,9 +105,17 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
+    if source.n_made_ids:
+        rows = plural(source.n_made_ids, "row lacks", "rows lack")
+        yield f"{rows} an id: a hash of the text is written in its place"
     if source.not_held:
         lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
         yield f"no place in {mined.schema} for {lost}"
+
+
+def short_words(short: Mapping[str, int]) -> list[str]:
+    """Why rows are short, with their counts."""
+    return [f"{SHORT[name]} ({count(n)})" for name, n in short.items()]
 
 
 def usage_words(usage: Usage) -> str:
@@ -110,10 +123,6 @@ def usage_words(usage: Usage) -> str:
     text = f"{plural(usage.n_answers, 'answer')}, {count(usage.n_tokens_in)} tokens in, {count(usage.n_tokens_out)} out"
     text += "" if usage.cost is None else f", cost {usage.cost:,.4f}"
     return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
-
-
-def _by_reason(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in reasons.items())
 
 
 def print_sweep(console: Console, sweep: Sweep) -> None:
@@ -127,7 +136,7 @@ def print_sweep(console: Console, sweep: Sweep) -> None:
     for line in _sweep_lines(sweep):
         write(console, line, mark="- ")
     if sweep.skipped:
-        write(console, f"Left out of the input: {_by_reason(sweep.skipped)}.", "yellow")
+        write(console, f"Left out of the input: {by_reason(sweep.skipped)}.", "yellow")
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:

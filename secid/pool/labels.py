@@ -11,7 +11,7 @@ from pathlib import Path
 
 from secid.pool.collect import Collected, Gathered
 from secid.read.collection import Collection, open_collection
-from secid.read.evaluation import qrels_files, read_qrels
+from secid.read.evaluation import qrels_files, relevant_pairs
 from secid.records import Record, Source
 from secid.settings import Settings
 
@@ -32,9 +32,8 @@ def add_labels(gathered: Gathered, files: Sequence[Path], settings: Settings) ->
     """
     relevant: dict[str, list[str]] = {}
     for file in files:
-        for query, passage, grade in read_qrels(file):
-            if grade > 0:
-                relevant.setdefault(query, []).append(passage)
+        for query, passage in relevant_pairs(file):
+            relevant.setdefault(query, []).append(passage)
     labels = Collected(Source("qrels", tuple(map(str, files))))
     for record in list(_records(relevant, open_collection(settings), gathered, str(files[0]))):
         labels.add(record, gathered.queries, gathered.passages, {})

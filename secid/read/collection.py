@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from secid.errors import InputError
+from secid.progress import Progress
 from secid.read.containers import rows_of
 from secid.read.grouping import temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
@@ -23,10 +24,14 @@ MAX_BAD_ROWS = 100
 
 
 class Collection:
-    """Passages and queries by id. Ids are compared as strings: 7 and "7" are the same."""
+    """Passages and queries by id. Ids are compared as strings: 7 and "7" are the same.
+
+    bad : file, line and fault of each row that cannot be read.
+    """
 
     def __init__(self, corpus: str | None, queries: str | None, *, titles: bool) -> None:
         self._database = temporary_database()
+        self.bad: dict[Role, list[str]] = {"passages": [], "queries": []}
         self._files: dict[Role, str | None] = {"passages": corpus, "queries": queries}
         for role, path in self._files.items():
             self._database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
@@ -61,7 +66,8 @@ class Collection:
     def _load(self, role: Role, path: str, titles: bool) -> None:
         database = self._database
         database.execute("BEGIN")
-        database.executemany(f"INSERT INTO {role} VALUES (?, ?)", texts_with_ids(role, path, titles=titles))  # noqa: S608
+        rows = texts_with_ids(role, path, titles=titles, skipped=self.bad[role])
+        database.executemany(f"INSERT INTO {role} VALUES (?, ?)", rows)  # noqa: S608
         database.execute("COMMIT")
         database.execute(f"CREATE INDEX {role}_by_id ON {role} (id)")
         repeated = database.execute(
@@ -75,9 +81,12 @@ class Collection:
             )
 
 
-def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str, str]]:
+def texts_with_ids(
+    role: Role, path: str, *, titles: bool, skipped: list[str] | None = None
+) -> Iterator[tuple[str, str]]:
     """(id, text) of each row of a corpus or queries file, or of a folder of such files, in file order.
 
+    skipped : gets file, line and fault of each row that cannot be read.
     Raises InputError where it cannot be read, holds no row, or its rows are not ids and texts.
     """
     n_read = 0
@@ -89,6 +98,8 @@ def texts_with_ids(role: Role, path: str, *, titles: bool) -> Iterator[tuple[str
                 bad.append((line, pair))
                 if len(bad) > MAX_BAD_ROWS or not n_read:
                     _refuse(role, file, bad)
+                if skipped is not None:
+                    skipped.append(f"{file}:{line}: {pair}")
                 continue
             n_read += 1
             yield pair
@@ -149,6 +160,16 @@ def open_collection(settings: Settings) -> Collection:
         queries = queries or beir_file(folder, "queries")
     stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
     return _opened(corpus, queries, settings.titles, stamps)
+
+
+def noted_collection(settings: Settings, progress: Progress) -> Collection:
+    """The same, with a note of its rows that cannot be read."""
+    collection = open_collection(settings)
+    for role, bad in collection.bad.items():
+        if bad:
+            rows = "1 row cannot be read and is" if len(bad) == 1 else f"{len(bad)} rows cannot be read and are"
+            progress.note(f"{role} of the collection: {rows} left out, the first: {bad[0]}")
+    return collection
 
 
 BEIR_FOLDER = (

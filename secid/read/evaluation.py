@@ -55,10 +55,9 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
-        for query, passage, score in read_qrels(file):
-            if score > 0:
-                wanted_queries.add(query)
-                wanted_passages.add(passage)
+        for query, passage in relevant_pairs(file):
+            wanted_queries.add(query)
+            wanted_passages.add(passage)
     queries = {
         key: text for key, text in texts_with_ids("queries", queries_file, titles=False)
         if not files or key in wanted_queries
@@ -90,6 +89,11 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
                 remedy="rows are query-id, corpus-id, score, separated by tabs",
             ) from error
         yield query, passage, score
+
+
+def relevant_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    """(query id, passage id) of each judgement above 0."""
+    return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
 
 
 def _grade(cell: object) -> float:

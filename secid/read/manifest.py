@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from secid.files import PARTIAL
+from secid.files import PARTIAL, sha256_of
 
 MANIFEST = ".manifest.json"
-
-
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def changed_files(paths: Iterable[str]) -> list[str]:

@@ -68,10 +68,12 @@ class MinedSource:
     layout     : as in export.writer.Written.
     n_negatives: in the file.   n_filled : those of them drawn at random for short rows.
     n_short    : rows of the input for which the method found fewer than K; short : the same by what ended it.
+    n_still_short : rows of the file with fewer than K, after filling too; n_lacking : negatives they lack together.
     excluded   : candidates that may be no negative of their query and were passed over, by reason.
-    s_query_negative, consistency, inverted_share : means over the negatives, and the share of those above their
-                 positive; None without an encoder.
+    s_query_negative, consistency, inverted_share : means over the negatives, and the share of those that score above
+                 the row's first positive, with which `secid score` compares them; None without an encoder.
     n_passages : distinct passages used.   most_used : rows that the most used one serves.
+    n_made_ids : rows whose query id, or ids of passages, the source does not name: a hash of the text is written.
     not_held   : what the schema does not hold, by name: of how many rows.
     kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
                  hidden file .NAME.rejected.jsonl.   usage : None where no model was asked.
@@ -88,6 +90,8 @@ class MinedSource:
     n_negatives: int
     n_filled: int
     n_short: int
+    n_still_short: int
+    n_lacking: int
     short: Mapping[str, int]
     excluded: Mapping[str, int]
     s_query_negative: float | None
@@ -95,6 +99,7 @@ class MinedSource:
     inverted_share: float | None
     n_passages: int
     most_used: int
+    n_made_ids: int
     not_held: Mapping[str, int]
     kept_beside: Mapping[str, int]
     usage: Usage | None

@@ -21,6 +21,7 @@ from safetensors.numpy import load
 from torch import Tensor
 
 from secid.errors import InputError, plainly
+from secid.files import sha256_of
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, trace
 from secid.pool import DocumentFrequencies
@@ -109,9 +110,7 @@ def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tenso
     """The named tensors of a state. Raises InputError where its file is missing or no longer as it was written."""
     path = folder / "state" / entry.file
     with whole(path, folder):
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if entry.sha256 not in (None, sha256):
+        if entry.sha256 not in (None, sha256_of(path)):
             raise ValueError("its SHA-256 is not that of the index")
         with safe_open(path, "pt") as tensors:
             return [tensors.get_tensor(name) for name in names]

@@ -23,7 +23,7 @@ from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import BEIR_FOLDER, Collection, open_collection
+from secid.read.collection import BEIR_FOLDER, Collection, noted_collection
 from secid.read.evaluation import of_split, qrels_files
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
@@ -91,7 +91,7 @@ def audit_sources(
     Raises InputError for qrels of other texts and what reading and encoding raise (SecidError). Source: METHOD 10.
     """
     with clock.stage("labels"):
-        collection = open_collection(settings)
+        collection = noted_collection(settings, progress)
         judgements = read_judgements(files, collection, settings.max_bad_fraction)
     with clock.stage("read"):
         plan, _ = read_plan(readers, settings, folder, progress, with_labels=False)

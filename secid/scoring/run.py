@@ -32,7 +32,7 @@ from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import open_collection
+from secid.read.collection import noted_collection
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.run_folder.environment import environment
@@ -117,7 +117,7 @@ def scored_plan(
     clock = clock or Clock()
     plan, readers, positives, texts, batch_rows = read(sources, resolved.values, folder, clock, progress, known)
     try:
-        collection = None if resolved.values.collection is None else open_collection(resolved.values)
+        collection = None if resolved.values.collection is None else noted_collection(resolved.values, progress)
         measurements = measure(
             plan,
             encoder,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from secid.measure.sweep import sweep
 from secid.pages.encoder import fact_lines
 from secid.pages.glossary import recipe_line
 from secid.pool import Plan, key_ranks, sample_order
+from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import EncoderInfo
 from secid.settings import Settings, flag_of, under_guide
@@ -39,6 +41,17 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 Guide = Encoder | Reranker
+
+
+class Texts(Protocol):
+    """What a guide reads: a plan, or the questions of a miner."""
+
+    @property
+    def queries(self) -> TextStore: ...
+
+    @property
+    def passages(self) -> TextStore: ...
+
 
 STRATA = 10
 """Of a sample, of equal size, by s_qn."""
@@ -127,7 +140,9 @@ def _identity(info: EncoderInfo) -> str:
     return info.weights_sha256 or info.fingerprint or info.name
 
 
-def sample_of(plan: Plan, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int) -> tuple[Index, Index]:
+def sample_of(
+    plan: Texts, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int
+) -> tuple[Index, Index]:
     """Rising places of the triplets that a guide scores, and the stratum of every triplet, (T,).
 
     Strata are tenths of the distinct pairs of query and negative by s_qn, each with as many pairs; the draw goes by
@@ -186,7 +201,7 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
 
 
 def guide_scores(
-    plan: Plan,
+    plan: Texts,
     sources: Sequence[tuple[Triplets, Floats]],
     guide: Guide,
     settings: Settings,
@@ -220,7 +235,7 @@ def guide_scores(
     return columns
 
 
-def _flagged_share(plan: Plan, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
+def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
     """The share of random passages that the guide's margin flags, clustered by query."""
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
@@ -229,7 +244,7 @@ def _flagged_share(plan: Plan, rows: Triplets, s_query_positive: Floats, s_query
 
 
 def _refuse_one_score(
-    guide: Guide, plan: Plan, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
+    guide: Guide, plan: Texts, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
     """Raises EncoderError where several pairs all have the same score: the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
@@ -245,7 +260,7 @@ def _refuse_one_score(
 
 
 def _by_rows(
-    plan: Plan,
+    plan: Texts,
     asked: Sequence[Triplets],
     guide: Encoder,
     settings: Settings,
@@ -280,7 +295,7 @@ def _by_rows(
 
 
 def _by_pair(
-    plan: Plan,
+    plan: Texts,
     asked: Sequence[Triplets],
     guide: Reranker,
     settings: Settings,

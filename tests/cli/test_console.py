@@ -33,7 +33,7 @@ def test_a_stage_that_does_not_advance_is_told_to_be_alive(quick, capsys):
         progress.start("controls", 6, "kinds")
         lines += lines_after(capsys, 2)
     assert lines[0] == "load minilm: 0 s so far"
-    assert lines[-2:] == ["controls: 6 kinds, 0 s so far"] * 2
+    assert lines[-2:] == ["controls: 0 of 6 kinds, 0 s so far"] * 2
 
 
 def test_a_heartbeat_says_how_far_a_stage_is_and_how_long_it_takes(quick, capsys):

@@ -23,6 +23,7 @@ import pytest
 
 from secid import api
 from secid.errors import BadRecordsError, InputError, NothingToScoreError, OutputError, UsageError
+from secid.files import locked
 from secid.mining import run as module
 from secid.results.document import json_of
 from tests import llm_server
@@ -173,6 +174,16 @@ def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_e
     assert several > 3
 
 
+def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
+    """Beyond the first candidates drawn for a row too."""
+    rows = [{"anchor": f"question {n} of a thing", "positive": f"answer {n} to it"} for n in range(1_000)]
+    write_rows(Path("pairs.jsonl"), rows)
+    (source,) = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
+    assert source.n_passages >= 999
+    assert source.n_short <= 1
+    assert {tuple(row["neg_ranks"]) for row in lines("out/any.jsonl")} == {(None,)}
+
+
 def test_few_candidates_are_said_to_be_few():
     write_rows(Path("pairs.jsonl"), PAIRS[:3])
     mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)
@@ -211,6 +222,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
         (WHOLE, {"split": "dev"}, UsageError, "test.tsv"),
         (WHOLE, {"max_reuse": 0}, UsageError, "--max-reuse"),
         (WHOLE, {"on_short": "pad"}, UsageError, "'pad'"),
+        (WHOLE, {"prompt": "{query}"}, UsageError, "llm"),
         (WHOLE, {"schema": "dpr"}, UsageError, "tevatron"),
         (
             {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS},
@@ -218,7 +230,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
             UsageError,
             "trigrams",
         ),
-        (WHOLE, {}, InputError, "no_common_token"),
+        (WHOLE, {}, InputError, "for any of 1 row: no other candidate shares a token with the query (1)"),
         ({"corpus": CORPUS}, {"pairs": "gone.jsonl"}, InputError, "gone.jsonl"),
     ],
 )
@@ -236,7 +248,7 @@ def test_a_drop_of_every_row_is_refused_with_what_to_do(invoke):
         "mine", "lex=bm25", "--pairs", "pairs.jsonl", "-k", 30, "--on-short", "drop", "-o", "out", "-q"
     )
     assert code == 2
-    assert "each of the 12 rows has fewer than 30 negatives (few_candidates 12)" in err
+    assert "fewer than 30 negatives for each of 12 rows, which --on-short drop leaves out" in " ".join(err.split())
     assert "--on-short keep" in err
     assert not Path("out").exists()
 
@@ -256,7 +268,7 @@ def test_no_collection_and_no_pairs_is_refused():
 def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
     Path("out").mkdir()
     Path("out/mine.jsonl").write_text("", encoding="utf-8")
-    monkeypatch.setattr(module, "open_collection", None)
+    monkeypatch.setattr(module, "noted_collection", None)
     for out in ("out", "out/mine.jsonl"):
         with pytest.raises(OutputError) as caught:
             mine(["lex=bm25"], out)
@@ -275,8 +287,53 @@ def test_malformed_pairs_are_counted_and_too_many_refused(rows, error):
     with pytest.raises(error):
         api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2)
     if error is BadRecordsError:
+        with pytest.raises(BadRecordsError, match="on_bad=skip"):
+            api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5, on_bad="fail")
         mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5)
         assert mined.skipped == {"empty_query": 1}
+
+
+def test_rows_of_a_collection_that_cannot_be_read_are_noted_and_counted(invoke):
+    beir(**{**WHOLE, "corpus": CORPUS + "{broken\n", "queries": QUERIES + "[]\n" + "{broken\n"})
+    code, out, err = invoke("mine", "any=random", "--collection", "beir", "-k", 1, "-o", "out", "--json")
+    assert code == 0
+    assert json.loads(out)["skipped"] == {"unreadable_passages": 1, "unreadable_queries": 2}
+    assert "passages of the collection: 1 row cannot be read and is left out, the first: beir/corpus.jsonl:3: " in err
+    assert "beir/queries.jsonl:2: " in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked there")
+def test_a_second_run_into_a_folder_is_refused_while_the_first_writes(monkeypatch):
+    Path("out").mkdir()
+    with locked(Path("out")), pytest.raises(OutputError, match="another run") as caught:
+        mine(["lex=bm25"])
+    assert caught.value.where == "out"
+    assert listing("out") == []
+    mine(["lex=bm25"])
+
+
+def test_ids_that_were_made_are_counted(invoke):
+    write_rows(Path("pairs.jsonl"), PAIRS)
+    words = ["mine", "any=random", "--pairs", "pairs.jsonl", "-k", 3, "-o"]
+    assert "12 rows lack an id" in " ".join(invoke(*words, "out", "--as", "tevatron")[1].split())
+    assert "an id" not in invoke(*words, "other")[1]
+
+
+def test_rows_that_stay_short_are_counted():
+    write_rows(Path("pairs.jsonl"), PAIRS)
+    (source,) = api.mine(["lex=bm25"], "out", pairs="pairs.jsonl", k=20, on_short="random").sources
+    own = [20 - len(row["neg"]) for row in lines("out/lex.jsonl")]
+    assert (source.n_still_short, source.n_lacking) == (sum(n > 0 for n in own), sum(own))
+    assert source.n_still_short == 12
+
+
+def test_what_outscores_its_positive_is_what_score_says(tiny):
+    """In a row of several positives it is the first one, though a margin holds for every one."""
+    collection(Path("beir"))
+    source = api.mine(["near=dense"], "out", str(tiny), collection="beir", k=4).sources[0]
+    run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
+    assert any(len(row["pos"]) > 1 for row in lines("out/near.jsonl"))
+    assert 0 < source.inverted_share == pytest.approx(run.sources[0].inversion_fraction)
 
 
 def test_a_full_disk_leaves_nothing(monkeypatch):
@@ -528,6 +585,16 @@ def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
     assert gpt.n_filled > 0
 
 
+def test_answers_without_a_negative_are_kept_with_their_reasons(server):
+    server.usual = lambda query, n: (200, llm_server.completion("none"))
+    with pytest.raises(InputError, match=r"not json 66") as caught:
+        ask(server)
+    assert "same command" not in str(caught.value)
+    assert len(lines("out/.gpt.rejected.jsonl")) == 66
+    server.usual = llm_server.right
+    assert ask(server, seed=1).sources[0].n_negatives == 198
+
+
 def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     with monkeypatch.context() as patch:
@@ -579,7 +646,7 @@ class Dataset:
         ({"absolute_margin": -0.005}, ",absolute=-0.005"),
         ({"relative_margin": 0.002}, ",relative=0.002"),
         ({"max_score": 0.98}, ",maximum=0.98"),
-        ({"relative_margin": -0.005, "max_score": 0.99}, ",relative=-0.005,maximum=0.99"),
+        ({"relative_margin": 0.001, "max_score": 0.99}, ",relative=0.001,maximum=0.99"),
     ],
 )
 def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
@@ -596,7 +663,7 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
     write_rows(Path("pairs.jsonl"), [{"query": q, "positive": p} for q, p in zip(queries, corpus, strict=False)])
     settings = {"corpus": str(FIXTURES / "corpus.jsonl"), "titles": False}
     mined = api.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
-    assert mined.sources[0].excluded.keys() <= {"labelled_positive"}
+    assert mined.sources[0].excluded.keys() <= {"false_negative"}
     own = {row["query"]: row["neg"] for row in lines("out/near.jsonl") if len(row["neg"]) == 3}
     dataset = Dataset({"query": queries, "positive": corpus[: len(queries)]})
     model = SentenceTransformer(str(tiny), device="cpu")
@@ -666,6 +733,7 @@ def test_a_sweep_is_of_what_is_mined():
         (["near=dense", "--sweep", "--parquet"], "--parquet"),
         (["near=dense", "--sweep", "--as", "tevatron"], "--as"),
         (["near=dense", "--sweep", "--on-short", "drop"], "--on-short"),
+        (["near=dense", "--sweep", "--concurrency", "4"], "--concurrency"),
         (["near=dense", "-o", "x", "--guide", "y"], "--guide"),
         (["near=dense", "-o", "x", "--guide-sample", "100"], "--guide-sample"),
         (["near=dense", "--sweep", "--guide-sample", "100"], "--guide-sample"),

@@ -73,7 +73,7 @@ def test_without_a_language_model_there_is_no_usage():
 def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr(module, "open_collection", None)
+    monkeypatch.setattr(module, "noted_collection", None)
     for option in ("", ",url=https://api.openai.com/v1", ",url=http://API.openai.com:443"):
         error = failure(lambda: api.mine([f"gpt=llm:model=m{option}"], "out", collection=str(FIXTURES)))  # noqa: B023
         assert isinstance(error, EndpointError)

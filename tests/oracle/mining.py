@@ -128,7 +128,7 @@ class Rules:
         form = normal_form(text)
         positives = [normal_form(positive) for positive in self.labels[key]]
         if form and form in positives:
-            return "labelled_positive"
+            return "false_negative"
         if any(self.near(form, positive) for positive in positives):
             return "near_copy"
         if form and form == normal_form(self.queries[key][0]):
@@ -218,7 +218,8 @@ class Rules:
     def mine(self, name: str, method: str, **options: Any) -> Expected:
         """One source. options : ranks, relative, absolute, maximum, pick, a, b."""
         result, used = Expected(), Counter[str]()
-        low, high = options.get("ranks", (1, max(200, self.k)))
+        every = len(self.candidates) if method == "random" else 200
+        low, high = options.get("ranks", (1, max(every, self.k)))
         pick = options.get("pick", "top")
         for key in self.order_of_rows():
             s_qp = self.s_qp(key)
@@ -255,7 +256,10 @@ class Rules:
                 searched = reasons[: taken[-1][3]] if pick == "top" else reasons
             result.excluded.update(filter(None, searched))
             used.update(text for text, *_ in taken)
-            result.negatives[key] = [self.negative(key, text, rank, score, name) for text, rank, score, _ in taken]
+            result.negatives[key] = [
+                self.negative(key, text, None if method == "random" else rank, score, name)
+                for text, rank, score, _ in taken
+            ]
         self.finish(result, used, options if method == "dense" else {})
         return result
 
@@ -271,6 +275,7 @@ class Rules:
     def hybrid(self, parts: Sequence[tuple[str, int, Expected]]) -> Expected:
         """Of each part the first n that are new."""
         result, used = Expected(), Counter[str]()
+        result.excluded.update(sum((part.excluded for *_, part in parts), Counter()))
         text_of = {key: text for text, key in self.ids.items()}
         for key in self.order_of_rows():
             taken: list[Negative] = []

@@ -73,8 +73,8 @@ def expected(rules: Rules, vectors: dict[str, Any], method: str, options: dict[s
         limit = float(vectors[query] @ vectors[lowest])
         limit -= 0.05 * abs(limit)
         for negative in negatives:
-            margins.append(negative.margin)
             scores.append(rules.s_qp(key) - negative.margin)
+            margins.append(rules.s(query, positives[0]) - scores[-1])
             flags.append(float(vectors[query] @ vectors[text_of[negative.id]]) >= limit)
     counts = [len(mined.get(key, ())) for key in rules.queries]
     n = len(margins)

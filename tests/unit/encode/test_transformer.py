@@ -639,8 +639,8 @@ def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.Mo
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights, memory = tmp_path / "weights", tmp_path / "cache" / "weights.json"
     read: list[Path] = []
-    real = hashes._digest
-    monkeypatch.setattr(hashes, "_digest", lambda path: read.append(path) or real(path))
+    real = hashes.sha256_of
+    monkeypatch.setattr(hashes, "sha256_of", lambda path: read.append(path) or real(path))
 
     def age(seconds: float) -> None:
         os.utime(weights, (time.time() - seconds,) * 2)

@@ -11,8 +11,9 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,11 @@ import pytest
 from secid.errors import EndpointError, OutputError, UsageError
 from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
-from secid.mining.llm import FORMATS, PROMPT, Bill, check_prompt, llm_negatives, rendered
+from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
+from secid.mining.methods import Llm, MiningPlan, parse_miners
 from secid.progress import Silent
 from secid.results.mine import Usage
+from secid.settings import Settings
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts
@@ -64,6 +67,9 @@ def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
     return Usage(n_answers=n, n_uncounted=n_uncounted, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
 
 
+NOTHING = usage(0)
+
+
 def pairs_of(n: int) -> list[Pair]:
     return [Pair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
 
@@ -73,18 +79,23 @@ class Asker:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
-        self.progress, self.bill = Record(), Bill(None)
+        self.progress, self.usage = Record(), NOTHING
 
-    def __call__(
-        self, pairs: list[Pair] | int = 1, price: tuple[float, float] | None = None, **changed: Any
-    ) -> list[Written]:
+    def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
+        """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress, self.bill = Record(), Bill(price)
-        options: dict[str, Any] = {
-            "url": self.server.url, "model": "m", "prompt": llm_server.PROMPT, "n": 3, "seed": 0, "concurrency": 2,
-            "temperature": None, "journal": self.journal, "bill": self.bill, "progress": self.progress,
-        }  # fmt: skip
-        results = list(llm_negatives(lambda: iter(pairs), **options | changed))
+        self.progress, results = Record(), list[tuple[Pair, Written]]()
+        own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
+        journal = changed.pop("journal", self.journal)
+        fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
+        plan, method = (
+            MiningPlan((), fields.pop("n", 3), **fields),
+            Llm(**{"url": self.server.url, "model": "m", **own}),
+        )
+        with closing(Endpoint(method, plan.seed, self.progress)) as endpoint:
+            self.usage = llm_negatives(
+                lambda: iter(pairs), endpoint, plan, journal, self.progress, lambda *item: results.append(item)
+            )
         assert [pair for pair, _ in results] == pairs
         return [written for _, written in results]
 
@@ -115,7 +126,7 @@ def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) 
     written = ask(5)
     assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
     assert {item.kept_beside for item in written} == {()}
-    assert ask.bill.usage == usage(5)
+    assert ask.usage == usage(5)
     assert ask.server.bodies[0]["response_format"] == FORMATS[0]
     assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
     assert "temperature" not in ask.server.bodies[0]
@@ -156,7 +167,7 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "thoughts before it": (f"<think>Maybe [1, 2] or {{}} …</think>{GOOD}", 3, {}),
     "objects with a text each": (json.dumps({"n": 3, "list": [{"id": 1, "text": t} for t in ENGLISH]}), 3, {}),
     "line ends in a string": (GOOD.replace(" also ", "\nalso "), 3, {}),
-    "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 0, {"not_json": 1}),
+    "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 3, {}),
     "nothing": ("", 0, {"not_json": 1}),
     "an empty list": ('{"negatives": []}', 0, {"not_json": 1}),
     "numbers": ("[1, 2, 3]", 0, {"not_json": 1}),
@@ -174,11 +185,11 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "a refusal in the list": (json.dumps([*ENGLISH[:2], "I cannot assist with that."]), 2, {"refusal": 1}),
     "a preamble in the list": (json.dumps(["Here are three hard negatives:", *ENGLISH]), 3, {"preamble": 1}),
     "a label": (json.dumps([*ENGLISH[:2], f"Hard negative 3: {ENGLISH[2]}"]), 2, {"preamble": 1}),
-    "the positive": (json.dumps([*ENGLISH[:2], POSITIVE.upper()]), 2, {"copy_of_positive": 1}),
-    "a near copy of it": (json.dumps([*ENGLISH[:2], LONGER]), 2, {"copy_of_positive": 1}),
+    "the positive": (json.dumps([*ENGLISH[:2], POSITIVE.upper()]), 2, {"false_negative": 1}),
+    "a near copy of it": (json.dumps([*ENGLISH[:2], LONGER]), 2, {"near_copy": 1}),
     "the query": (json.dumps([*ENGLISH[:2], "Question 0?"]), 2, {"query_echo": 1}),
     "a text twice": (json.dumps([*ENGLISH[:2], ENGLISH[0].upper()]), 2, {"repeat": 1}),
-    "another language": (json.dumps([*ENGLISH[:2], GERMAN]), 2, {"wrong_language": 1}),
+    "another language": (json.dumps([*ENGLISH[:2], GERMAN]), 2, {"other_language": 1}),
 }
 
 
@@ -186,6 +197,37 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
 def test_answers_are_read_tolerantly_and_the_rest_is_kept_under_a_reason(ask: Asker, name: str) -> None:
     content, n, reasons = ANSWERS[name]
     assert ask.reasons(content) == (n, reasons)
+
+
+def test_drafts_in_a_models_thoughts_are_not_taken(ask: Asker) -> None:
+    for opening in ("<think>", ""):
+        assert ask.reasons(f'{opening}hmm {{"negatives": ["draft"]}}</think>{GOOD}') == (3, {})
+    assert ask.reasons(f'first {{"negatives": ["draft"]}}, better {GOOD}') == (3, {})
+
+
+def test_a_long_answer_is_not_read(ask: Asker) -> None:
+    assert ask.reasons(json.dumps(["a" * llm.MOST_BYTES])) == (0, {"too_long": 1})
+
+
+def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    decode = answers.JSON.raw_decode
+    monkeypatch.setattr(answers, "JSON", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at)))
+    assert answers.written(answers.Answer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
+    assert len(tries) == answers.MOST_OPENINGS
+
+
+def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -> None:
+    def reply(query: str, n: int) -> tuple[int, Any]:
+        return (200, {"choices": []}) if query == "question 1" else right(query, n)
+
+    ask.server.usual = reply
+    results = ask(3, concurrency=1)
+    assert [len(item.texts) for item in results] == [3, 0, 3]
+    assert results[1].kept_beside[0][0] == "not_chat"
+    ask.server.asked.clear()
+    assert ask(3) == results
+    assert ask.server.asked == []
 
 
 def test_no_more_texts_are_checked_than_it_takes(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +254,7 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
     pair = Pair("0", "why does bread rise", (POSITIVE, other, GERMAN))
     assert ask.reasons(json.dumps([ENGLISH[0], other.lower(), GERMAN + " Manche haben auch am Montag zu."]), pair) == (
         1,
-        {"copy_of_positive": 2},
+        {"false_negative": 1, "near_copy": 1},
     )
     german = (
         "Sauerteig braucht bei Zimmertemperatur etwa zwölf Stunden, bis er deutlich aufgegangen ist und sauer riecht."
@@ -222,7 +264,7 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
 
 def test_a_short_positive_is_found_and_has_no_language(ask: Asker) -> None:
     pair = Pair("0", "what is the capital of France", ("Paris.",))
-    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"copy_of_positive": 1})
+    assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"false_negative": 1})
 
 
 def test_bad_answers_are_kept_whole(ask: Asker) -> None:
@@ -233,7 +275,7 @@ def test_bad_answers_are_kept_whole(ask: Asker) -> None:
     first, second = ask(2, concurrency=1)
     assert first.kept_beside == (("not_json", "No list ?."),)
     assert second.kept_beside == (("fewer", '["a baker"]'),)
-    assert ask.bill.usage == usage(2)  # paid all the same
+    assert ask.usage == usage(2)  # paid all the same
 
 
 # servers without what OpenAI's has
@@ -273,7 +315,7 @@ def test_a_plain_local_server(ask: Asker) -> None:
     ask.server.usual = lambda query, n: (200, completion(f"Here:\n```\n{json.dumps(texts(query, n))}\n```", usage=None))
     written = ask(3)
     assert [len(item.texts) for item in written] == [3] * 3
-    assert ask.bill.usage == usage(3, n_uncounted=3)
+    assert ask.usage == usage(3, n_uncounted=3)
     assert set(ask.server.keys) == {"Bearer none"}
 
 
@@ -384,7 +426,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
     assert ask.progress.notes == ["4 answers of the journal used, not paid for again"]
-    assert ask.bill.usage == usage(4)
+    assert ask.usage == usage(4)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +460,7 @@ def test_equal_pairs_are_paid_once(ask: Asker) -> None:
     ask.server.delay = lambda query: 0.1
     first = ask([pair, pair, pair], concurrency=3)
     assert len(ask.server.asked) == 1
-    assert (ask.progress.total, ask.progress.done, ask.bill.usage) == (1, 1, usage(1))
+    assert (ask.progress.total, ask.progress.done, ask.usage) == (1, 1, usage(1))
     assert ask([pair]) == first[:1]
 
 
@@ -534,7 +576,7 @@ def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch
         shown += ["".join(traceback.format_exception(caught.value)), *ask.progress.notes]
     ask.server.usual = lambda query, n: (200, {"choices": SECRET})
     with pytest.raises(EndpointError) as caught:
-        ask(9)
+        ask(9, model="no completion")
     shown += ["".join(traceback.format_exception(caught.value))]
     shown += [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
     assert any("***" in text for text in shown)
@@ -579,8 +621,8 @@ def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
     assert rendered('{query}|{positive}|{n}|{"negatives": []}', pair, 7) == (
         'what is {positive}?|a {n} and {query}|7|{"negatives": []}'
     )
-    check_prompt(PROMPT)
-    refusal(lambda: check_prompt("Write {n} passages", "prompt.txt"), UsageError, "prompt.txt")
+    for own in (PROMPT, None):
+        MiningPlan(parse_miners("gpt=llm:model=m", 1), 1, 0, prompt=own).check(Settings(), False)
 
 
 def test_the_prompt_fills_every_place() -> None:
@@ -591,8 +633,9 @@ def test_the_prompt_fills_every_place() -> None:
 
 def test_a_cost_is_known_where_a_price_is_given(ask: Asker) -> None:
     ask(4, price=(1000.0, 5000.0))
-    assert ask.bill.usage == usage(4, cost=4 * (100 * 1000 + 20 * 5000) / 1e6)
-    assert Bill((0.0, 0.0)).usage.cost == 0.0
+    assert ask.usage == usage(4, cost=4 * (100 * 1000 + 20 * 5000) / 1e6)
+    ask([], price=(0.0, 0.0))
+    assert ask.usage.cost == 0.0
 
 
 ABSURD: list[Any] = [
@@ -610,26 +653,16 @@ def test_absurd_token_counts_are_not_counted_and_cost_no_answer(ask: Asker, absu
     ask.server.script = [reply]
     assert [len(item.texts) for item in ask(2, concurrency=1, price=(0.0, 50_000.0))] == [3, 3]
     assert ask.server.asked == ["question 0", "question 1"]
-    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+    assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
     ask(2, price=(0.0, 50_000.0))  # from the journal
-    assert ask.bill.usage == usage(2, n_uncounted=1, cost=1.0)
+    assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
 
 
 def test_the_largest_count_counts(ask: Asker) -> None:
     most = {"prompt_tokens": 2**53, "completion_tokens": 0}
     ask.server.script = [lambda query, n: (200, completion(json.dumps(texts(query, n)), usage=most))]
     ask()
-    assert (ask.bill.usage.n_uncounted, ask.bill.usage.n_tokens_in) == (0, 2**53)
-
-
-def test_tokens_are_noted_on_the_way(ask: Asker) -> None:
-    ask(5)
-    ask(40)
-    sums = [note.removeprefix("so far: ") for note in ask.progress.notes if note.startswith("so far: ")]
-    assert len(sums) == 11
-    assert (ask.progress.total, ask.progress.done) == (35, 35)
-    counts = [int(note.split()[0]) for note in sums]
-    assert [later - first for first, later in pairwise(counts)] == [3] * 10
+    assert (ask.usage.n_uncounted, ask.usage.n_tokens_in) == (0, 2**53)
 
 
 # wording
@@ -651,10 +684,14 @@ def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
         ask.server.usual = lambda query, n, code=code: (code, {"error": "no"})
         said[f"HTTP {code}"] = refusal(lambda: ask(9, model="gpt"), EndpointError, url)
     ask.server.usual = lambda query, n: (200, {"choices": []})
-    said["no completion"] = refusal(lambda: ask(9), EndpointError, url)
+    said["no completion"] = refusal(lambda: ask(9, model="gpt"), EndpointError, url)
     for address in ("ftp://h", "http://me:pw@h/v1", "http://h/v1?model=gpt"):
         said[address] = refusal(lambda address=address: ask(url=address), EndpointError, "url")
-    said["a prompt without {query}"] = refusal(lambda: ask(prompt="Write"), UsageError, "--prompt")
+    said["a prompt without {query}"] = refusal(
+        lambda: MiningPlan(parse_miners("gpt=llm:model=m", 1), 1, 0, prompt="Write").check(Settings(), False),
+        UsageError,
+        "--prompt",
+    )
     said["no key"] = refusal(lambda: ask(url=llm.DEFAULT_URL), EndpointError, llm.DEFAULT_URL)
     monkeypatch.setenv("OPENAI_API_KEY", "sk\r1")
     said["a key of two lines"] = refusal(ask, EndpointError, None)

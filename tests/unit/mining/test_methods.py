@@ -22,8 +22,14 @@ def test_options_and_defaults():
 
 
 def test_the_default_window_holds_k():
-    (miner,) = parse_miners(["r=random"], 300)
+    (miner,) = parse_miners(["r=bm25"], 300)
     assert miner.window == (1, 300)
+
+
+@pytest.mark.parametrize("digits", ["9" * 10, "9" * 30])
+def test_no_rank_is_too_high(digits):
+    (miner,) = parse_miners([f"r=bm25:ranks=1-{digits}"], 300)
+    assert miner.window == (1, 2**31 - 1)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -71,6 +77,11 @@ REFUSED = [
     (["a=dense:ranks=1-2"], "a=dense:ranks=1-2"),
     (["a=dense:relative=much"], "relative=much"),
     (["a=dense:relative=nan"], "relative=nan"),
+    (["a=dense:relative=5"], "relative=0.05"),
+    (["a=dense:relative=1"], "relative=1"),
+    (["a=dense:relative=-0.1"], "relative=-0.1"),
+    (["a=dense:relativ=0.1"], "did you mean 'relative'"),
+    (["a=qwen-01"], "did you mean 'qwen-0.1'"),
     (["a=dense:relative"], "relative"),
     (["a=dense:relative=0.1,relative=0.2"], "relative=0.2"),
     (["a=dense:pick=best"], "simans"),
@@ -83,6 +94,7 @@ REFUSED = [
     (["random=dense"], "fills up"),
     (["a=llm"], "model"),
     (["a=llm:model=m,price=1"], "price"),
+    (["a=llm:model=m,price=1/-1"], "price"),
     (["a=llm:model=m", "b=hybrid:a=10"], "a"),
 ]
 
@@ -94,15 +106,16 @@ def test_what_cannot_be_used_is_refused_by_name(specs, named):
     assert named in str(error.value)
 
 
-def test_no_negatives_are_refused():
+@pytest.mark.parametrize("k", [0, 10**30])
+def test_a_number_of_negatives_that_cannot_be_is_refused(k):
     with pytest.raises(UsageError) as error:
-        parse_miners(["a=bm25"], 0)
+        parse_miners(["a=bm25"], k)
     assert error.value.where == "-k"
 
 
 def test_an_unknown_method_is_answered_with_all_there_are():
     with pytest.raises(UsageError) as error:
-        parse_miners(["a=unknown"], 10)
+        parse_miners(["a=???"], 10)
     assert all(name in str(error.value) for name in (*METHODS, *PRESETS))
 
 

@@ -27,21 +27,25 @@ SOURCE = MinedSource(
     n_negatives=10394,
     n_filled=26,
     n_short=72,
+    n_still_short=3,
+    n_lacking=26,
     short={"margin": 70, "few_candidates": 2},
-    excluded={"labelled_positive": 1190, "near_copy": 3},
+    excluded={"false_negative": 1190, "near_copy": 3},
     s_query_negative=0.453,
     consistency=0.844,
     inverted_share=0.0004,
     n_passages=3753,
     most_used=17,
+    n_made_ids=5,
     not_held={"ids of passages": 1042},
     kept_beside={},
     usage=None,
 )
 WRITTEN = replace(
     SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
-    n_short=1, short={"few_written": 1}, excluded={}, s_query_negative=None, consistency=None, inverted_share=None,
-    n_passages=0, most_used=0, not_held={}, kept_beside={"not_json": 1, "copy_of_positive": 12},
+    n_short=1, n_still_short=0, n_lacking=0, short={"few_written": 1}, excluded={},
+    s_query_negative=None, consistency=None, inverted_share=None,
+    n_passages=0, most_used=0, n_made_ids=0, not_held={}, kept_beside={"not_json": 1, "false_negative": 12},
     usage=Usage(n_answers=1109, n_uncounted=3, n_tokens_in=110600, n_tokens_out=22120, cost=1.2345),
 )  # fmt: skip
 MINED = Mined(
