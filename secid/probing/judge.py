@@ -6,7 +6,7 @@ queries and runs has two components, and with a single seed there is none to be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from math import sqrt
 
@@ -77,10 +77,9 @@ def judge(values: Mapping[str, Floats], group: Index, fold: Index) -> tuple[tupl
     names = sorted(values, key=lambda name: (-values[name].mean(), name))
     pairs = list(combinations(names, 2))
     gaps = [difference(values[first], values[second], group, fold) for first, second in pairs]
-    known = [place for place, item in enumerate(gaps) if item.p is not None]
     adjusted: list[float | None] = [None] * len(gaps)
-    for place, p in zip(known, holm(np.array([gaps[place].p for place in known], np.float64)), strict=True):
-        adjusted[place] = float(p)
+    if all(item.p is not None for item in gaps):  # None is that of all or of none: no source stops after one seed
+        adjusted = holm(np.array([item.p for item in gaps], np.float64)).tolist()
     judged = tuple(
         ProbedPair(first=a, second=b, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
         for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
@@ -94,8 +93,8 @@ def difference(first: Floats, second: Floats, group: Index, fold: Index) -> Gap:
     return gap(first[:n] - second[:n], group, fold)
 
 
-def trailing(values: Mapping[str, Floats], names: Sequence[str], group: Index, fold: Index) -> set[str]:
-    """Those of these sources whose interval of the difference to the leader of them lies below 0."""
-    leader = max(names, key=lambda name: values[name].mean())
-    gaps = {name: difference(values[name], values[leader], group, fold) for name in names if name != leader}
+def trailing(values: Mapping[str, Floats], group: Index, fold: Index) -> set[str]:
+    """The sources whose interval of the difference to the leader lies below 0."""
+    leader = max(values, key=lambda name: values[name].mean())
+    gaps = {name: difference(own, values[leader], group, fold) for name, own in values.items() if name != leader}
     return {name for name, item in gaps.items() if item.interval_95 is not None and item.interval_95[1] < 0}

@@ -17,7 +17,7 @@ from secid.encode import CacheFolder
 from secid.errors import OutputError
 from secid.files import write_whole
 from secid.probing.measures import MEASURES
-from secid.probing.task import Task
+from secid.probing.task import Arm, Task
 from secid.probing.training import HeldOut, Work
 from secid.settings import Settings
 
@@ -34,9 +34,8 @@ class Kept:
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
         self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held)])]
-        self._of: dict[str | None, str] = {None: ""}
-        for name, own in (*task.negatives.items(), *task.controls.items()):
-            self._of[name] = _hash(keys[own.ids]) + _hash(own.offsets)
+        self._of: dict[Arm | None, str] = {None: ""}
+        self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
 
     def read(self, work: Work, n: int) -> Floats | None:
         """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
@@ -56,7 +55,7 @@ class Kept:
                 write_whole(self._path(self._folder, work), json.dumps(values.tolist()))
 
     def _path(self, folder: Path, work: Work) -> Path:
-        name = json.dumps([*self._shared, self._of[work.source], *work[1:]])
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate])
         return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
 

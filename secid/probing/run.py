@@ -21,13 +21,13 @@ from secid.probing.candidates import candidates_of
 from secid.probing.judge import difference, gap, judge, trailing
 from secid.probing.learner import DivergedError
 from secid.probing.runs import Runs
-from secid.probing.task import Lists, Task
+from secid.probing.task import Arm, Lists, Task
 from secid.probing.training import Setting
 from secid.progress import Progress
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Measured, ProbedPair, ProbedSource, Rate
 from secid.settings import Settings
 
-RANDOM = "random"
+RANDOM = Arm("random", control=True)
 RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 """The usual rate, and a quarter of it."""
 
@@ -74,13 +74,12 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     task = replace(task, candidates=candidates)
     setting = Setting(options.steps, options.batch, settings.temperature)
     runs = Runs(task, chosen, encoder, settings, setting, options.lora, progress)
-    names = [*task.negatives, *task.controls]
-    seconds = runs.expected_seconds(names, options.rates, options.n_seeds)
+    seconds = runs.expected_seconds(options.rates, options.n_seeds)
     progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
     frozen = runs.frozen()
-    first, rates = _first_seed(runs, names, options.rates, frozen)
+    first, rates = _first_seed(runs, task.arms, options.rates, frozen)
     best = next(rate.rate for rate in rates if rate.used)
-    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, list(task.negatives), options.n_seeds, best))
+    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, options.n_seeds, best))
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
@@ -101,13 +100,13 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
 
 
 def _first_seed(
-    runs: Runs, names: Sequence[str], rates: Sequence[float], frozen: Floats
-) -> tuple[dict[str, Floats], tuple[Rate, ...]]:
-    """The first seed at the rate that is best over all names, and what became of each rate."""
+    runs: Runs, arms: Iterable[Arm], rates: Sequence[float], frozen: Floats
+) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
+    """The first seed at the rate that is best over all arms, and what became of each rate."""
     trained, gains = {}, {}
     for rate in rates:
         try:
-            trained[rate] = runs.seed(names, 0, rate)
+            trained[rate] = runs.seed(arms, 0, rate)
             gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
         except DivergedError:
             continue
@@ -120,14 +119,12 @@ def _first_seed(
     return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
 
 
-def _all_seeds(
-    runs: Runs, first: Mapping[str, Floats], sources: Sequence[str], n_seeds: int, rate: float
-) -> dict[str, Floats]:
-    """(S, n, 3) by name. From a third of the seeds on, sources that clearly trail the best one stop; no control does.
+def _all_seeds(runs: Runs, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
+    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop; controls do not.
 
     Not before two, since one says nothing of the error between runs.
     """
-    values = {name: own[None] for name, own in first.items()}
+    values = {arm: own[None] for arm, own in first.items()}
     running = list(first)
     for seed in range(1, n_seeds):
         try:
@@ -136,49 +133,50 @@ def _all_seeds(
             raise NotEvaluatedError(
                 f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
             ) from error
-        values |= {name: np.concatenate([values[name], own[None]]) for name, own in done.items()}
+        values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):
-            ndcg = {name: own[:, :, 0] for name, own in values.items()}
-            behind = trailing(ndcg, [name for name in running if name in sources], runs.group, runs.fold)
-            running = [name for name in running if name not in behind]
+            ndcg = {arm.name: values[arm][:, :, 0] for arm in running if not arm.control}
+            behind = trailing(ndcg, runs.group, runs.fold)
+            running = [arm for arm in running if arm.control or arm.name not in behind]
     return values
 
 
-def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[str, Floats]) -> Outcome:
-    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) by source and control."""
+def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
+    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) of each arm."""
     group, fold = runs.group, runs.fold
-    ndcg = {name: own[:, :, 0] for name, own in values.items()}
-    gains = {name: gap(own - frozen[:, 0], group, fold) for name, own in ndcg.items()}
-    intervals = [gains[name].interval_95 for name in task.negatives]
+    ndcg = {arm: own[:, :, 0] for arm, own in values.items()}
+    gains = {arm: gap(own - frozen[:, 0], group, fold) for arm, own in ndcg.items()}
+    intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
     reason = "no_gain" if all(interval is None or interval[0] <= 0 for interval in intervals) else None
     if all(interval is None for interval in intervals):
         reason = "one_seed"
-    pairs, ties = judge({name: ndcg[name] for name in task.negatives}, group, fold)
+    pairs, ties = judge({arm.name: own for arm, own in ndcg.items() if not arm.control}, group, fold)
 
-    def probed(name: str, lists: Lists) -> ProbedSource:
-        gain, of_random = gains[name], ndcg.get(RANDOM) if name != RANDOM else None
+    def probed(arm: Arm, lists: Lists) -> ProbedSource:
+        gain, of_random = gains[arm], ndcg.get(RANDOM) if arm != RANDOM else None
         return ProbedSource(
-            name=name,
+            name=arm.name,
             n_negatives=len(lists.ids),
-            n_seeds=len(values[name]),
-            trained=_means(values[name].mean(axis=0)),
+            n_seeds=len(values[arm]),
+            trained=_means(values[arm].mean(axis=0)),
             gain_ndcg10=gain.value,
             interval_95=gain.interval_95,
             standard_error=gain.standard_error,
             error_queries=gain.error_queries,
             error_runs=gain.error_runs,
             p=gain.p,
-            vs_random=None if of_random is None else difference(ndcg[name], of_random, group, fold),
-            tie=ties.get(name) if reason is None else None,
+            vs_random=None if of_random is None else difference(ndcg[arm], of_random, group, fold),
+            tie=ties[arm.name] if reason is None and not arm.control else None,
         )
 
+    results = {arm: probed(arm, lists) for arm, lists in task.arms.items()}
     return Outcome(
         not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
         n_held_out=len(group),
         precision=runs.precision,
         frozen=_means(frozen),
-        sources=_by_gain(probed(name, lists) for name, lists in task.negatives.items()),
-        controls=_by_gain(probed(name, lists) for name, lists in task.controls.items()),
+        sources=_by_gain(item for arm, item in results.items() if not arm.control),
+        controls=_by_gain(item for arm, item in results.items() if arm.control),
         pairs=pairs if reason is None else (),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +15,7 @@ from secid.encode.device import choose_devices, choose_dtype
 from secid.encode.transformer import TransformerEncoder
 from secid.probing.kept import Kept
 from secid.probing.learner import Learner
-from secid.probing.task import Task
+from secid.probing.task import Arm, Task
 from secid.probing.training import Setting, Work, held_out, run, steps_of
 from secid.progress import Progress
 from secid.settings import Settings
@@ -57,23 +57,28 @@ class Runs:
 
     def frozen(self) -> Floats:
         """(n, 3) MEASURES of the held-out queries by the encoder as it is."""
-        return self._all([None], 0, 0.0, "rank")[None]
+        works = [Work(None, fold, 0, 0.0) for fold in self._held]
+        done = self._all(works, "rank")
+        return np.concatenate([done[work] for work in works])
 
-    def seed(self, names: Sequence[str], seed: int, rate: float) -> dict[str, Floats]:
-        """(n, 3) MEASURES of the held-out queries by source or control, after training on it. Raises DivergedError."""
-        return {str(name): values for name, values in self._all(names, seed, rate, "train").items()}
+    def seed(self, arms: Iterable[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
+        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
+        works = {arm: [Work(arm.name, fold, seed, rate, arm.control) for fold in self._held] for arm in arms}
+        done = self._all([work for of_fold in zip(*works.values(), strict=True) for work in of_fold], "train")
+        return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
-    def expected_seconds(self, names: Sequence[str], rates: Sequence[float], n_seeds: int) -> float:
-        """Of all trainings that are not kept yet, none stopped early."""
-        first = [Work(name, fold, 0, rate) for rate in rates for fold in self._held for name in names]
-        n = sum(self._read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(names)
+    def expected_seconds(self, rates: Sequence[float], n_seeds: int) -> float:
+        """Of all trainings, none stopped early; of those with the first seed, the ones that are not kept yet."""
+        arms = self._task.arms
+        first = [Work(arm.name, fold, 0, rate, arm.control) for rate in rates for fold in self._held for arm in arms]
+        n = sum(self._read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
         return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
         """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
-        learner, task, held = self._learners[0], self._task, next(iter(self._held.values()))
-        work = Work(None, int(task.fold[held.rows[0]]), 0, 0.0)
-        steps = steps_of(task, next(iter(task.negatives.values())), work, self._setting)
+        learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
+        negatives = next(iter(self._task.negatives.values()))
+        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._setting)
         learner.fit(steps, 1, 0.0, self._setting.temperature, lambda: None)  # the first one reserves memory
         start = time.perf_counter()
         learner.fit(steps, 2, 0.0, self._setting.temperature, lambda: None)
@@ -86,14 +91,12 @@ class Runs:
     def _read(self, work: Work) -> Floats | None:
         return self._kept.read(work, len(self._held[work.fold].rows))
 
-    def _all(self, names: Sequence[str | None], seed: int, rate: float, stage: str) -> dict[str | None, Floats]:
-        works = [Work(name, fold, seed, rate) for fold in self._held for name in names]
+    def _all(self, works: Sequence[Work], stage: str) -> dict[Work, Floats]:
         done = {work: values for work in works if (values := self._read(work)) is not None}
         missing = [work for work in works if work not in done]
         steps = self._ranking_steps + (self._setting.steps if stage == "train" else 0)
         self._progress.start(stage, steps * len(missing), "steps")
-        done |= self._run(missing)
-        return {name: np.concatenate([done[Work(name, fold, seed, rate)] for fold in self._held]) for name in names}
+        return done | self._run(missing)
 
     def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
         """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""

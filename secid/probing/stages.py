@@ -18,7 +18,7 @@ from secid.errors import UsageError
 from secid.pool import Plan
 from secid.pool.reading import read_plan
 from secid.probing.checks import TRAINABLE, UNTRAINABLE
-from secid.probing.run import Options, Outcome, probe
+from secid.probing.run import Options, probe
 from secid.probing.task import Task, make_task
 from secid.progress import Progress
 from secid.read import Reader
@@ -66,7 +66,7 @@ def probe_sources(
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=TRAINABLE)
         with clock.stage("train"), _said_what_is_kept(settings, info, progress):
-            outcome = _as_named(probe(_apart(task), encoder, settings, options, progress))
+            outcome = probe(task, encoder, settings, options, progress)
         return Probe(
             schema_version=PROBE_SCHEMA_VERSION,
             secid_version=VERSION,
@@ -88,28 +88,6 @@ def probe_sources(
         )
     finally:
         task.close()
-
-
-OF_SOURCE = "source "
-"""Begins the names of sources while they are trained: one that the user calls `random` is not the control."""
-
-
-def _apart(task: Task) -> Task:
-    """The task with names of sources that no control has."""
-    return replace(task, negatives={f"{OF_SOURCE}{name}": lists for name, lists in task.negatives.items()})
-
-
-def _as_named(outcome: Outcome) -> Outcome:
-    """The outcome with the names of the sources as they were."""
-
-    def own(name: str) -> str:
-        return name.removeprefix(OF_SOURCE)
-
-    return replace(
-        outcome,
-        sources=tuple(replace(item, name=own(item.name)) for item in outcome.sources),
-        pairs=tuple(replace(item, first=own(item.first), second=own(item.second)) for item in outcome.pairs),
-    )
 
 
 def refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,6 +53,13 @@ def _cut(ids: Index, starts: Index, counts: Index) -> Lists:
     return Lists(ids[spread(starts, counts)], np.concatenate([[0], np.cumsum(counts)]))
 
 
+class Arm(NamedTuple):
+    """What a training draws its negatives from: a source, or the control of that name, which is not the same."""
+
+    name: str
+    control: bool = False
+
+
 @dataclass(frozen=True)
 class Task:
     """R rows, one a query that all sources have negatives for, and what they are judged by.
@@ -80,6 +88,12 @@ class Task:
     n_left_out: int
     missing: Mapping[str, str]
     folder: Path
+
+    @property
+    def arms(self) -> dict[Arm, Lists]:
+        """The negatives of all sources, then those of the controls."""
+        sources = {Arm(name): own for name, own in self.negatives.items()}
+        return sources | {Arm(name, control=True): own for name, own in self.controls.items()}
 
     @property
     def relevant(self) -> Index:

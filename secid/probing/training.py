@@ -15,7 +15,7 @@ from secid.arrays import Flags, Floats, Index, among, pairs
 from secid.encode.batching import Tokens
 from secid.probing.learner import Learner, Step
 from secid.probing.measures import measures
-from secid.probing.task import Lists, Task
+from secid.probing.task import Arm, Lists, Task
 
 
 class Setting(NamedTuple):
@@ -27,12 +27,18 @@ class Setting(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One run. source : None for the frozen encoder."""
+    """One run. source : None for the frozen encoder.   control : whether `source` is the name of a control."""
 
     source: str | None
     fold: int
     seed: int
     rate: float
+    control: bool = False
+
+    @property
+    def arm(self) -> Arm | None:
+        """What it trains on; None for the frozen encoder."""
+        return None if self.source is None else Arm(self.source, self.control)
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Settin
     Raises what `Learner.fit` raises.
     """
     learner.restore()
-    if work.source is not None:
-        negatives = task.negatives.get(work.source) or task.controls[work.source]
-        learner.fit(steps_of(task, negatives, work, setting), setting.steps, work.rate, setting.temperature, tick)
+    if work.arm is not None:
+        steps = steps_of(task, task.arms[work.arm], work, setting)
+        learner.fit(steps, setting.steps, work.rate, setting.temperature, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     return measures(queries, candidates, held.row, held.place)

@@ -173,17 +173,6 @@ def test_few_queries_abstain(invoke: Invoke, tiny: Path, monkeypatch: pytest.Mon
     assert printed.out.startswith("The probe ranks nothing: 66 queries can be held out")
 
 
-def test_a_source_that_is_named_as_a_control_is_not_the_control(sources, small, tmp_path):
-    shared = {"steps": 1, "seeds": 2, "folds": 2, "rates": [1e-3], "batch": 8}
-    plain = secid.probe(sources, str(small), **shared)
-    named = secid.probe([f"random={sources[0]}", sources[1]], str(small), **shared)
-    assert [item.trained for item in named.controls] == [item.trained for item in plain.controls]
-    own = {item.name: item for item in named.sources}
-    assert own.keys() == {"random", "second"}
-    assert own["random"].vs_random is not None
-    assert own["random"].trained == next(item for item in plain.sources if item.name == "first").trained
-
-
 def test_files_are_written_in_each_format(invoke: Invoke, tiny: Path):
     source = FIXTURES / "sources" / "random.jsonl"
     written = invoke("probe", source, "--encoder", tiny, "-o", "p.json", "-o", "p.md", "-o", "p.html", "--quiet")

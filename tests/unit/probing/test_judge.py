@@ -110,7 +110,7 @@ def test_a_source_with_fewer_seeds_is_compared_over_those_that_both_have() -> No
 
 def test_only_clear_losers_trail() -> None:
     values = shifted(0.0, 0.05, 0.0499)
-    assert trailing(values, ["a", "b", "c"], GROUP, FOLD) == {"a"}
-    assert trailing(values, ["b", "c"], GROUP, FOLD) == set()
+    assert trailing(values, GROUP, FOLD) == {"a"}
+    assert trailing({name: values[name] for name in "bc"}, GROUP, FOLD) == set()
     one_seed = {name: own[:1] for name, own in values.items()}
-    assert trailing(one_seed, ["a", "b", "c"], GROUP, FOLD) == set()
+    assert trailing(one_seed, GROUP, FOLD) == set()

@@ -80,6 +80,16 @@ def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
     assert (of(outcome, "random").tie, of(outcome, "random").vs_random) == (None, None)
 
 
+def test_a_source_that_is_named_as_a_control_is_not_the_control(
+    task: Task, encoder: TransformerEncoder, outcome: Outcome
+) -> None:
+    lists = {"random": task.negatives["hard"], "easy": task.negatives["easy"]}
+    named = probed(replace(task, negatives=lists), encoder)
+    assert named.controls == outcome.controls
+    assert [source.name for source in named.sources] == ["random", "easy"]
+    assert replace(named.sources[0], name="hard") == of(outcome, "hard")
+
+
 def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
     assert outcome.frozen is not None
     for source in (*outcome.sources, *outcome.controls):
