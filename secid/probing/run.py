@@ -120,7 +120,7 @@ def _first_seed(
 
 
 def _all_seeds(runs: Runs, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
-    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop; controls do not.
+    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
 
     Not before two, since one says nothing of the error between runs.
     """

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from secid.arrays import Floats, Index
+from secid.encode import CacheFolder
 from secid.encode.device import choose_devices, choose_dtype
 from secid.encode.transformer import TransformerEncoder
-from secid.probing.kept import Kept
+from secid.errors import OutputError
+from secid.files import write_whole
 from secid.probing.learner import Learner
 from secid.probing.task import Arm, Task
-from secid.probing.training import Setting, Work, held_out, run, steps_of
+from secid.probing.training import MEASURES, HeldOut, Setting, Work, held_out, run, steps_of
 from secid.progress import Progress
 from secid.settings import Settings
+
+RECIPE = (1, ".".join(version("torch").split(".")[:2]))
+"""Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
 class Runs:
@@ -52,7 +63,7 @@ class Runs:
         self.fold, self.group = task.fold[rows], task.group[rows]
         fingerprint = encoder.info.fingerprint
         parts = [fingerprint, self.precision, devices[0].type, lora, *setting] if fingerprint else None
-        self._kept = Kept(task, list(self._held.values()), settings, parts)
+        self._kept = Kept(task, self._held, settings, parts)
         self._step_seconds, self._ranking_steps = self._timed()
 
     def frozen(self) -> Floats:
@@ -71,7 +82,7 @@ class Runs:
         """Of all trainings, none stopped early; of those with the first seed, the ones that are not kept yet."""
         arms = self._task.arms
         first = [Work(arm.name, fold, 0, rate, arm.control) for rate in rates for fold in self._held for arm in arms]
-        n = sum(self._read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
+        n = sum(self._kept.read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
         return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
@@ -88,11 +99,8 @@ class Runs:
         step = (middle - start) / 2
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
-    def _read(self, work: Work) -> Floats | None:
-        return self._kept.read(work, len(self._held[work.fold].rows))
-
     def _all(self, works: Sequence[Work], stage: str) -> dict[Work, Floats]:
-        done = {work: values for work in works if (values := self._read(work)) is not None}
+        done = {work: values for work in works if (values := self._kept.read(work)) is not None}
         missing = [work for work in works if work not in done]
         steps = self._ranking_steps + (self._setting.steps if stage == "train" else 0)
         self._progress.start(stage, steps * len(missing), "steps")
@@ -132,3 +140,44 @@ class Runs:
 
 class _StoppedError(Exception):
     """Ends a training in another thread."""
+
+
+class Kept:
+    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers."""
+
+    def __init__(
+        self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
+    ) -> None:
+        """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
+        self._folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
+        self._n = {fold: len(each.rows) for fold, each in held.items()}
+        keys, queries = task.passages.keys, task.queries.keys[task.query]
+        texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
+        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
+        self._of: dict[Arm | None, str] = {None: ""}
+        self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
+
+    def read(self, work: Work) -> Floats | None:
+        """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
+        if self._folder is None:
+            return None
+        try:
+            values = np.array(json.loads(self._path(self._folder, work).read_text(encoding="utf-8")), np.float64)
+        except (OSError, ValueError, TypeError):
+            return None
+        whole = values.shape == (self._n[work.fold], len(MEASURES)) and bool(((values >= 0) & (values <= 1)).all())
+        return values if whole else None
+
+    def write(self, work: Work, values: Floats) -> None:
+        """Keeps one; a folder that cannot be written costs the next run time, no more."""
+        if self._folder is not None:
+            with contextlib.suppress(OutputError):
+                write_whole(self._path(self._folder, work), json.dumps(values.tolist()))
+
+    def _path(self, folder: Path, work: Work) -> Path:
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate])
+        return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

@@ -17,9 +17,9 @@ import pytest
 
 from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import kept, runs, training
-from secid.probing.kept import Kept
+from secid.probing import runs, training
 from secid.probing.run import Options, Outcome, probe
+from secid.probing.runs import Kept
 from secid.probing.task import Lists, Task
 from secid.probing.training import Work
 from secid.progress import Silent
@@ -130,7 +130,7 @@ def name_of(
     task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
 ) -> str:
     """The name of the file that a training has."""
-    held = [training.HeldOut(rows, None, None, rows, rows)]  # type: ignore[arg-type]
+    held = {0: training.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = Kept(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
     path = own._path(Path(), work or Work(source, 0, 0, 3e-3))
     return path.name
@@ -162,7 +162,7 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
     }
-    monkeypatch.setattr(kept, "RECIPE", (2, "2.9"))
+    monkeypatch.setattr(runs, "RECIPE", (2, "2.9"))
     others["recipe"] = name_of(task, rows)
     assert expected not in others.values()
     assert len(set(others.values())) == len(others)
