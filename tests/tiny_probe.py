@@ -9,10 +9,9 @@ from typing import Any
 
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.pool import Plan
-from secid.pool.reading import read_plan
-from secid.probing.run import Options, probe
-from secid.probing.task import Task, make_task
+from secid.probing.options import Options
+from secid.probing.run import probe
+from secid.probing.task import Task, read_task
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import Settings
@@ -35,17 +34,13 @@ def write_source(path: Path, rows: Sequence[Row]) -> Path:
 
 
 def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3, **more: Any) -> Task:
-    """The task of sources written in this order. more : collection of `make_task`."""
+    """The task of sources written in this order. more : collection, as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
-    settings, tasks = Settings(format="lists"), []
-
-    def look(plan: Plan) -> None:
-        tasks.append(make_task(plan, more.get("collection"), folder, seed, n_folds))
-
-    plan, _ = read_plan(resolve_sources(paths, settings), settings, folder, Silent(), look=look)
-    plan.close()
-    return tasks[0]
+    settings = Settings(format="lists", seed=seed)
+    return read_task(
+        resolve_sources(paths, settings), settings, folder, Silent(), n_folds, lambda _: more.get("collection")
+    )[0]
 
 
 def keyed_rows(hard: bool) -> list[Row]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
 from secid.encode.describe import Description, describe
@@ -27,6 +30,7 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
+    "kind_of",
     "load",
     "self_test",
     "smallest_distance",
@@ -38,20 +42,29 @@ def ignored(settings: Settings) -> tuple[Fact, ...]:
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
+def kind_of(encoder: str) -> Literal["endpoint", "vectors", "model"]:
+    """What an encoder of this name is.
+
+    >>> kind_of("http://localhost:8080"), kind_of("vectors.npz"), kind_of("e5-base")
+    ('endpoint', 'vectors', 'model')
+    """
+    if encoder.startswith(("http://", "https://")):
+        return "endpoint"
+    return "vectors" if Path(encoder).suffix in {".npz", ".parquet"} else "model"
+
+
 def load(settings: Settings, progress: Progress | None = None) -> Encoder:
     """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
     progress : receives a note if an endpoint does not answer at once.
     Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
-    from pathlib import Path
-
-    name = settings.encoder or ""
-    if name.startswith(("http://", "https://")):
+    kind = kind_of(settings.encoder or "")
+    if kind == "endpoint":
         from secid.encode.endpoint import load_endpoint
 
         return load_endpoint(settings, progress or Silent())
-    if Path(name).suffix in {".npz", ".parquet"}:
+    if kind == "vectors":
         from secid.encode.precomputed import load_precomputed
 
         return load_precomputed(settings)

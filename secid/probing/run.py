@@ -1,48 +1,135 @@
-"""`secid probe`: short trainings of the encoder, one a source, fold and seed, and what they establish.
+"""`secid probe`: files → task → encoder → trainings → result, what is wrong with them said in that order.
 
-Finished trainings are kept beside the embedding cache by all that decides their numbers, so the same command goes on
-where it was stopped, and a training is done once. Source: METHOD 13.
+Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
+Source: METHOD 13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 
 from secid.arrays import Floats, Index
+from secid.encode import CacheFolder, Encoder
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import NotEvaluatedError
+from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
 from secid.probing.candidates import candidates_of
 from secid.probing.judge import difference, gap, judge, trailing
 from secid.probing.learner import DivergedError
+from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.probing.runs import Runs
-from secid.probing.task import Arm, Lists, Task
+from secid.probing.task import Arm, Lists, Task, read_task
 from secid.probing.training import Setting
 from secid.progress import Progress
-from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Measured, ProbedPair, ProbedSource, Rate
+from secid.read import Reader
+from secid.results import EncoderInfo, InputFile, Run
+from secid.results.probe import (
+    FEWEST_GROUPS,
+    FEWEST_HELD_OUT,
+    PROBE_SCHEMA_VERSION,
+    Measured,
+    Probe,
+    ProbedPair,
+    ProbedSource,
+    Rate,
+)
+from secid.scoring.clock import Clock
+from secid.scoring.run import input_files
 from secid.settings import Settings
+from secid.version import VERSION
 
 RANDOM = Arm("random", control=True)
-RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
-"""The usual rate, and a quarter of it."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to probe. rates : tried with the first seed; the best over all sources trains the others."""
+def probe_sources(
+    readers: Sequence[Reader],
+    load: Callable[[], tuple[Encoder, EncoderInfo]],
+    options: Options,
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    beside: Run | None = None,
+) -> Probe:
+    """Trains on each source and compares.
 
-    steps: int
-    n_seeds: int
-    n_folds: int
-    batch: int
-    n_queries: int
-    lora: bool
-    rates: tuple[float, ...]
+    load : gives the encoder and its recipe; called once the files are read.   folder : an empty folder for spool files;
+    the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
+    Raises what reading and training raise (SecidError), UsageError for files that the run was not made of.
+    """
+    with clock.stage("read"):
+        task, opened = read_task(readers, settings, folder, progress, options.n_folds)
+    try:
+        files = {path: file for reader in opened for path, file in input_files(reader).items()}
+        if beside is not None:
+            _refuse_other_files(files, beside)
+        with clock.stage("load"):
+            encoder, info = load()
+        if not isinstance(encoder, TransformerEncoder):
+            raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
+        with clock.stage("train"), _note_on_ctrl_c(settings, info, progress):
+            outcome = probe(task, encoder, settings, options, progress)
+        return Probe(
+            schema_version=PROBE_SCHEMA_VERSION,
+            secid_version=VERSION,
+            encoder=info,
+            files=files,
+            collection=settings.collection,
+            trainable="lora" if options.lora else "full",
+            steps=options.steps,
+            batch=options.batch,
+            n_seeds=options.n_seeds,
+            n_folds=options.n_folds,
+            seed=settings.seed,
+            temperature=settings.temperature,
+            n_queries=len(task.query),
+            n_left_out=task.n_left_out,
+            n_groups=len(np.unique(task.group)),
+            timing=clock.stages,
+            **vars(outcome),
+        )
+    finally:
+        task.close()
+
+
+def _refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:
+    """Raises UsageError unless the run was scored on exactly these files, by their SHA-256."""
+    scored = {file.sha256: file.path for source in run.sources for file in source.paths}
+    probed = {file.sha256: file.path for file in files.values()}
+    if scored.keys() == probed.keys():
+        return
+    other = [path for sha256, path in probed.items() if sha256 not in scored]
+    missing = [path for sha256, path in scored.items() if sha256 not in probed]
+    parts = [f"it was not scored on {', '.join(other)}"] if other else []
+    parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
+    raise UsageError(
+        " and ".join(parts),
+        where="--run",
+        remedy="probe the files of that run, or leave out --run and name a file by -o probe.json",
+    )
+
+
+@contextmanager
+def _note_on_ctrl_c(settings: Settings, info: EncoderInfo, progress: Progress) -> Iterator[None]:
+    """After Ctrl-C notes how many trainings this probe finished, and that the same command goes on from them."""
+    kept = CacheFolder.of(settings).trainings
+    before = set(kept.glob("*.json"))
+    try:
+        yield
+    except KeyboardInterrupt:
+        if settings.cache and info.fingerprint:
+            n = len(set(kept.glob("*.json")) - before)
+            progress.note(f"{n:,} more trainings are finished and kept: the same command goes on from there")
+        else:
+            progress.note("no training is kept: the cache is off, or the encoder cannot be identified")
+        raise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ import pytest
 from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
 from secid.probing import runs, training
-from secid.probing.run import Options, Outcome, probe
+from secid.probing.options import Options
+from secid.probing.run import Outcome, probe
 from secid.probing.runs import Kept
 from secid.probing.task import Lists, Task
 from secid.probing.training import Work

@@ -15,7 +15,8 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NotEvaluatedError
 from secid.probing import runs, training
 from secid.probing.learner import DivergedError, Step
-from secid.probing.run import Options, Outcome, probe
+from secid.probing.options import Options
+from secid.probing.run import Outcome, probe
 from secid.probing.task import Lists, Task
 from secid.probing.training import Setting, Work
 from secid.progress import Silent
