@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
+from secid.probing import schedule, training
 from secid.probing.options import Options
 from secid.probing.run import probe
 from secid.probing.task import Task, read_task
+from secid.probing.training import Work
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import Settings
@@ -73,6 +77,17 @@ def keyed_task(folder: Path) -> Task:
 
 PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=False, rates=(3e-3,))
 """With two queries a batch nearly all that tells keys apart are the negatives of the source."""
+
+
+def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) -> None:
+    """Something happens before each run. act : gets its learner and work."""
+    real = training.run
+
+    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        act(learner, work)
+        return real(learner, task, held, work, *rest)
+
+    patch.setattr(schedule, "run", run)
 
 
 def probe_planted(folder: str) -> None:

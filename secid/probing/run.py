@@ -24,7 +24,7 @@ from secid.probing.candidates import candidates_of
 from secid.probing.judge import difference, gap, judge, trailing
 from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.probing.runs import Runs
+from secid.probing.schedule import Trainings
 from secid.probing.task import Arm, Lists, Task, read_task
 from secid.probing.training import Setting
 from secid.progress import Progress
@@ -34,7 +34,7 @@ from secid.results.probe import (
     FEWEST_GROUPS,
     FEWEST_HELD_OUT,
     PROBE_SCHEMA_VERSION,
-    Measured,
+    Means,
     Probe,
     ProbedPair,
     ProbedSource,
@@ -141,7 +141,7 @@ class Outcome:
     n_candidates: int = 0
     candidate_depth: int | None = None
     precision: str | None = None
-    frozen: Measured | None = None
+    frozen: Means | None = None
     rates: tuple[Rate, ...] = ()
     sources: tuple[ProbedSource, ...] = ()
     controls: tuple[ProbedSource, ...] = ()
@@ -160,13 +160,13 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     setting = Setting(options.steps, options.batch, settings.temperature)
-    runs = Runs(task, chosen, encoder, settings, setting, options.lora, progress)
-    seconds = runs.expected_seconds(options.rates, options.n_seeds)
+    trainings = Trainings(task, chosen, encoder, settings, setting, options.lora, progress)
+    seconds = trainings.expected_seconds(options.rates, options.n_seeds)
     progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
-    frozen = runs.frozen()
-    first, rates = _first_seed(runs, task.arms, options.rates, frozen)
+    frozen = trainings.frozen()
+    first, rates = _first_seed(trainings, task.arms, options.rates, frozen)
     best = next(rate.rate for rate in rates if rate.used)
-    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, options.n_seeds, best))
+    outcome = _result(task, trainings, frozen, _all_seeds(trainings, first, options.n_seeds, best))
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
@@ -187,13 +187,13 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
 
 
 def _first_seed(
-    runs: Runs, arms: Iterable[Arm], rates: Sequence[float], frozen: Floats
+    trainings: Trainings, arms: Iterable[Arm], rates: Sequence[float], frozen: Floats
 ) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
     """The first seed at the rate that is best over all arms, and what became of each rate."""
     trained, gains = {}, {}
     for rate in rates:
         try:
-            trained[rate] = runs.seed(arms, 0, rate)
+            trained[rate] = trainings.seed(arms, 0, rate)
             gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
         except DivergedError:
             continue
@@ -206,16 +206,16 @@ def _first_seed(
     return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
 
 
-def _all_seeds(runs: Runs, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
+def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
     """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
 
-    Not before two, since one says nothing of the error between runs.
+    Not before two, since one says nothing of the error between trainings.
     """
     values = {arm: own[None] for arm, own in first.items()}
     running = list(first)
     for seed in range(1, n_seeds):
         try:
-            done = runs.seed(running, seed, rate)
+            done = trainings.seed(running, seed, rate)
         except DivergedError as error:
             raise NotEvaluatedError(
                 f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
@@ -223,14 +223,14 @@ def _all_seeds(runs: Runs, first: Mapping[Arm, Floats], n_seeds: int, rate: floa
         values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):
             ndcg = {arm.name: values[arm][:, :, 0] for arm in running if not arm.control}
-            behind = trailing(ndcg, runs.group, runs.fold)
+            behind = trailing(ndcg, trainings.group, trainings.fold)
             running = [arm for arm in running if arm.control or arm.name not in behind]
     return values
 
 
-def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
+def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
     """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) of each arm."""
-    group, fold = runs.group, runs.fold
+    group, fold = trainings.group, trainings.fold
     ndcg = {arm: own[:, :, 0] for arm, own in values.items()}
     gains = {arm: gap(own - frozen[:, 0], group, fold) for arm, own in ndcg.items()}
     intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
@@ -239,7 +239,7 @@ def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[Arm, Floats]
         reason = "one_seed"
     pairs, ties = judge({arm.name: own for arm, own in ndcg.items() if not arm.control}, group, fold)
 
-    def probed(arm: Arm, lists: Lists) -> ProbedSource:
+    def of_arm(arm: Arm, lists: Lists) -> ProbedSource:
         gain, of_random = gains[arm], ndcg.get(RANDOM) if arm != RANDOM else None
         return ProbedSource(
             name=arm.name,
@@ -256,11 +256,11 @@ def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[Arm, Floats]
             tie=ties[arm.name] if reason is None and not arm.control else None,
         )
 
-    results = {arm: probed(arm, lists) for arm, lists in task.arms.items()}
+    results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
     return Outcome(
         not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
         n_held_out=len(group),
-        precision=runs.precision,
+        precision=trainings.precision,
         frozen=_means(frozen),
         sources=_by_gain(item for arm, item in results.items() if not arm.control),
         controls=_by_gain(item for arm, item in results.items() if arm.control),
@@ -272,6 +272,6 @@ def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:
     return tuple(sorted(sources, key=lambda source: (-source.gain_ndcg10, source.name)))
 
 
-def _means(values: Floats) -> Measured:
+def _means(values: Floats) -> Means:
     ndcg, mrr, recall = values.mean(axis=0).tolist()
-    return Measured(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)
+    return Means(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

@@ -16,8 +16,8 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Means over the held-out queries, in [0, 1]."""
+class Means:
+    """Measures of a ranking, each a mean over the held-out queries, in [0, 1]."""
 
     ndcg_10: float
     mrr_10: float
@@ -56,7 +56,7 @@ class ProbedSource:
     name: str
     n_negatives: int
     n_seeds: int
-    trained: Measured
+    trained: Means
     gain_ndcg10: float
     interval_95: Interval | None
     standard_error: float
@@ -125,7 +125,7 @@ class Probe:
     n_groups: int
     n_candidates: int
     candidate_depth: int | None
-    frozen: Measured | None
+    frozen: Means | None
     sources: tuple[ProbedSource, ...]
     controls: tuple[ProbedSource, ...]
     pairs: tuple[ProbedPair, ...]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from secid.results.probe import Gap, Measured, Probe, ProbedPair, ProbedSource, Rate
+from secid.results.probe import Gap, Means, Probe, ProbedPair, ProbedSource, Rate
 from tests.unit.pages.samples import golden
 
-FROZEN = Measured(ndcg_10=0.4211, mrr_10=0.4019, recall_100=0.8123)
+FROZEN = Means(ndcg_10=0.4211, mrr_10=0.4019, recall_100=0.8123)
 GAINS = {"dense": 0.0312, "bm25": 0.0190, "mixed": 0.0188}
-NOTHING: Mapping[str, str] = {}
 
 
 def gap(value: float, half: float | None = 0.006, p: float = 0.01) -> Gap:
@@ -29,7 +27,7 @@ def source(name: str, value: float, tie: int | None, random: float | None = 0.01
         name=name,
         n_negatives=3600,
         n_seeds=3,
-        trained=Measured(ndcg_10=FROZEN.ndcg_10 + value, mrr_10=0.41, recall_100=0.82),
+        trained=Means(ndcg_10=FROZEN.ndcg_10 + value, mrr_10=0.41, recall_100=0.82),
         gain_ndcg10=value,
         interval_95=(value - 0.006, value + 0.006),
         standard_error=0.003,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NotEvaluatedError
-from secid.probing import runs, training
+from secid.probing import schedule, training
 from secid.probing.learner import DivergedError, Step
 from secid.probing.options import Options
 from secid.probing.run import Outcome, probe
@@ -22,7 +22,7 @@ from secid.probing.training import Setting, Work
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.snapshots import refusal
-from tests.tiny_probe import PLANTED
+from tests.tiny_probe import PLANTED, before_each_run
 
 
 class Notes(Silent):
@@ -170,7 +170,7 @@ def test_a_gain_of_a_control_is_none_of_a_source(
     def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
         return real(learner, task, held, work._replace(source="random" if work.source == "random" else None), *rest)
 
-    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr(schedule, "run", run)
     outcome = probed(task, encoder)
     assert of(outcome, "random").interval_95[0] > 0
     assert of(outcome, "hard").interval_95 == (0.0, 0.0)
@@ -211,17 +211,6 @@ def test_where_every_rate_diverges_nothing_is_evaluated(task: Task, encoder: Tra
     assert "--rate 1e+36" in message
 
 
-def patched(monkeypatch: pytest.MonkeyPatch, before: Callable[[Any, Work], None]) -> None:
-    """Something happens before each run. before : gets its learner and work."""
-    real = training.run
-
-    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        before(learner, work)
-        return real(learner, task, held, work, *rest)
-
-    monkeypatch.setattr(runs, "run", run)
-
-
 def test_a_later_seed_that_diverges_is_an_error(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +218,7 @@ def test_a_later_seed_that_diverges_is_an_error(
         if work.seed == 1:
             raise DivergedError("the loss is nan at step 3")
 
-    patched(monkeypatch, diverge)
+    before_each_run(monkeypatch, diverge)
     message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
     assert all(part in message for part in ("0.003", "seed 1", "--rate 0.00075"))
 
@@ -247,7 +236,7 @@ def test_devices_share_the_runs_and_give_the_same(
         works.append(work)
         taken[(id(learner), threading.get_ident())] += 1
 
-    patched(monkeypatch, note)
+    before_each_run(monkeypatch, note)
     two = probed(task, encoder, device="cpu,cpu")
     assert two == outcome
     assert len({learner for learner, _ in taken}) == 2
@@ -264,7 +253,7 @@ def test_a_device_that_fails_ends_the_probe(
         if work.source == "easy":
             raise EncoderError("out of memory on cuda:1 with a single text")
 
-    patched(monkeypatch, fail)
+    before_each_run(monkeypatch, fail)
     with pytest.raises(EncoderError, match="cuda:1"):
         probed(task, encoder, device="cpu,cpu")
     assert len(works) < 2 + 2 * 4, "no further run began"

@@ -1,4 +1,4 @@
-"""All runs of a probe on one or several devices, each done once and kept. Source: METHOD 13."""
+"""All trainings of a probe on one or several devices, each done once and kept. Source: METHOD 13."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ RECIPE = (1, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
-class Runs:
-    """The runs of a task: a copy of the encoder on each device, and the held-out queries as tokens.
+class Trainings:
+    """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
 
     precision   : of the trainings.
     fold, group : (n,) of the held-out queries in the order of all measures.
@@ -63,7 +63,7 @@ class Runs:
         self.fold, self.group = task.fold[rows], task.group[rows]
         fingerprint = encoder.info.fingerprint
         parts = [fingerprint, self.precision, devices[0].type, lora, *setting] if fingerprint else None
-        self._kept = Kept(task, self._held, settings, parts)
+        self._files = TrainingFiles(task, self._held, settings, parts)
         self._step_seconds, self._ranking_steps = self._timed()
 
     def frozen(self) -> Floats:
@@ -82,7 +82,7 @@ class Runs:
         """Of all trainings, none stopped early; of those with the first seed, the ones that are not kept yet."""
         arms = self._task.arms
         first = [Work(arm.name, fold, 0, rate, arm.control) for rate in rates for fold in self._held for arm in arms]
-        n = sum(self._kept.read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
+        n = sum(self._files.read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
         return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
@@ -100,7 +100,7 @@ class Runs:
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
     def _all(self, works: Sequence[Work], stage: str) -> dict[Work, Floats]:
-        done = {work: values for work in works if (values := self._kept.read(work)) is not None}
+        done = {work: values for work in works if (values := self._files.read(work)) is not None}
         missing = [work for work in works if work not in done]
         steps = self._ranking_steps + (self._setting.steps if stage == "train" else 0)
         self._progress.start(stage, steps * len(missing), "steps")
@@ -122,7 +122,7 @@ class Runs:
                 values = run(learner, self._task, self._held[work.fold], work, self._setting, tick)
             finally:
                 free.append(learner)
-            self._kept.write(work, values)
+            self._files.write(work, values)
             self._progress.advance(self._ranking_steps)
             return values
 
@@ -142,7 +142,7 @@ class _StoppedError(Exception):
     """Ends a training in another thread."""
 
 
-class Kept:
+class TrainingFiles:
     """Finished trainings in the cache folder: one small file each, named by all that decides its numbers."""
 
     def __init__(
