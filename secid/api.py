@@ -25,7 +25,7 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import Settings, SettingsDict, resolve
+from secid.settings import Settings, SettingsDict, encoder_kind, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -124,11 +124,9 @@ def _probe_command(
     specs: Sequence[str], encoder: str | Encoder | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
     """What probes the sources of a run; None where they cannot be read again, or the encoder cannot be trained."""
-    from secid.encode import kind_of
-
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.paths)
-    if once or not isinstance(name, str) or kind_of(name) != "model":
+    if once or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
     return probe_command(specs, {"encoder": encoder, **given})
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
 from secid.encode.describe import Description, describe
@@ -15,7 +12,7 @@ from secid.encode.rows import MODEL_FIELDS, unused_flags
 from secid.encode.selftest import batch_noise, self_test, smallest_distance
 from secid.progress import Progress, Silent
 from secid.records import Fact
-from secid.settings import RECIPE_FIELDS, Settings
+from secid.settings import RECIPE_FIELDS, Settings, encoder_kind
 
 __all__ = [
     "Cache",
@@ -30,7 +27,6 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
-    "kind_of",
     "load",
     "self_test",
     "smallest_distance",
@@ -42,24 +38,13 @@ def ignored(settings: Settings) -> tuple[Fact, ...]:
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
-def kind_of(encoder: str) -> Literal["endpoint", "vectors", "model"]:
-    """What an encoder of this name is.
-
-    >>> kind_of("http://localhost:8080"), kind_of("vectors.npz"), kind_of("e5-base")
-    ('endpoint', 'vectors', 'model')
-    """
-    if encoder.startswith(("http://", "https://")):
-        return "endpoint"
-    return "vectors" if Path(encoder).suffix in {".npz", ".parquet"} else "model"
-
-
 def load(settings: Settings, progress: Progress | None = None) -> Encoder:
     """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
     progress : receives a note if an endpoint does not answer at once.
     Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
-    kind = kind_of(settings.encoder or "")
+    kind = encoder_kind(settings.encoder or "")
     if kind == "endpoint":
         from secid.encode.endpoint import load_endpoint
 

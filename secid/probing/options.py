@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from secid.encode import kind_of
 from secid.errors import UsageError
+from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
@@ -57,7 +57,7 @@ class Options:
 def refuse_untrainable(encoder: str | Encoder | None) -> None:
     """Raises UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
     if isinstance(encoder, str):
-        kind: str = kind_of(encoder)
+        kind: str = encoder_kind(encoder)
     else:
         from secid.encode.transformer import TransformerEncoder
 

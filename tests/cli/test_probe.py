@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,6 @@ from tests.cli.conftest import (
     FIXTURES,
     ROOT,
     Invoke,
-    child_environment,
     invoke_in_process,
     start,
     write_rows,
@@ -289,17 +286,6 @@ def test_in_a_pipe_there_is_a_plain_table_of_80_or_as_many_columns(
     assert printed.code == 0, printed.err
     assert max(map(len, printed.out.splitlines())) <= width
     assert "\x1b" not in printed.out
-
-
-def test_a_reader_that_leaves_is_no_error(tmp_path, tiny):
-    command = [sys.executable, "-m", "secid", "probe", FIXTURES / "sources" / "random.jsonl", "--encoder", tiny]
-    with subprocess.Popen(
-        [*map(str, command), "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path,
-        env=child_environment(),
-    ) as child:  # fmt: skip
-        assert child.stdout is not None
-        child.stdout.close()
-        assert child.wait(timeout=120) == 0
 
 
 def test_the_errors_of_one_seed_are_not_taken_for_whole(tmp_path: Path):
