@@ -21,7 +21,7 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
 from secid.probing.candidates import candidates_of
-from secid.probing.judge import difference, gap, judge, trailing
+from secid.probing.judge import Judge, effective_number
 from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.probing.schedule import Trainings
@@ -138,6 +138,7 @@ class Outcome:
 
     not_evaluated: Mapping[str, str]
     n_held_out: int
+    effective_groups: float
     n_candidates: int = 0
     candidate_depth: int | None = None
     precision: str | None = None
@@ -154,9 +155,11 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
     chosen = chosen_rows(task, options.n_queries, settings.seed)
-    reason = too_little(task, chosen, options.batch)
+    reason, n_groups = too_little(task, chosen, options.batch), effective_number(task.group[chosen])
     if reason is not None:
-        return Outcome(not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen))
+        return Outcome(
+            not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen), effective_groups=n_groups
+        )
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     setting = Setting(options.steps, options.batch, settings.temperature)
@@ -180,7 +183,7 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Why nothing can be evaluated, or None."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
-    if len(np.unique(task.group)) < FEWEST_GROUPS:
+    if effective_number(task.group[chosen]) < FEWEST_GROUPS:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None
@@ -222,44 +225,44 @@ def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, 
             ) from error
         values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):
-            ndcg = {arm.name: values[arm][:, :, 0] for arm in running if not arm.control}
-            behind = trailing(ndcg, trainings.group, trainings.fold)
-            running = [arm for arm in running if arm.control or arm.name not in behind]
+            running_values = {arm: values[arm][:, :, 0] for arm in running}
+            behind = Judge(running_values, trainings.group, trainings.fold).trailing()
+            running = [arm for arm in running if arm not in behind]
     return values
 
 
 def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
     """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) of each arm."""
-    group, fold = trainings.group, trainings.fold
-    ndcg = {arm: own[:, :, 0] for arm, own in values.items()}
-    gains = {arm: gap(own - frozen[:, 0], group, fold) for arm, own in ndcg.items()}
+    judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
+    gains = judge.gains(frozen[:, 0])
     intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
     reason = "no_gain" if all(interval is None or interval[0] <= 0 for interval in intervals) else None
     if all(interval is None for interval in intervals):
         reason = "one_seed"
-    pairs, ties = judge({arm.name: own for arm, own in ndcg.items() if not arm.control}, group, fold)
+    pairs, ties = judge.pairs()
 
     def of_arm(arm: Arm, lists: Lists) -> ProbedSource:
-        gain, of_random = gains[arm], ndcg.get(RANDOM) if arm != RANDOM else None
+        gain = gains[arm]
         return ProbedSource(
             name=arm.name,
             n_negatives=len(lists.ids),
             n_seeds=len(values[arm]),
-            trained=_means(values[arm].mean(axis=0)),
+            trained=_means(values[arm][: judge.n_seeds].mean(axis=0)),
             gain_ndcg10=gain.value,
             interval_95=gain.interval_95,
             standard_error=gain.standard_error,
             error_queries=gain.error_queries,
             error_runs=gain.error_runs,
             p=gain.p,
-            vs_random=None if of_random is None else difference(ndcg[arm], of_random, group, fold),
+            vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
             tie=ties[arm.name] if reason is None and not arm.control else None,
         )
 
     results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
     return Outcome(
         not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
-        n_held_out=len(group),
+        n_held_out=len(trainings.group),
+        effective_groups=effective_number(trainings.group),
         precision=trainings.precision,
         frozen=_means(frozen),
         sources=_by_gain(item for arm, item in results.items() if not arm.control),

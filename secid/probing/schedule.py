@@ -28,7 +28,7 @@ from secid.probing.training import MEASURES, HeldOut, Setting, Work, held_out, r
 from secid.progress import Progress
 from secid.settings import Settings
 
-RECIPE = (1, ".".join(version("torch").split(".")[:2]))
+RECIPE = (2, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
@@ -79,10 +79,14 @@ class Trainings:
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
     def expected_seconds(self, rates: Sequence[float], n_seeds: int) -> float:
-        """Of all trainings, none stopped early; of those with the first seed, the ones that are not kept yet."""
-        arms = self._task.arms
-        first = [Work(arm.name, fold, 0, rate, arm.control) for rate in rates for fold in self._held for arm in arms]
-        n = sum(self._files.read(work) is None for work in first) + (n_seeds - 1) * len(self._held) * len(arms)
+        """Of all trainings that are not kept yet, none stopped early. A later seed is kept if it is at any rate."""
+        arms = [(arm, fold) for arm in self._task.arms for fold in self._held]
+
+        def kept(arm: Arm, fold: int, seed: int, rate: float) -> bool:
+            return self._files.read(Work(arm.name, fold, seed, rate, arm.control)) is not None
+
+        n = sum(not kept(*of_arm, 0, rate) for of_arm in arms for rate in rates)
+        n += sum(not any(kept(*of_arm, s, rate) for rate in rates) for of_arm in arms for s in range(1, n_seeds))
         return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
@@ -162,21 +166,27 @@ class TrainingFiles:
         if self._folder is None:
             return None
         try:
-            values = np.array(json.loads(self._path(self._folder, work).read_text(encoding="utf-8")), np.float64)
-        except (OSError, ValueError, TypeError):
+            name, numbers = self._path(self._folder, work).read_text(encoding="utf-8").split("\n", 1)
+            if name != self._sum(work, numbers):
+                return None
+            return np.array(json.loads(numbers), np.float64).reshape(self._n[work.fold], len(MEASURES))
+        except (OSError, ValueError):
             return None
-        whole = values.shape == (self._n[work.fold], len(MEASURES)) and bool(((values >= 0) & (values <= 1)).all())
-        return values if whole else None
 
     def write(self, work: Work, values: Floats) -> None:
         """Keeps one; a folder that cannot be written costs the next run time, no more."""
         if self._folder is not None:
             with contextlib.suppress(OutputError):
-                write_whole(self._path(self._folder, work), json.dumps(values.tolist()))
+                numbers = json.dumps(values.tolist())
+                write_whole(self._path(self._folder, work), f"{self._sum(work, numbers)}\n{numbers}")
 
     def _path(self, folder: Path, work: Work) -> Path:
-        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate])
-        return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+        return folder / f"{self._sum(work)[:32]}.json"
+
+    def _sum(self, work: Work, numbers: str = "") -> str:
+        """SHA-256 of all that decides a training, and of what came of it."""
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
+        return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _hash(values: Any) -> str:

@@ -58,8 +58,8 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
         f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed"
     ),
     "few_groups": lambda probe: (
-        f"queries that share a relevant passage stay together, which leaves {plural(probe.n_groups, 'group')}, and at "
-        f"least {FEWEST_GROUPS} are needed"
+        f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed"
     ),
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on"

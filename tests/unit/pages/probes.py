@@ -69,6 +69,7 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
         n_held_out=500,
         n_left_out=14,
         n_groups=655,
+        effective_groups=480.2,
         n_candidates=6267,
         candidate_depth=None,
         frozen=FROZEN,
@@ -87,8 +88,8 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
 def untrained(reason: str = "few_queries") -> Probe:
     """A probe that trained on nothing."""
     return replace(
-        probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66, n_candidates=0,
-        frozen=None, sources=(), controls=(), pairs=(), not_evaluated={"sources": reason},
+        probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66,
+        effective_groups=66.0, n_candidates=0, frozen=None, sources=(), controls=(), pairs=(), not_evaluated={"sources": reason},
     )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ SITUATIONS = {
     "all tied": probe(ties=(1, 1, 1)),
     "one source": replace(probe(), sources=probe().sources[:1], pairs=()),
     "few queries": untrained(),
-    "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12),
+    "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
     "few to train on": untrained("few_to_train_on"),
     "one seed": replace(without_gain("one_seed"), n_seeds=1),
     "no gain": without_gain(),
