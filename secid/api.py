@@ -17,7 +17,7 @@ from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
-from secid.results.commands import probe_command, untrainable
+from secid.results.commands import probe_command
 from secid.scoring.encoders import (
     load_noted,
     refuse_invalid_combinations,
@@ -25,7 +25,7 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import Settings, SettingsDict, resolve
+from secid.settings import Settings, SettingsDict, encoder_kind, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder
@@ -126,7 +126,7 @@ def _probe_command(
     """What probes the sources of a run; None where they cannot be read again, or the encoder cannot be trained."""
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.paths)
-    if once or not isinstance(name, str) or untrainable(name):
+    if once or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
     return probe_command(specs, {"encoder": encoder, **given})
 
@@ -402,11 +402,20 @@ def probe(
     """
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     refuse_no_encoder(encoder, values)
-    from secid.probing.checks import check_options, refuse_untrainable
+    from secid.probing.options import RATES, Options, refuse_untrainable
     from secid.read import open_source, passed_over, resolve_sources
     from secid.results.document import PROBE_NAME, read_run
 
-    check_options(steps=steps, seeds=seeds, folds=folds, lora=lora, rates=rates, held_out=held_out, batch=batch)
+    options = Options(
+        steps=steps,
+        n_seeds=seeds,
+        n_folds=folds,
+        batch=batch,
+        n_queries=held_out,
+        lora=lora,
+        rates=tuple(rates) or RATES["lora" if lora else "full"],
+    )
+    options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
     folder = None if run is None else _folder(run)
     beside = None if folder is None else read_run(folder)
@@ -421,19 +430,9 @@ def probe(
     from secid.scoring.clock import Clock
 
     clock = Clock()
-    from secid.probing.run import RATES, Options
-    from secid.probing.stages import probe_sources
+    from secid.probing.run import probe_sources
     from secid.run_folder.write import add_probe
 
-    options = Options(
-        steps=steps,
-        n_seeds=seeds,
-        n_folds=folds,
-        batch=batch,
-        n_queries=held_out,
-        lora=lora,
-        rates=tuple(rates) or RATES["lora" if lora else "full"],
-    )
     with work_folder() as work, ExitStack() as stack:
         readers = [stack.enter_context(closing(open_source(source, values))) for source in files]
         result = probe_sources(

@@ -275,6 +275,17 @@ ENCODING = (
 """Settings of the files, and of the encoder: those that commands with either take."""
 
 
+def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
+    """What an encoder of this name is.
+
+    >>> encoder_kind("http://localhost:8080"), encoder_kind("vectors.npz"), encoder_kind("e5-base")
+    ('endpoint', 'vectors', 'model')
+    """
+    if name.startswith(("http://", "https://")):
+        return "endpoint"
+    return "vectors" if Path(name).suffix in {".npz", ".parquet"} else "model"
+
+
 def under(settings: Settings, encoder: str | None) -> Settings:
     """The settings under another encoder, by its own recipe."""
     recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)

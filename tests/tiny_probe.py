@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.pool import Plan
-from secid.pool.reading import read_plan
-from secid.probing.run import Options, probe
-from secid.probing.task import Task, make_task
+from secid.probing import schedule, training
+from secid.probing.options import Options
+from secid.probing.run import probe
+from secid.probing.task import Task, read_task
+from secid.probing.training import Work
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import Settings
@@ -35,17 +38,13 @@ def write_source(path: Path, rows: Sequence[Row]) -> Path:
 
 
 def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3, **more: Any) -> Task:
-    """The task of sources written in this order. more : collection of `make_task`."""
+    """The task of sources written in this order. more : collection, as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
-    settings, tasks = Settings(format="lists"), []
-
-    def look(plan: Plan) -> None:
-        tasks.append(make_task(plan, more.get("collection"), folder, seed, n_folds))
-
-    plan, _ = read_plan(resolve_sources(paths, settings), settings, folder, Silent(), look=look)
-    plan.close()
-    return tasks[0]
+    settings = Settings(format="lists", seed=seed)
+    return read_task(
+        resolve_sources(paths, settings), settings, folder, Silent(), n_folds, lambda _: more.get("collection")
+    )[0]
 
 
 def keyed_rows(hard: bool) -> list[Row]:
@@ -78,6 +77,17 @@ def keyed_task(folder: Path) -> Task:
 
 PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=False, rates=(3e-3,))
 """With two queries a batch nearly all that tells keys apart are the negatives of the source."""
+
+
+def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) -> None:
+    """Something happens before each run. act : gets its learner and work."""
+    real = training.run
+
+    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        act(learner, work)
+        return real(learner, task, held, work, *rest)
+
+    patch.setattr(schedule, "run", run)
 
 
 def probe_planted(folder: str) -> None:

@@ -30,15 +30,12 @@ from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_r
 from secid.arrays import Floats
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.pool import Plan
-from secid.pool.reading import read_plan
-from secid.probing.judge import gap, judge
+from secid.probing.judge import Judge
 from secid.probing.learner import Learner
-from secid.probing.task import Task, make_task
+from secid.probing.task import Arm, Task, read_task
 from secid.probing.training import Setting, Work, held_out, run
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.read.collection import open_collection
 from secid.results.probe import Gap
 from secid.settings import Settings, resolve
 
@@ -72,8 +69,8 @@ def works(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
         yield Work(None, fold, 0, 0.0)
     for seed in range(arguments.seeds):
         for fold in range(arguments.folds):
-            for source in (*task.negatives, *task.controls):
-                yield Work(source, fold, seed, arguments.rate)
+            for arm in task.arms:
+                yield Work(arm.name, fold, seed, arguments.rate, arm.control)
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -97,7 +94,8 @@ def train(arguments: argparse.Namespace) -> None:
             values = run(
                 learner, task, held_out(task, work.fold, chosen, candidates, learner), work, setting, lambda: None
             )
-            line = {"run": name, "collection": collection, **work._asdict(), "steps": arguments.steps}
+            line = {"run": name, "collection": collection, "source": work.source, "fold": work.fold, "seed": work.seed}
+            line |= {"rate": work.rate, "steps": arguments.steps}
             line["ndcg_10"] = values[:, 0].round(5).tolist()
             with arguments.runs.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -112,13 +110,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
     """The queries that all sources have, in folds."""
-    tasks: list[Task] = []
-
-    def look(plan: Plan) -> None:
-        tasks.append(make_task(plan, open_collection(settings), folder, 0, n_folds))
-
-    read_plan(resolve_sources(sources, settings), settings, folder, Silent(), look=look)[0].close()
-    return tasks[0]
+    return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
 
 
 def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats]:
@@ -210,10 +202,12 @@ def judged(arguments: argparse.Namespace) -> None:
         f"seeds: {n_seeds}"
     )
     print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
-    pairs, ties = judge(values, task.group, task.fold)
+    judge = Judge({Arm(name): own for name, own in values.items()}, task.group, task.fold)
+    pairs, ties = judge.pairs()
+    gains = judge.gains(frozen)
     print(f"| frozen | {frozen.mean():.4f} | | | | | |")
     for name in sorted(values, key=lambda name: -values[name].mean()):
-        own = gap(values[name] - frozen, task.group, task.fold)
+        own = gains[Arm(name)]
         ends = "" if own.interval_95 is None else "{:+.4f} to {:+.4f}".format(*own.interval_95)
         of_runs = "" if own.error_runs is None else f"{own.error_runs:.4f}"
         print(

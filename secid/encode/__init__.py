@@ -12,7 +12,7 @@ from secid.encode.rows import MODEL_FIELDS, unused_flags
 from secid.encode.selftest import batch_noise, self_test, smallest_distance
 from secid.progress import Progress, Silent
 from secid.records import Fact
-from secid.settings import RECIPE_FIELDS, Settings
+from secid.settings import RECIPE_FIELDS, Settings, encoder_kind
 
 __all__ = [
     "Cache",
@@ -44,14 +44,12 @@ def load(settings: Settings, progress: Progress | None = None) -> Encoder:
     progress : receives a note if an endpoint does not answer at once.
     Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
-    from pathlib import Path
-
-    name = settings.encoder or ""
-    if name.startswith(("http://", "https://")):
+    kind = encoder_kind(settings.encoder or "")
+    if kind == "endpoint":
         from secid.encode.endpoint import load_endpoint
 
         return load_endpoint(settings, progress or Silent())
-    if Path(name).suffix in {".npz", ".parquet"}:
+    if kind == "vectors":
         from secid.encode.precomputed import load_precomputed
 
         return load_precomputed(settings)

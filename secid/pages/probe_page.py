@@ -7,9 +7,8 @@ from rich.console import Console
 from secid.pages.formats import formats
 from secid.pages.numbers import plural
 from secid.pages.page import Page
-from secid.pages.probe_text import cautions, gains_table, headline, protocol, scope
 from secid.pages.sanitize import named, plain
-from secid.pages.sections.probe import details
+from secid.pages.sections.probe import cautions, details, gains_table, headline, protocol, scope, verdict
 from secid.pages.terminal import print_table, write
 from secid.results.document import json_of
 from secid.results.probe import Probe
@@ -20,7 +19,7 @@ def probe_page(probe: Probe) -> Page:
     return Page(
         title="Probe: which source training prefers",
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
-        verdict=tuple(filter(None, (headline(probe), *cautions(probe), scope(probe)))),
+        verdict=verdict(probe),
         answer=gains_table(probe),
         details=(details(probe),),
         footer=f"Made by secid {plain(probe.secid_version)}, probe schema {plain(probe.schema_version)}.",

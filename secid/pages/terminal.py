@@ -21,7 +21,7 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
 from secid.pages.sections.guide import trusted
-from secid.pages.sections.probe import probe_command, probe_sentence
+from secid.pages.sections.probe import next_command, probe_sentence
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.results import Run, TripletExample
@@ -57,7 +57,7 @@ def print_run(console: Console, run: Run, legend: bool = False, probe: Probe | N
         write(console, " ".join(early_sentences(run, run.early_stop)))
     for line in (*skipped_lines(run), *missing_lines(run, without=["cost"])):
         write(console, line, "yellow")
-    if probe is None and (own := probe_command(run)):
+    if probe is None and (own := next_command(run)):
         write(console, "Which source training prefers, by a short training on each:")
         command(console, own, indent=4)
     if run.folder:

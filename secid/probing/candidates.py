@@ -5,6 +5,7 @@ Source: METHOD 13.
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import chain
 
 import numpy as np
@@ -49,13 +50,10 @@ def candidates_of(
 def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> Lists:
     """The nearest passages to each row's query."""
     queries, every = task.query[rows], np.arange(len(task.passages))
-    embedder = Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)
-    try:
+    with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
         anchors = list(rows_of_ids(embedder.vectors, "query", queries, QUERY_BLOCK))
         best = nearest(anchors, rows_of_ids(embedder.vectors, "passage", every, WINDOW), DEEPEST)[1].cpu().numpy()
-    finally:
-        embedder.close()
     return _of_table(best, np.ones_like(best, np.bool_))
 
 

@@ -6,7 +6,8 @@ queries and runs has two components, and with a single seed there is none to be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
 
@@ -16,18 +17,53 @@ from scipy.special import stdtr, stdtrit
 from secid.analyses.ranking import ESTABLISHED_P, rank_groups
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
+from secid.probing.task import Arm
 from secid.results.probe import Gap, ProbedPair
 
 ROUNDING = 1e-12
 """At and below which a difference, or its error, is none: two sources that trained on the same texts."""
+FEWEST_TO_STOP = 4
+"""Sources from which on those that trail are stopped."""
 
 
-def gap(values: Floats, group: Index, fold: Index) -> Gap:
+@dataclass(frozen=True)
+class BetweenRuns:
+    """What other runs of the same trainings would change of a mean over one seed, and its degrees of freedom.
+
+    variance : may be below 0, as an estimate of a difference of two.
+    """
+
+    variance: float
+    degrees: int
+
+
+def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
+    """Of the difference of any two of K arms, pooled over all of them; None with one seed.
+
+    values : (K, S, n) by arm, seed and query, K >= 2. What a seed changes of all arms alike is no part of it, nor what
+    it changes by query, which the clustered error of the mean over queries has already.
+    """
+    n_arms, n_seeds, n = values.shape
+    names = np.unique(fold)
+    if n_seeds < 2:
+        return None
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean(axis=(0, 1))
+    free, total = (n_arms - 1) * (n_seeds - 1), 0.0
+    for name in names:
+        own = rest[:, :, fold == name]
+        runs = own.mean(axis=2)
+        noise = ((own - runs[:, :, None]) ** 2).sum() / own.shape[2] ** 2
+        total += 2 * (own.shape[2] / n) ** 2 * float((runs**2).sum() - noise) / free
+    return BetweenRuns(total, len(names) * free)
+
+
+def gap(values: Floats, group: Index, fold: Index, runs: BetweenRuns | None = None) -> Gap:
     """Mean of (S, n) differences by seed and query, n queries in folds of which each seed trained one run.
 
     group : (n,) queries that share a relevant passage count as one.   fold : (n,).
-    Variance = that of the mean over seeds, clustered by group, plus that between the runs of a fold, less what the
-    first already has of the second's noise by query. Degrees of freedom: Satterthwaite 1946. Source: METHOD 13.
+    runs  : pooled over several differences; of this one alone where None.
+    Variance = that of the mean over seeds, clustered by group, plus that between runs over S. Degrees of freedom:
+    Satterthwaite 1946. Source: METHOD 13.
     """
     n_seeds, n = values.shape
     by_query = values.mean(axis=0)
@@ -35,16 +71,17 @@ def gap(values: Floats, group: Index, fold: Index) -> Gap:
     sums = np.bincount(group, (by_query - mean) / n)
     n_groups = len(np.unique(group))
     of_queries = float((sums**2).sum()) * n_groups / max(1, n_groups - 1)
-    if n_seeds < 2 or n_groups < 2:
+    runs = runs or between_runs(np.stack([values, np.zeros_like(values)]), fold)
+    if runs is None or n_groups < 2:
         error = sqrt(of_queries)
         return Gap(value=mean, standard_error=error, error_queries=error, error_runs=None, interval_95=None, p=None)
-    of_runs, degrees = _of_runs(values, fold)
+    of_runs = max(0.0, runs.variance) / n_seeds
     variance = of_queries + of_runs
     error = sqrt(variance)
-    if error <= ROUNDING:
+    if not np.abs(values).max() > ROUNDING or error <= ROUNDING:  # the same texts, or the same difference everywhere
         p = float(abs(mean) <= ROUNDING)
         return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
-    freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / degrees)
+    freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / runs.degrees)
     half = float(stdtrit(freedom, 0.975)) * error
     return Gap(
         value=mean,
@@ -56,46 +93,69 @@ def gap(values: Floats, group: Index, fold: Index) -> Gap:
     )
 
 
-def _of_runs(values: Floats, fold: Index) -> tuple[float, int]:
-    """Variance that the runs add to the mean, at least 0, and its degrees of freedom."""
-    (n_seeds, n), total = values.shape, 0.0
-    names = np.unique(fold)
-    for name in names:
-        own = values[:, fold == name]
-        share = own.shape[1] / n
-        runs = own.mean(axis=1)
-        noise = (own - runs[:, None]).var(axis=0, ddof=1).sum() / own.shape[1] ** 2
-        total += share**2 * (runs.var(ddof=1) - noise) / n_seeds
-    return max(0.0, float(total)), len(names) * (n_seeds - 1)
+class Judge:
+    """The comparisons of all arms, with the error between runs pooled over them.
 
-
-def judge(values: Mapping[str, Floats], group: Index, fold: Index) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
-    """All pairs of sources, the higher mean first, with Holm-adjusted p; and the tie group of each source, 1 first.
-
-    values : (S, n) nDCG@10 by seed and held-out query, of each source; of two the seeds that both have are compared.
+    values  : (S, n) nDCG@10 by seed and held-out query of each arm, sources and controls. Of two arms the seeds that
+              both have are compared, at least those that all have.
+    n_seeds : that all arms have: gains, and the order, are of these alone, since a seed is good or bad for all arms.
     """
-    names = sorted(values, key=lambda name: (-values[name].mean(), name))
-    pairs = list(combinations(names, 2))
-    gaps = [difference(values[first], values[second], group, fold) for first, second in pairs]
-    known = [place for place, item in enumerate(gaps) if item.p is not None]
-    adjusted: list[float | None] = [None] * len(gaps)
-    for place, p in zip(known, holm(np.array([gaps[place].p for place in known], np.float64)), strict=True):
-        adjusted[place] = float(p)
-    judged = tuple(
-        ProbedPair(first=a, second=b, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
-        for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
-    )
-    return judged, rank_groups(names, judged)
+
+    def __init__(self, values: Mapping[Arm, Floats], group: Index, fold: Index) -> None:
+        self._values, self._group, self._fold = values, group, fold
+        self.n_seeds = min(map(len, values.values()))
+        self._common = np.stack([own[: self.n_seeds] for own in values.values()])
+        self._runs = between_runs(self._common, fold) if len(values) > 1 else None
+
+    def gains(self, frozen: Floats) -> dict[Arm, Gap]:
+        """Of each arm over the frozen encoder, (n,)."""
+        alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._common]
+        known = [item for item in alone if item is not None]
+        runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
+        gaps = [gap(own - frozen, self._group, self._fold, runs) for own in self._common]
+        return dict(zip(self._values, gaps, strict=True))
+
+    def difference(self, first: Arm, second: Arm) -> Gap:
+        """Mean difference of two arms."""
+        n = min(len(self._values[first]), len(self._values[second]))
+        return gap(self._values[first][:n] - self._values[second][:n], self._group, self._fold, self._runs)
+
+    def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
+        """All pairs of sources, the better one first, with Holm-adjusted p; and each source's tie group, 1 first."""
+        order = self._order()
+        pairs = [(a, b) if self.difference(a, b).value >= 0 else (b, a) for a, b in combinations(order, 2)]
+        gaps = [self.difference(a, b) for a, b in pairs]
+        adjusted: list[float | None] = [None] * len(gaps)
+        if all(item.p is not None for item in gaps):  # None is that of all or of none: no source stops after one seed
+            adjusted = holm(np.array([item.p for item in gaps], np.float64)).tolist()
+        judged = tuple(
+            ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
+            for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
+        )
+        return judged, rank_groups([arm.name for arm in order], judged)
+
+    def trailing(self) -> set[Arm]:
+        """The sources whose interval of the difference to the best one lies below 0; none where there are few.
+
+        Each look is at a level of 5 %. With many sources the correction for their pairs makes up for that, with few it
+        does not: of equal sources an order was established in 8 to 13 % of simulated probes of two, in 3 to 6 % from
+        four on.
+        """
+        leader, *others = self._order()
+        if len(others) + 1 < FEWEST_TO_STOP:
+            return set()
+        gaps = {arm: self.difference(arm, leader) for arm in others}
+        return {arm for arm, item in gaps.items() if item.interval_95 is not None and item.interval_95[1] < 0}
+
+    def _order(self) -> list[Arm]:
+        means = dict(zip(self._values, self._common.mean(axis=(1, 2)), strict=True))
+        return sorted((arm for arm in means if not arm.control), key=lambda arm: (-means[arm], arm.name))
 
 
-def difference(first: Floats, second: Floats, group: Index, fold: Index) -> Gap:
-    """Mean difference of two sources over the seeds that both have."""
-    n = min(len(first), len(second))
-    return gap(first[:n] - second[:n], group, fold)
+def effective_number(group: Index) -> float:
+    """How many groups of one size tell as much as these, 1 / sum of squared shares. group : (n,), n >= 1.
 
-
-def trailing(values: Mapping[str, Floats], names: Sequence[str], group: Index, fold: Index) -> set[str]:
-    """Those of these sources whose interval of the difference to the leader of them lies below 0."""
-    leader = max(names, key=lambda name: values[name].mean())
-    gaps = {name: difference(values[name], values[leader], group, fold) for name in names if name != leader}
-    return {name for name, item in gaps.items() if item.interval_95 is not None and item.interval_95[1] < 0}
+    With one group of 40 % of the queries, a 95 % interval by group covered 80 to 88 % of simulations.
+    """
+    shares = np.bincount(group) / len(group)
+    return float(1.0 / (shares**2).sum())

@@ -8,7 +8,6 @@ sources, and smaller micro-batches give the same gradients. Source: METHOD 13.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from secid.encode.device import is_gpu
 from secid.encode.protocol import Role
 from secid.encode.replica import is_out_of_memory
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import EncoderError, NotEvaluatedError, SecidError
+from secid.errors import EncoderError, NotEvaluatedError
 
 T = TypeVar("T")
 
@@ -181,12 +180,9 @@ class Learner:
     def _vectors(self, batch: TokenBatch, role: Role) -> Tensor:
         recipe = self._encoder.recipe.of(role)
         skip = 0 if recipe.include_prompt else self._encoder.parts.tokeniser.prompt_length(recipe.prefix(role))
-        with self._autocast():
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             vectors = self._replica.vectors(batch, recipe, skip)
         return nn.functional.normalize(vectors.float(), dim=1)
-
-    def _autocast(self) -> AbstractContextManager[None]:
-        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16)
 
 
 def info_nce(queries: Tensor, passages: Tensor, masked: Tensor, temperature: float) -> Tensor:
@@ -200,10 +196,8 @@ def info_nce(queries: Tensor, passages: Tensor, masked: Tensor, temperature: flo
 
 def _add_adapters(model: nn.Module) -> None:
     """Freezes the model and adds adapters to the linear layers of its transformers models. They start as nothing."""
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise SecidError("--lora needs peft", remedy="pip install 'secid[probe]'") from error
+    from peft import LoraConfig, inject_adapter_in_model
+
     model.requires_grad_(False)
     state = torch.random.get_rng_state()
     torch.manual_seed(0)

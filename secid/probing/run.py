@@ -1,48 +1,135 @@
-"""`secid probe`: short trainings of the encoder, one a source, fold and seed, and what they establish.
+"""`secid probe`: files → task → encoder → trainings → result, what is wrong with them said in that order.
 
-Finished trainings are kept beside the embedding cache by all that decides their numbers, so the same command goes on
-where it was stopped, and a training is done once. Source: METHOD 13.
+Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
+Source: METHOD 13.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 
 from secid.arrays import Floats, Index
+from secid.encode import CacheFolder, Encoder
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import NotEvaluatedError
+from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
 from secid.probing.candidates import candidates_of
-from secid.probing.judge import difference, gap, judge, trailing
+from secid.probing.judge import Judge, effective_number
 from secid.probing.learner import DivergedError
-from secid.probing.runs import Runs
-from secid.probing.task import Lists, Task
+from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
+from secid.probing.schedule import Trainings
+from secid.probing.task import Arm, Lists, Task, read_task
 from secid.probing.training import Setting
 from secid.progress import Progress
-from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Measured, ProbedPair, ProbedSource, Rate
+from secid.read import Reader
+from secid.results import EncoderInfo, InputFile, Run
+from secid.results.probe import (
+    FEWEST_GROUPS,
+    FEWEST_HELD_OUT,
+    PROBE_SCHEMA_VERSION,
+    Means,
+    Probe,
+    ProbedPair,
+    ProbedSource,
+    Rate,
+)
+from secid.scoring.clock import Clock
+from secid.scoring.run import input_files
 from secid.settings import Settings
+from secid.version import VERSION
 
-RANDOM = "random"
-RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
-"""The usual rate, and a quarter of it."""
+RANDOM = Arm("random", control=True)
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to probe. rates : tried with the first seed; the best over all sources trains the others."""
+def probe_sources(
+    readers: Sequence[Reader],
+    load: Callable[[], tuple[Encoder, EncoderInfo]],
+    options: Options,
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    beside: Run | None = None,
+) -> Probe:
+    """Trains on each source and compares.
 
-    steps: int
-    n_seeds: int
-    n_folds: int
-    batch: int
-    n_queries: int
-    lora: bool
-    rates: tuple[float, ...]
+    load : gives the encoder and its recipe; called once the files are read.   folder : an empty folder for spool files;
+    the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
+    Raises what reading and training raise (SecidError), UsageError for files that the run was not made of.
+    """
+    with clock.stage("read"):
+        task, opened = read_task(readers, settings, folder, progress, options.n_folds)
+    try:
+        files = {path: file for reader in opened for path, file in input_files(reader).items()}
+        if beside is not None:
+            _refuse_other_files(files, beside)
+        with clock.stage("load"):
+            encoder, info = load()
+        if not isinstance(encoder, TransformerEncoder):
+            raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
+        with clock.stage("train"), _note_on_ctrl_c(settings, info, progress):
+            outcome = probe(task, encoder, settings, options, progress)
+        return Probe(
+            schema_version=PROBE_SCHEMA_VERSION,
+            secid_version=VERSION,
+            encoder=info,
+            files=files,
+            collection=settings.collection,
+            trainable="lora" if options.lora else "full",
+            steps=options.steps,
+            batch=options.batch,
+            n_seeds=options.n_seeds,
+            n_folds=options.n_folds,
+            seed=settings.seed,
+            temperature=settings.temperature,
+            n_queries=len(task.query),
+            n_left_out=task.n_left_out,
+            n_groups=len(np.unique(task.group)),
+            timing=clock.stages,
+            **vars(outcome),
+        )
+    finally:
+        task.close()
+
+
+def _refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:
+    """Raises UsageError unless the run was scored on exactly these files, by their SHA-256."""
+    scored = {file.sha256: file.path for source in run.sources for file in source.paths}
+    probed = {file.sha256: file.path for file in files.values()}
+    if scored.keys() == probed.keys():
+        return
+    other = [path for sha256, path in probed.items() if sha256 not in scored]
+    missing = [path for sha256, path in scored.items() if sha256 not in probed]
+    parts = [f"it was not scored on {', '.join(other)}"] if other else []
+    parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
+    raise UsageError(
+        " and ".join(parts),
+        where="--run",
+        remedy="probe the files of that run, or leave out --run and name a file by -o probe.json",
+    )
+
+
+@contextmanager
+def _note_on_ctrl_c(settings: Settings, info: EncoderInfo, progress: Progress) -> Iterator[None]:
+    """After Ctrl-C notes how many trainings this probe finished, and that the same command goes on from them."""
+    kept = CacheFolder.of(settings).trainings
+    before = set(kept.glob("*.json"))
+    try:
+        yield
+    except KeyboardInterrupt:
+        if settings.cache and info.fingerprint:
+            n = len(set(kept.glob("*.json")) - before)
+            progress.note(f"{n:,} more trainings are finished and kept: the same command goes on from there")
+        else:
+            progress.note("no training is kept: the cache is off, or the encoder cannot be identified")
+        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +138,11 @@ class Outcome:
 
     not_evaluated: Mapping[str, str]
     n_held_out: int
+    effective_groups: float
     n_candidates: int = 0
     candidate_depth: int | None = None
     precision: str | None = None
-    frozen: Measured | None = None
+    frozen: Means | None = None
     rates: tuple[Rate, ...] = ()
     sources: tuple[ProbedSource, ...] = ()
     controls: tuple[ProbedSource, ...] = ()
@@ -67,20 +155,21 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
     chosen = chosen_rows(task, options.n_queries, settings.seed)
-    reason = too_little(task, chosen, options.batch)
+    reason, n_groups = too_little(task, chosen, options.batch), effective_number(task.group[chosen])
     if reason is not None:
-        return Outcome(not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen))
+        return Outcome(
+            not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen), effective_groups=n_groups
+        )
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     setting = Setting(options.steps, options.batch, settings.temperature)
-    runs = Runs(task, chosen, encoder, settings, setting, options.lora, progress)
-    names = [*task.negatives, *task.controls]
-    seconds = runs.expected_seconds(names, options.rates, options.n_seeds)
+    trainings = Trainings(task, chosen, encoder, settings, setting, options.lora, progress)
+    seconds = trainings.expected_seconds(options.rates, options.n_seeds)
     progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
-    frozen = runs.frozen()
-    first, rates = _first_seed(runs, names, options.rates, frozen)
+    frozen = trainings.frozen()
+    first, rates = _first_seed(trainings, task.arms, options.rates, frozen)
     best = next(rate.rate for rate in rates if rate.used)
-    outcome = _judged(task, runs, frozen, _all_seeds(runs, first, list(task.negatives), options.n_seeds, best))
+    outcome = _result(task, trainings, frozen, _all_seeds(trainings, first, options.n_seeds, best))
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
@@ -94,20 +183,20 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Why nothing can be evaluated, or None."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
-    if len(np.unique(task.group)) < FEWEST_GROUPS:
+    if effective_number(task.group[chosen]) < FEWEST_GROUPS:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None
 
 
 def _first_seed(
-    runs: Runs, names: Sequence[str], rates: Sequence[float], frozen: Floats
-) -> tuple[dict[str, Floats], tuple[Rate, ...]]:
-    """The first seed at the rate that is best over all names, and what became of each rate."""
+    trainings: Trainings, arms: Iterable[Arm], rates: Sequence[float], frozen: Floats
+) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
+    """The first seed at the rate that is best over all arms, and what became of each rate."""
     trained, gains = {}, {}
     for rate in rates:
         try:
-            trained[rate] = runs.seed(names, 0, rate)
+            trained[rate] = trainings.seed(arms, 0, rate)
             gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
         except DivergedError:
             continue
@@ -120,65 +209,64 @@ def _first_seed(
     return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
 
 
-def _all_seeds(
-    runs: Runs, first: Mapping[str, Floats], sources: Sequence[str], n_seeds: int, rate: float
-) -> dict[str, Floats]:
-    """(S, n, 3) by name. From a third of the seeds on, sources that clearly trail the best one stop; no control does.
+def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
+    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
 
-    Not before two, since one says nothing of the error between runs.
+    Not before two, since one says nothing of the error between trainings.
     """
-    values = {name: own[None] for name, own in first.items()}
+    values = {arm: own[None] for arm, own in first.items()}
     running = list(first)
     for seed in range(1, n_seeds):
         try:
-            done = runs.seed(running, seed, rate)
+            done = trainings.seed(running, seed, rate)
         except DivergedError as error:
             raise NotEvaluatedError(
                 f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
             ) from error
-        values |= {name: np.concatenate([values[name], own[None]]) for name, own in done.items()}
+        values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):
-            ndcg = {name: own[:, :, 0] for name, own in values.items()}
-            behind = trailing(ndcg, [name for name in running if name in sources], runs.group, runs.fold)
-            running = [name for name in running if name not in behind]
+            running_values = {arm: values[arm][:, :, 0] for arm in running}
+            behind = Judge(running_values, trainings.group, trainings.fold).trailing()
+            running = [arm for arm in running if arm not in behind]
     return values
 
 
-def _judged(task: Task, runs: Runs, frozen: Floats, values: Mapping[str, Floats]) -> Outcome:
-    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) by source and control."""
-    group, fold = runs.group, runs.fold
-    ndcg = {name: own[:, :, 0] for name, own in values.items()}
-    gains = {name: gap(own - frozen[:, 0], group, fold) for name, own in ndcg.items()}
-    intervals = [gains[name].interval_95 for name in task.negatives]
+def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
+    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) of each arm."""
+    judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
+    gains = judge.gains(frozen[:, 0])
+    intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
     reason = "no_gain" if all(interval is None or interval[0] <= 0 for interval in intervals) else None
     if all(interval is None for interval in intervals):
         reason = "one_seed"
-    pairs, ties = judge({name: ndcg[name] for name in task.negatives}, group, fold)
+    pairs, ties = judge.pairs()
 
-    def probed(name: str, lists: Lists) -> ProbedSource:
-        gain, of_random = gains[name], ndcg.get(RANDOM) if name != RANDOM else None
+    def of_arm(arm: Arm, lists: Lists) -> ProbedSource:
+        gain = gains[arm]
         return ProbedSource(
-            name=name,
+            name=arm.name,
             n_negatives=len(lists.ids),
-            n_seeds=len(values[name]),
-            trained=_means(values[name].mean(axis=0)),
+            n_seeds=len(values[arm]),
+            trained=_means(values[arm][: judge.n_seeds].mean(axis=0)),
             gain_ndcg10=gain.value,
             interval_95=gain.interval_95,
             standard_error=gain.standard_error,
             error_queries=gain.error_queries,
             error_runs=gain.error_runs,
             p=gain.p,
-            vs_random=None if of_random is None else difference(ndcg[name], of_random, group, fold),
-            tie=ties.get(name) if reason is None else None,
+            vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
+            tie=ties[arm.name] if reason is None and not arm.control else None,
         )
 
+    results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
     return Outcome(
         not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
-        n_held_out=len(group),
-        precision=runs.precision,
+        n_held_out=len(trainings.group),
+        effective_groups=effective_number(trainings.group),
+        precision=trainings.precision,
         frozen=_means(frozen),
-        sources=_by_gain(probed(name, lists) for name, lists in task.negatives.items()),
-        controls=_by_gain(probed(name, lists) for name, lists in task.controls.items()),
+        sources=_by_gain(item for arm, item in results.items() if not arm.control),
+        controls=_by_gain(item for arm, item in results.items() if arm.control),
         pairs=pairs if reason is None else (),
     )
 
@@ -187,6 +275,6 @@ def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:
     return tuple(sorted(sources, key=lambda source: (-source.gain_ndcg10, source.name)))
 
 
-def _means(values: Floats) -> Measured:
+def _means(values: Floats) -> Means:
     ndcg, mrr, recall = values.mean(axis=0).tolist()
-    return Measured(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)
+    return Means(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +15,14 @@ from secid.errors import InputError
 from secid.findings.copies import run_sets, spread
 from secid.findings.normal_form import FormKeys, TextForms, text_forms
 from secid.pool import Plan, PlannedSource, key_ranks
+from secid.pool.reading import read_plan
 from secid.pool.texts import TextSpool, TextStore
 from secid.probing.folds import copies_among, folds, groups
-from secid.read.collection import Collection
+from secid.progress import Progress
+from secid.read import Reader
+from secid.read.collection import Collection, open_collection
+from secid.records import Source
+from secid.settings import Settings
 
 TEXTS_AT_ONCE = 4_096
 LEAST_SECOND_POSITIVES = 0.1
@@ -52,6 +58,13 @@ def _cut(ids: Index, starts: Index, counts: Index) -> Lists:
     return Lists(ids[spread(starts, counts)], np.concatenate([[0], np.cumsum(counts)]))
 
 
+class Arm(NamedTuple):
+    """What a training draws its negatives from: a source, or the control of that name, which is not the same."""
+
+    name: str
+    control: bool = False
+
+
 @dataclass(frozen=True)
 class Task:
     """R rows, one a query that all sources have negatives for, and what they are judged by.
@@ -82,6 +95,12 @@ class Task:
     folder: Path
 
     @property
+    def arms(self) -> dict[Arm, Lists]:
+        """The negatives of all sources, then those of the controls."""
+        sources = {Arm(name): own for name, own in self.negatives.items()}
+        return sources | {Arm(name, control=True): own for name, own in self.controls.items()}
+
+    @property
     def relevant(self) -> Index:
         """Sorted row * n_passages + passage of all labelled positives."""
         row = np.repeat(np.arange(len(self.query)), self.positives.counts)
@@ -91,6 +110,29 @@ class Task:
         """Lets go of the spool files."""
         self.queries.close()
         self.passages.close()
+
+
+def read_task(
+    readers: Sequence[Source | Reader],
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+    n_folds: int,
+    collection: Callable[[Settings], Collection | None] = open_collection,
+) -> tuple[Task, list[Reader]]:
+    """The task of these sources, and what was read. The parameters are those of `read_plan` and `make_task`.
+
+    collection : opened once the sources are read.
+    """
+    tasks: list[Task] = []
+
+    def look(plan: Plan) -> None:
+        tasks.append(make_task(plan, collection(settings), folder, settings.seed, n_folds))
+
+    own = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
+    plan, opened = read_plan(readers, own, folder, progress, look=look)
+    plan.close()
+    return tasks[0], opened
 
 
 def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int, n_folds: int) -> Task:

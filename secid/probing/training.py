@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from secid.arrays import Flags, Floats, Index, among, pairs
 from secid.encode.batching import Tokens
 from secid.probing.learner import Learner, Step
-from secid.probing.measures import measures
-from secid.probing.task import Lists, Task
+from secid.probing.task import Arm, Lists, Task
+
+MEASURES = ("ndcg_10", "mrr_10", "recall_100")
+QUERIES_AT_ONCE = 256
+"""Queries whose scores with all candidates are in memory together: 20 MB for 20,000 candidates."""
 
 
 class Setting(NamedTuple):
@@ -27,12 +32,18 @@ class Setting(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One run. source : None for the frozen encoder."""
+    """One run. source : None for the frozen encoder.   control : whether `source` is the name of a control."""
 
     source: str | None
     fold: int
     seed: int
     rate: float
+    control: bool = False
+
+    @property
+    def arm(self) -> Arm | None:
+        """What it trains on; None for the frozen encoder."""
+        return None if self.source is None else Arm(self.source, self.control)
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,32 @@ def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Settin
     Raises what `Learner.fit` raises.
     """
     learner.restore()
-    if work.source is not None:
-        negatives = task.negatives.get(work.source) or task.controls[work.source]
-        learner.fit(steps_of(task, negatives, work, setting), setting.steps, work.rate, setting.temperature, tick)
+    if work.arm is not None:
+        steps = steps_of(task, task.arms[work.arm], work, setting)
+        learner.fit(steps, setting.steps, work.rate, setting.temperature, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     return measures(queries, candidates, held.row, held.place)
+
+
+def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:
+    """(n, 3) MEASURES of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
+
+    queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
+    each query has one at least. Of candidates with one score the first comes first.
+    """
+    relevant = np.sort(pairs(row, place, len(candidates)))
+    n_relevant = np.bincount(row, minlength=len(queries))
+    discount = 1.0 / np.log2(np.arange(2, 12))
+    ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]
+    out = np.zeros((len(queries), len(MEASURES)))
+    for start in range(0, len(queries), QUERIES_AT_ONCE):
+        scores = queries[start : start + QUERIES_AT_ONCE] @ candidates.T
+        first = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :100].cpu().numpy()
+        numbers = np.arange(start, start + len(first))
+        hit = among(pairs(numbers[:, None], first, len(candidates)), relevant)
+        at_10 = np.zeros((len(first), 10), np.bool_)
+        at_10[:, : hit.shape[1]] = hit[:, :10]
+        out[numbers, 0] = at_10 @ discount / ideal[numbers]
+        out[numbers, 1] = np.where(at_10.any(axis=1), 1.0 / (1 + at_10.argmax(axis=1)), 0.0)
+        out[numbers, 2] = hit.sum(axis=1) / n_relevant[numbers]
+    return out

@@ -61,17 +61,6 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
     return shlex.join(["secid", "probe", *files, *flags])
 
 
-def untrainable(encoder: str) -> str | None:
-    """Why an encoder of this name has no weights to train, as a kind; None for a model.
-
-    >>> untrainable("http://localhost:8080"), untrainable("vectors.npz"), untrainable("e5-base")
-    ('endpoint', 'vectors', None)
-    """
-    if encoder.startswith(("http://", "https://")):
-        return "endpoint"
-    return "vectors" if encoder.endswith((".npz", ".parquet")) else None
-
-
 def beside_run(command: str, run: str | None) -> str:
     """The command of a probe with the run folder that it adds to; as it is without one."""
     return command if run is None else f"{command} {shlex.join(['--run', _typed(run)])}"

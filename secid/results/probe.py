@@ -16,8 +16,8 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Means over the held-out queries, in [0, 1]."""
+class Means:
+    """Measures of a ranking, each a mean over the held-out queries, in [0, 1]."""
 
     ndcg_10: float
     mrr_10: float
@@ -56,7 +56,7 @@ class ProbedSource:
     name: str
     n_negatives: int
     n_seeds: int
-    trained: Measured
+    trained: Means
     gain_ndcg10: float
     interval_95: Interval | None
     standard_error: float
@@ -95,7 +95,8 @@ class Probe:
 
     n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.
     n_left_out   : queries of some source that another one lacks, or that have no positive.
-    n_groups     : queries joined by relevant passages that they share, in one fold each.
+    n_groups     : queries joined by relevant passages that they share, in one fold each.   effective_groups : of the
+                   held-out queries, groups of one size that would tell as much.
     n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
                    they come from where there were too many (METHOD 13); None where all passages are candidates.
     frozen, precision : before training, and of its arithmetic; None where nothing was trained.
@@ -123,9 +124,10 @@ class Probe:
     n_held_out: int
     n_left_out: int
     n_groups: int
+    effective_groups: float
     n_candidates: int
     candidate_depth: int | None
-    frozen: Measured | None
+    frozen: Means | None
     sources: tuple[ProbedSource, ...]
     controls: tuple[ProbedSource, ...]
     pairs: tuple[ProbedPair, ...]

@@ -10,7 +10,7 @@ from secid.findings.copies import run_sets
 from secid.findings.normal_form import FormKeys
 from secid.pool.texts import Packed
 from secid.probing import folds
-from secid.probing.measures import measures
+from secid.probing.training import measures
 from tests.oracle import probe as reference
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -105,7 +105,7 @@ def measured(queries: np.ndarray, candidates: np.ndarray, relevant: list[set[int
 @pytest.mark.parametrize("n_candidates", [5, 60, 300])
 @pytest.mark.parametrize("seed", range(5))
 def test_measures_are_those_of_plain_python(seed: int, n_candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.probing.measures.QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("secid.probing.training.QUERIES_AT_ONCE", 3)
     given = rankings(seed, n_candidates)
     assert np.abs(measured(*given) - reference.measures(*given)).max() < 1e-12
 

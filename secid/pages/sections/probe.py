@@ -1,28 +1,203 @@
-"""The probe beside the score: what training preferred, or the command that finds out."""
+"""The probe: which source training prefers, how sure that is, what it does not say, and the command that finds out."""
 
 from __future__ import annotations
 
-from secid.pages.page import Section
-from secid.pages.probe_text import (
-    PROBE_TERMS,
-    cautions,
-    gains_table,
-    headline,
-    measures_table,
-    pairs_table,
-    protocol,
-    scope,
-)
-from secid.pages.sanitize import code
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from secid.pages.glossary import kind_name, names_of, why_not
+from secid.pages.numbers import UNKNOWN, count, fraction, gain, letter, listed, plural, probability
+from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.sanitize import code, named, plain, short
 from secid.results import Run
 from secid.results.commands import beside_run
-from secid.results.probe import Probe
+from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Gap, Probe, ProbedPair, ProbedSource
 
 TITLE = "Which source training prefers"
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
+WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
+NO_TEST_OF_FALSE_NEGATIVES = (
+    "The control of known positives gained more than every source, and it trains against relevant passages: this probe "
+    "does not notice false negatives, so do not choose a source by it."
+)
+NOT_ABOVE_RANDOM = (
+    "No source is significantly better than random passages as negatives: what was gained is due to the passages of "
+    "other rows in the batch, not to mined negatives."
+)
+PROBE_TERMS = (
+    ("gain", "nDCG@10 of held-out queries after training minus that of the frozen encoder, −1 to 1; higher is better."),
+    (
+        "±",
+        "half of a 95 % confidence interval: what other queries, and other runs of the same training, would change.",
+    ),
+    ("tie", "sources that share a letter are statistically tied; the order of letters is significant (Holm)."),
+    ("vs random", "nDCG@10 minus that after training on random passages, over the seeds that both have."),
+    ("seeds", "runs of each fold; fewer where a source was stopped because it lay significantly below the best one."),
+)
 
 
-def probe_command(run: Run) -> str:
+def headline(probe: Probe) -> str:
+    """Which source is significantly best, or that none is, or why nothing is ranked."""
+    reason = probe.not_evaluated.get("sources")
+    if reason is not None:
+        why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
+        return f"The probe ranks nothing: {why}."
+    first, *others = probe.sources
+    best = [source for source in probe.sources if source.tie == 1]
+    if not others:
+        return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
+    if len(best) == 1:
+        which = "the other source" if len(others) == 1 else "every other source"
+        return f"Training on {named(first.name)} is significantly better than training on {which}."
+    tied = names_of([source.name for source in best], len(probe.sources))
+    return f"No source is established as the best: {tied} are statistically tied."
+
+
+ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
+    "few_queries": lambda probe: (
+        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed"
+    ),
+    "few_groups": lambda probe: (
+        f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed"
+    ),
+    "few_to_train_on": lambda probe: (
+        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on"
+    ),
+    "one_seed": lambda _: (
+        f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
+    ),
+    "no_gain": lambda _: "training on no source is significantly better than the frozen encoder",
+}
+"""Why the sources were not ranked, by the kind in `not_evaluated`."""
+
+
+def cautions(probe: Probe) -> Iterator[str]:
+    """What makes the order worth less, and controls that were not made."""
+    controls = {control.name: control for control in probe.controls}
+    known, random = controls.get("known_positive"), controls.get("random")
+    if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
+        yield NO_TEST_OF_FALSE_NEGATIVES
+    if (
+        random
+        and "sources" not in probe.not_evaluated
+        and not any(_is_above(source.vs_random) for source in probe.sources)
+    ):
+        yield NOT_ABOVE_RANDOM
+    lost = [rate.rate for rate in probe.rates if rate.gain is None]
+    if lost:
+        yield f"At the rate {listed([f'{rate:g}' for rate in lost])} the loss was not finite, so it was left out."
+    for name, reason in probe.not_evaluated.items():
+        if name != "sources":
+            yield f"No control of {kind_name(name)}: {why_not(reason)}."
+
+
+def _is_above(gap: Gap | None) -> bool:
+    return gap is not None and gap.interval_95 is not None and gap.interval_95[0] > 0
+
+
+def scope(probe: Probe) -> str:
+    """What the probe holds for; "" where nothing was trained."""
+    if not probe.sources:
+        return ""
+    folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
+    return (
+        f"This holds for this loss (InfoNCE with in-batch passages, temperature {probe.temperature:g}), "
+        f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on {WEIGHTS[probe.trainable]}, "
+        f"{folds} and {seeds}; a longer training may order the sources differently."
+    )
+
+
+def verdict(probe: Probe) -> tuple[str, ...]:
+    """All that it says, in sentences."""
+    return tuple(filter(None, (headline(probe), *cautions(probe), scope(probe))))
+
+
+def gains_table(probe: Probe) -> Table:
+    """A row a source, the highest gain first, then the controls."""
+    columns = (
+        foreign("source"), number("gain ± CI"), text("tie"), number("vs random ± CI"), number("seeds"),
+        number("nDCG@10"),
+    )  # fmt: skip
+    rows = tuple(_cells(name, source) for name, source in _in_order(probe))
+    return Table(caption="Gain in nDCG@10 over the frozen encoder", columns=columns, rows=rows)
+
+
+def _in_order(probe: Probe) -> list[tuple[str, ProbedSource]]:
+    """The sources, then the controls, each with what it is called in a table."""
+    controls = [(f"{kind_name(control.name)} (control)", control) for control in probe.controls]
+    return [*((short(source.name), source) for source in probe.sources), *controls]
+
+
+def _cells(name: str, source: ProbedSource) -> tuple[str, ...]:
+    return (
+        name,
+        gain(source.gain_ndcg10, source.interval_95),
+        "–" if source.tie is None else letter(source.tie),
+        "–" if source.vs_random is None else gain(source.vs_random.value, source.vs_random.interval_95),
+        count(source.n_seeds),
+        fraction(source.trained.ndcg_10, 4),
+    )
+
+
+def pairs_table(probe: Probe) -> Table:
+    """A row a pair of sources."""
+    columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
+    return Table(
+        caption="Differences of nDCG@10 between sources",
+        columns=columns,
+        rows=tuple(_pair_cells(pair) for pair in probe.pairs),
+    )
+
+
+def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
+    return (
+        f"{short(pair.first)} − {short(pair.second)}",
+        gain(pair.gap.value, pair.gap.interval_95),
+        UNKNOWN if pair.p_holm is None else probability(pair.p_holm),
+        "yes" if pair.established else "no",
+    )
+
+
+def measures_table(probe: Probe) -> Table:
+    """The other measures, the frozen encoder's first."""
+    rows = [("frozen encoder", probe.frozen)] if probe.frozen is not None else []
+    rows += [(name, source.trained) for name, source in _in_order(probe)]
+    return Table(
+        caption="After training",
+        columns=(foreign("source"), number("nDCG@10"), number("MRR@10"), number("recall@100")),
+        rows=tuple(
+            (name, fraction(item.ndcg_10, 4), fraction(item.mrr_10, 4), fraction(item.recall_100, 4))
+            for name, item in rows
+        ),
+    )
+
+
+def protocol(probe: Probe) -> Iterator[str]:
+    """On what it was trained and judged, sentence by sentence."""
+    left_out = f" ({count(probe.n_left_out)} others left out)" if probe.n_left_out else ""
+    yield (
+        f"{plural(probe.n_queries, 'query', 'queries')} with a positive and negatives in every source{left_out}, in "
+        f"{plural(probe.n_groups, 'group')}: queries that share a relevant passage are held out together."
+    )
+    if probe.frozen is None:
+        return
+    depth = ""
+    if probe.candidate_depth is not None:
+        depth = f" (positives, all negatives, and the best {probe.candidate_depth} of the frozen encoder and of BM25)"
+    judged = plural(probe.n_held_out, "held-out query", "held-out queries")
+    yield (
+        f"Trained {named(probe.encoder.name)}, and judged it on {judged}, each ranking the same "
+        f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}."
+    )
+    used = [rate for rate in probe.rates if rate.used]
+    others = [rate for rate in probe.rates if not rate.used and rate.gain is not None]
+    for rate in used:
+        tried = f"; {listed([f'{other.rate:g}' for other in others])} gained less with the first seed" if others else ""
+        yield f"One learning rate for all sources: {rate.rate:g}{tried}."
+
+
+def next_command(run: Run) -> str:
     """What probes the sources of a run; "" where nothing can."""
     return "" if run.probe is None else beside_run(run.probe, run.folder)
 
@@ -38,16 +213,12 @@ def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
     """The probe in full, or how to make one; None where neither can be."""
     if probe is None:
-        command = probe_command(run)
-        own = Section(anchor="probe", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
-        return own if command else None
-    section = details(probe)
-    tables = (gains_table(probe), *section.tables) if probe.sources else ()
-    sentences = tuple(filter(None, (headline(probe), *cautions(probe), scope(probe))))
-    return Section(
-        anchor="probe", title=TITLE, link="Probe", paragraphs=sentences, bullets=section.bullets, tables=tables,
-        terms=section.terms,
-    )  # fmt: skip
+        command = next_command(run)
+        offer = Section(anchor="probe", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
+        return offer if command else None
+    own = details(probe)
+    tables = (gains_table(probe), *own.tables) if probe.sources else ()
+    return replace(own, anchor="probe", title=TITLE, link="Probe", paragraphs=verdict(probe), tables=tables)
 
 
 def details(probe: Probe) -> Section:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from secid.results.probe import Gap, Measured, Probe, ProbedPair, ProbedSource, Rate
+from secid.results.probe import Gap, Means, Probe, ProbedPair, ProbedSource, Rate
 from tests.unit.pages.samples import golden
 
-FROZEN = Measured(ndcg_10=0.4211, mrr_10=0.4019, recall_100=0.8123)
+FROZEN = Means(ndcg_10=0.4211, mrr_10=0.4019, recall_100=0.8123)
 GAINS = {"dense": 0.0312, "bm25": 0.0190, "mixed": 0.0188}
-NOTHING: Mapping[str, str] = {}
 
 
 def gap(value: float, half: float | None = 0.006, p: float = 0.01) -> Gap:
@@ -29,7 +27,7 @@ def source(name: str, value: float, tie: int | None, random: float | None = 0.01
         name=name,
         n_negatives=3600,
         n_seeds=3,
-        trained=Measured(ndcg_10=FROZEN.ndcg_10 + value, mrr_10=0.41, recall_100=0.82),
+        trained=Means(ndcg_10=FROZEN.ndcg_10 + value, mrr_10=0.41, recall_100=0.82),
         gain_ndcg10=value,
         interval_95=(value - 0.006, value + 0.006),
         standard_error=0.003,
@@ -71,6 +69,7 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
         n_held_out=500,
         n_left_out=14,
         n_groups=655,
+        effective_groups=480.2,
         n_candidates=6267,
         candidate_depth=None,
         frozen=FROZEN,
@@ -89,8 +88,8 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
 def untrained(reason: str = "few_queries") -> Probe:
     """A probe that trained on nothing."""
     return replace(
-        probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66, n_candidates=0,
-        frozen=None, sources=(), controls=(), pairs=(), not_evaluated={"sources": reason},
+        probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66,
+        effective_groups=66.0, n_candidates=0, frozen=None, sources=(), controls=(), pairs=(), not_evaluated={"sources": reason},
     )  # fmt: skip
 
 
@@ -122,7 +121,7 @@ SITUATIONS = {
     "all tied": probe(ties=(1, 1, 1)),
     "one source": replace(probe(), sources=probe().sources[:1], pairs=()),
     "few queries": untrained(),
-    "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12),
+    "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
     "few to train on": untrained("few_to_train_on"),
     "one seed": replace(without_gain("one_seed"), n_seeds=1),
     "no gain": without_gain(),

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from secid.pages.formats import FORMATS, run_formats
 from secid.pages.probe_page import PROBE_FORMATS, print_probe
-from secid.pages.probe_text import NO_TEST_OF_FALSE_NEGATIVES, NOT_ABOVE_RANDOM, cautions, headline, scope
 from secid.pages.sanitize import without_isolates
+from secid.pages.sections.probe import NOT_ABOVE_RANDOM, cautions, headline, scope
 from secid.pages.terminal import print_run
 from secid.results.document import json_of
 from tests.snapshots import Snapshot, situations
@@ -67,11 +67,6 @@ def test_controls_come_beneath_the_sources():
 
 def test_the_json_document_is_the_result():
     assert PROBE_FORMATS[".json"](probes.probe()) == json_of(probes.probe())
-
-
-@pytest.mark.parametrize(("probe", "says"), [(probes.probe(), False), (probes.known_positive_first(), True)])
-def test_known_positives_first_are_said(probe, says):
-    assert (NO_TEST_OF_FALSE_NEGATIVES in cautions(probe)) is says
 
 
 def test_one_source_above_random_is_enough():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from secid.probing.judge import gap, judge, trailing
+from secid.probing.judge import Judge, between_runs, effective_number, gap
+from secid.probing.task import Arm
 
 N, PER_GROUP, N_FOLDS = 300, 2, 3
 GROUP = np.arange(N) // PER_GROUP
@@ -64,7 +65,7 @@ def test_one_seed_has_no_interval() -> None:
     item = gap(differences(0, 1, 0.05, 0.02, 0.05), GROUP, FOLD)
     assert (item.interval_95, item.p, item.error_runs) == (None, None, None)
     assert item.standard_error == item.error_queries > 0
-    pairs, ties = judge({"a": np.ones((1, N)), "b": np.zeros((1, N))}, GROUP, FOLD)
+    pairs, ties = judge({"a": np.ones((1, N)), "b": np.zeros((1, N))}).pairs()
     assert [(pair.p_holm, pair.established) for pair in pairs] == [(None, False)]
     assert ties == {"a": 1, "b": 1}
 
@@ -77,6 +78,10 @@ def test_identical_sources_are_no_different() -> None:
     assert always.p == 0.0
 
 
+def judge(values: dict[str, np.ndarray]) -> Judge:
+    return Judge({Arm(name): own for name, own in values.items()}, GROUP, FOLD)
+
+
 def shifted(*shifts: float, n_seeds: int = 3) -> dict[str, np.ndarray]:
     """Sources a, b, … that are better by these shifts, with noise of their own."""
     return {
@@ -86,7 +91,7 @@ def shifted(*shifts: float, n_seeds: int = 3) -> dict[str, np.ndarray]:
 
 
 def test_pairs_are_adjusted_by_holm_and_tied_in_groups() -> None:
-    pairs, ties = judge(shifted(0.0, 0.05, 0.051, -0.05), GROUP, FOLD)
+    pairs, ties = judge(shifted(0.0, 0.05, 0.051, -0.05)).pairs()
     assert [(pair.first, pair.second) for pair in pairs][-1] == ("a", "d")
     raw = sorted((pair.gap.p, pair.p_holm) for pair in pairs)
     running = 0.0
@@ -103,14 +108,85 @@ def test_a_source_with_fewer_seeds_is_compared_over_those_that_both_have() -> No
     values = shifted(0.0, 0.05)
     values["b"] = values["b"][:2]
     values["a"][2] += 100
-    pairs, _ = judge(values, GROUP, FOLD)
-    assert pairs[0].first == "a"
-    assert abs(pairs[0].gap.value) < 0.1
+    pairs, _ = judge(values).pairs()
+    assert pairs[0].first == "b"
+    assert 0 < pairs[0].gap.value < 0.1
 
 
 def test_only_clear_losers_trail() -> None:
-    values = shifted(0.0, 0.05, 0.0499)
-    assert trailing(values, ["a", "b", "c"], GROUP, FOLD) == {"a"}
-    assert trailing(values, ["b", "c"], GROUP, FOLD) == set()
-    one_seed = {name: own[:1] for name, own in values.items()}
-    assert trailing(one_seed, ["a", "b", "c"], GROUP, FOLD) == set()
+    values = shifted(0.0, 0.05, 0.0499, 0.0501)
+    assert judge(values).trailing() == {Arm("a")}
+    assert judge({name: values[name] for name in "abc"}).trailing() == set(), "of few sources none stops"
+    assert judge({name: own[:1] for name, own in values.items()}).trailing() == set()
+
+
+def test_a_source_that_was_stopped_is_not_ranked_by_the_seeds_that_it_had() -> None:
+    """Seeds are good or bad for all: those that a stopped source had were the good ones."""
+    values = shifted(0.02, 0.0, 0.019, 0.018, n_seeds=6)
+    for own in values.values():
+        own[2:] -= 0.1
+    values["b"] = values["b"][:2]
+    judged = judge(values)
+    pairs, ties = judged.pairs()
+    gains = judged.gains(np.zeros(N))
+    assert gains[Arm("b")].value < min(gains[Arm(name)].value for name in "acd")
+    assert all(pair.gap.value >= 0 for pair in pairs)
+    assert ties["b"] == 2
+    assert judged.n_seeds == 2
+
+
+def equal_sources(seed: int, n_sources: int, n_seeds: int) -> dict[str, np.ndarray]:
+    """Sources that training does not tell apart, with common seeds, queries and errors of each."""
+    draws = np.random.default_rng([seed, 7])
+    common = draws.normal(0, 0.02, (n_seeds, N_FOLDS))[:, FOLD]
+    return {
+        chr(97 + place): common + differences(1000 * seed + place, n_seeds, 0.05, 0.02, 0.05)
+        for place in range(n_sources)
+    }
+
+
+def established(n_sources: int, n_seeds: int, pooled: bool) -> float:
+    """Share of 500 simulated probes of equal sources in which an order is established."""
+    wrong = []
+    for seed in range(500):
+        judged = judge(equal_sources(seed, n_sources, n_seeds))
+        if not pooled:
+            judged._runs = None
+        wrong.append(any(pair.established for pair in judged.pairs()[0]))
+    return float(np.mean(wrong))
+
+
+@pytest.mark.parametrize("n_seeds", [2, 3])
+def test_equal_sources_are_rarely_told_apart(n_seeds: int) -> None:
+    assert established(4, n_seeds, pooled=True) <= 0.075
+
+
+def test_without_pooled_runs_equal_sources_are_told_apart_more_often() -> None:
+    assert established(4, 2, pooled=False) > 0.075
+
+
+def test_the_pooled_error_of_two_arms_is_that_of_their_difference() -> None:
+    values = np.stack([*equal_sources(0, 2, 3).values()])
+    of_gap, pooled = gap(values[0] - values[1], GROUP, FOLD), between_runs(values, FOLD)
+    assert pooled is not None
+    assert of_gap.error_runs == pytest.approx(max(0.0, pooled.variance / 3) ** 0.5)
+    assert pooled.degrees == N_FOLDS * 2
+
+
+def test_stopping_sources_that_trail_establishes_no_order_of_equal_ones() -> None:
+    """Four equal sources and four seeds: those that trail after two have no further ones."""
+    wrong = []
+    for seed in range(500):
+        values = equal_sources(seed, 4, 4)
+        for n_seeds in (2, 3):
+            running = {name: own[:n_seeds] for name, own in values.items() if len(own) == 4}
+            for arm in judge(running).trailing():
+                values[arm.name] = values[arm.name][:n_seeds]
+        wrong.append(any(pair.established for pair in judge(values).pairs()[0]))
+    assert np.mean(wrong) <= 0.08
+
+
+def test_one_large_group_tells_as_much_as_few() -> None:
+    assert effective_number(np.arange(40)) == pytest.approx(40)
+    large = np.where(np.arange(100) < 40, 0, np.arange(100))
+    assert effective_number(large) == pytest.approx(1 / (0.4**2 + 60 * 0.01**2))

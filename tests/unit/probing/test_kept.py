@@ -17,15 +17,16 @@ import pytest
 
 from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import kept, runs, training
-from secid.probing.kept import Kept
-from secid.probing.run import Options, Outcome, probe
+from secid.probing import schedule, training
+from secid.probing.options import Options
+from secid.probing.run import Outcome, probe
+from secid.probing.schedule import TrainingFiles
 from secid.probing.task import Lists, Task
 from secid.probing.training import Work
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.kills import _environment
-from tests.tiny_probe import PLANTED, keyed_task, tiny_encoder
+from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
 
 PROGRAM = "import sys; from tests.tiny_probe import probe_planted; probe_planted(sys.argv[1])"
 QUICK = replace(PLANTED, steps=1)
@@ -35,13 +36,7 @@ QUICK = replace(PLANTED, steps=1)
 def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
     """The runs that were done, in order."""
     done: list[Work] = []
-    real = training.run
-
-    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        done.append(work)
-        return real(learner, task, held, work, *rest)
-
-    monkeypatch.setattr(runs, "run", run)
+    before_each_run(monkeypatch, lambda _, work: done.append(work))
     return done
 
 
@@ -130,8 +125,8 @@ def name_of(
     task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
 ) -> str:
     """The name of the file that a training has."""
-    held = [training.HeldOut(rows, None, None, rows, rows)]  # type: ignore[arg-type]
-    own = Kept(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
+    held = {0: training.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
+    own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
     path = own._path(Path(), work or Work(source, 0, 0, 3e-3))
     return path.name
 
@@ -162,7 +157,7 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
     }
-    monkeypatch.setattr(kept, "RECIPE", (2, "2.9"))
+    monkeypatch.setattr(schedule, "RECIPE", (2, "2.9"))
     others["recipe"] = name_of(task, rows)
     assert expected not in others.values()
     assert len(set(others.values())) == len(others)

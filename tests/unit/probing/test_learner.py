@@ -15,7 +15,7 @@ from torch import Tensor
 
 from secid.encode.replica import Replica
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import EncoderError, SecidError
+from secid.errors import EncoderError
 from secid.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step, info_nce
 from tests.snapshots import refusal
 from tests.tiny_probe import tiny_encoder
@@ -271,11 +271,6 @@ def test_lora_trains_adapters_alone(encoder: TransformerEncoder) -> None:
     other = learner_of(encoder, lora=True)
     assert all(torch.equal(a, b) for a, b in zip(other._weights, learner._weights, strict=True)), "the same adapters"
     assert torch.equal(state, torch.random.get_rng_state())
-
-
-def test_lora_without_peft_says_what_to_install(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    assert "pip install 'secid[probe]'" in refusal(lambda: learner_of(encoder, lora=True), SecidError, None)
 
 
 def test_bf16_autocast_trains_in_float32_weights(encoder: TransformerEncoder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +13,16 @@ import pytest
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NotEvaluatedError
-from secid.probing import runs, training
+from secid.probing import schedule, training
 from secid.probing.learner import DivergedError, Step
-from secid.probing.run import Options, Outcome, probe
+from secid.probing.options import Options
+from secid.probing.run import Outcome, probe
 from secid.probing.task import Lists, Task
 from secid.probing.training import Setting, Work
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.snapshots import refusal
-from tests.tiny_probe import PLANTED
+from tests.tiny_probe import PLANTED, before_each_run
 
 
 class Notes(Silent):
@@ -78,6 +79,16 @@ def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
     assert (of(outcome, "hard").tie, of(outcome, "easy").tie) == (1, 2)
     assert of(outcome, "hard").vs_random.value > of(outcome, "easy").vs_random.value
     assert (of(outcome, "random").tie, of(outcome, "random").vs_random) == (None, None)
+
+
+def test_a_source_that_is_named_as_a_control_is_not_the_control(
+    task: Task, encoder: TransformerEncoder, outcome: Outcome
+) -> None:
+    lists = {"random": task.negatives["hard"], "easy": task.negatives["easy"]}
+    named = probed(replace(task, negatives=lists), encoder)
+    assert named.controls == outcome.controls
+    assert [source.name for source in named.sources] == ["random", "easy"]
+    assert replace(named.sources[0], name="hard") == of(outcome, "hard")
 
 
 def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
@@ -159,7 +170,7 @@ def test_a_gain_of_a_control_is_none_of_a_source(
     def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
         return real(learner, task, held, work._replace(source="random" if work.source == "random" else None), *rest)
 
-    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr(schedule, "run", run)
     outcome = probed(task, encoder)
     assert of(outcome, "random").interval_95[0] > 0
     assert of(outcome, "hard").interval_95 == (0.0, 0.0)
@@ -200,17 +211,6 @@ def test_where_every_rate_diverges_nothing_is_evaluated(task: Task, encoder: Tra
     assert "--rate 1e+36" in message
 
 
-def patched(monkeypatch: pytest.MonkeyPatch, before: Callable[[Any, Work], None]) -> None:
-    """Something happens before each run. before : gets its learner and work."""
-    real = training.run
-
-    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        before(learner, work)
-        return real(learner, task, held, work, *rest)
-
-    monkeypatch.setattr(runs, "run", run)
-
-
 def test_a_later_seed_that_diverges_is_an_error(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +218,7 @@ def test_a_later_seed_that_diverges_is_an_error(
         if work.seed == 1:
             raise DivergedError("the loss is nan at step 3")
 
-    patched(monkeypatch, diverge)
+    before_each_run(monkeypatch, diverge)
     message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
     assert all(part in message for part in ("0.003", "seed 1", "--rate 0.00075"))
 
@@ -236,7 +236,7 @@ def test_devices_share_the_runs_and_give_the_same(
         works.append(work)
         taken[(id(learner), threading.get_ident())] += 1
 
-    patched(monkeypatch, note)
+    before_each_run(monkeypatch, note)
     two = probed(task, encoder, device="cpu,cpu")
     assert two == outcome
     assert len({learner for learner, _ in taken}) == 2
@@ -253,7 +253,7 @@ def test_a_device_that_fails_ends_the_probe(
         if work.source == "easy":
             raise EncoderError("out of memory on cuda:1 with a single text")
 
-    patched(monkeypatch, fail)
+    before_each_run(monkeypatch, fail)
     with pytest.raises(EncoderError, match="cuda:1"):
         probed(task, encoder, device="cpu,cpu")
     assert len(works) < 2 + 2 * 4, "no further run began"

@@ -1,0 +1,66 @@
+"""What `secid probe` is asked for, and what it refuses before it loads anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from secid.errors import UsageError
+from secid.settings import encoder_kind
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder
+
+RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
+"""The usual rate, and a quarter of it."""
+LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": 1, "--batch": 2}
+"""Smallest value of each flag: a fold is held out of at least two, and a batch has a passage that is another row's."""
+UNTRAINABLE = {
+    "endpoint": "an endpoint gives vectors and no weights, so it cannot be trained",
+    "vectors": "a vectors file has no weights to train",
+    "object": "a Python function or object cannot be trained: its weights are not known",
+}
+NAME_A_MODEL = "name a model: --encoder minilm, a hub name or a folder with weights"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to probe. rates : tried with the first seed; the best over all sources trains the others."""
+
+    steps: int
+    n_seeds: int
+    n_folds: int
+    batch: int
+    n_queries: int
+    lora: bool
+    rates: tuple[float, ...]
+
+    def check(self) -> None:
+        """Raises UsageError for a number too small, a rate that is none or is there twice, and LoRA without peft."""
+        numbers = (self.steps, self.n_seeds, self.n_folds, self.n_queries, self.batch)
+        for value, (flag, least) in zip(numbers, LEAST.items(), strict=True):
+            if value < least:
+                raise UsageError(f"is {value}, and at least {least} is needed", where=flag)
+        for rate in self.rates:
+            if not (isfinite(rate) and 0 < rate < 1):
+                raise UsageError(
+                    f"{rate:g} is not a learning rate between 0 and 1", where="--rate", remedy="--rate 2e-5"
+                )
+        if len(set(self.rates)) < len(self.rates):
+            raise UsageError("the same rate is given twice", where="--rate")
+        if self.lora and find_spec("peft") is None:
+            raise UsageError("needs peft, which is not installed", where="--lora", remedy="pip install 'secid[probe]'")
+
+
+def refuse_untrainable(encoder: str | Encoder | None) -> None:
+    """Raises UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
+    if isinstance(encoder, str):
+        kind: str = encoder_kind(encoder)
+    else:
+        from secid.encode.transformer import TransformerEncoder
+
+        kind = "model" if encoder is None or isinstance(encoder, TransformerEncoder) else "object"
+    if kind in UNTRAINABLE:
+        raise UsageError(UNTRAINABLE[kind], where="--encoder", remedy=NAME_A_MODEL)

@@ -1,0 +1,193 @@
+"""All trainings of a probe on one or several devices, each done once and kept. Source: METHOD 13."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from secid.arrays import Floats, Index
+from secid.encode import CacheFolder
+from secid.encode.device import choose_devices, choose_dtype
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import OutputError
+from secid.files import write_whole
+from secid.probing.learner import Learner
+from secid.probing.task import Arm, Task
+from secid.probing.training import MEASURES, HeldOut, Setting, Work, held_out, run, steps_of
+from secid.progress import Progress
+from secid.settings import Settings
+
+RECIPE = (2, ".".join(version("torch").split(".")[:2]))
+"""Of the code that decides a training's numbers: the first is one more where it changes them."""
+
+
+class Trainings:
+    """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
+
+    precision   : of the trainings.
+    fold, group : (n,) of the held-out queries in the order of all measures.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        chosen: Index,
+        encoder: TransformerEncoder,
+        settings: Settings,
+        setting: Setting,
+        lora: bool,
+        progress: Progress,
+    ) -> None:
+        """chosen : rows of the task that are ranked when their fold is held out.   lora : as in `Learner`."""
+        devices = choose_devices(settings.device)
+        bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
+        self.precision = "bf16 autocast" if bf16 else "float32"
+        self._learners = [Learner(encoder, device, lora, bf16) for device in devices]
+        self._task, self._setting, self._progress = task, setting, progress
+        first = self._learners[0]
+        candidates = first.tokens(task.passages.take(task.candidates), "passage")
+        names = np.unique(task.fold[chosen]).tolist()  # a fold may hold none of them
+        self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
+        rows = np.concatenate([held.rows for held in self._held.values()])
+        self.fold, self.group = task.fold[rows], task.group[rows]
+        fingerprint = encoder.info.fingerprint
+        parts = [fingerprint, self.precision, devices[0].type, lora, *setting] if fingerprint else None
+        self._files = TrainingFiles(task, self._held, settings, parts)
+        self._step_seconds, self._ranking_steps = self._timed()
+
+    def frozen(self) -> Floats:
+        """(n, 3) MEASURES of the held-out queries by the encoder as it is."""
+        works = [Work(None, fold, 0, 0.0) for fold in self._held]
+        done = self._all(works, "rank")
+        return np.concatenate([done[work] for work in works])
+
+    def seed(self, arms: Iterable[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
+        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
+        works = {arm: [Work(arm.name, fold, seed, rate, arm.control) for fold in self._held] for arm in arms}
+        done = self._all([work for of_fold in zip(*works.values(), strict=True) for work in of_fold], "train")
+        return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
+
+    def expected_seconds(self, rates: Sequence[float], n_seeds: int) -> float:
+        """Of all trainings that are not kept yet, none stopped early. A later seed is kept if it is at any rate."""
+        arms = [(arm, fold) for arm in self._task.arms for fold in self._held]
+
+        def kept(arm: Arm, fold: int, seed: int, rate: float) -> bool:
+            return self._files.read(Work(arm.name, fold, seed, rate, arm.control)) is not None
+
+        n = sum(not kept(*of_arm, 0, rate) for of_arm in arms for rate in rates)
+        n += sum(not any(kept(*of_arm, s, rate) for rate in rates) for of_arm in arms for s in range(1, n_seeds))
+        return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
+
+    def _timed(self) -> tuple[float, int]:
+        """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
+        learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
+        negatives = next(iter(self._task.negatives.values()))
+        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._setting)
+        learner.fit(steps, 1, 0.0, self._setting.temperature, lambda: None)  # the first one reserves memory
+        start = time.perf_counter()
+        learner.fit(steps, 2, 0.0, self._setting.temperature, lambda: None)
+        middle = time.perf_counter()
+        learner.rows(held.queries, "query")
+        each = (time.perf_counter() - middle) / int(held.queries.lengths.sum())
+        step = (middle - start) / 2
+        return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
+
+    def _all(self, works: Sequence[Work], stage: str) -> dict[Work, Floats]:
+        done = {work: values for work in works if (values := self._files.read(work)) is not None}
+        missing = [work for work in works if work not in done]
+        steps = self._ranking_steps + (self._setting.steps if stage == "train" else 0)
+        self._progress.start(stage, steps * len(missing), "steps")
+        return done | self._run(missing)
+
+    def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
+        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""
+        stop = threading.Event()
+        free = list(self._learners)  # of each thread one; list.pop and append are atomic
+
+        def tick() -> None:
+            if stop.is_set():
+                raise _StoppedError
+            self._progress.advance(1)
+
+        def one(work: Work) -> Floats:
+            learner = free.pop()
+            try:
+                values = run(learner, self._task, self._held[work.fold], work, self._setting, tick)
+            finally:
+                free.append(learner)
+            self._files.write(work, values)
+            self._progress.advance(self._ranking_steps)
+            return values
+
+        if len(self._learners) == 1:
+            return {work: one(work) for work in works}
+        with ThreadPoolExecutor(len(self._learners)) as pool:
+            futures = {work: pool.submit(one, work) for work in works}
+            try:
+                return {work: future.result() for work, future in futures.items()}
+            except BaseException:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+class _StoppedError(Exception):
+    """Ends a training in another thread."""
+
+
+class TrainingFiles:
+    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers."""
+
+    def __init__(
+        self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
+    ) -> None:
+        """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
+        self._folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
+        self._n = {fold: len(each.rows) for fold, each in held.items()}
+        keys, queries = task.passages.keys, task.queries.keys[task.query]
+        texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
+        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
+        self._of: dict[Arm | None, str] = {None: ""}
+        self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
+
+    def read(self, work: Work) -> Floats | None:
+        """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
+        if self._folder is None:
+            return None
+        try:
+            name, numbers = self._path(self._folder, work).read_text(encoding="utf-8").split("\n", 1)
+            if name != self._sum(work, numbers):
+                return None
+            return np.array(json.loads(numbers), np.float64).reshape(self._n[work.fold], len(MEASURES))
+        except (OSError, ValueError):
+            return None
+
+    def write(self, work: Work, values: Floats) -> None:
+        """Keeps one; a folder that cannot be written costs the next run time, no more."""
+        if self._folder is not None:
+            with contextlib.suppress(OutputError):
+                numbers = json.dumps(values.tolist())
+                write_whole(self._path(self._folder, work), f"{self._sum(work, numbers)}\n{numbers}")
+
+    def _path(self, folder: Path, work: Work) -> Path:
+        return folder / f"{self._sum(work)[:32]}.json"
+
+    def _sum(self, work: Work, numbers: str = "") -> str:
+        """SHA-256 of all that decides a training, and of what came of it."""
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
+        return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
