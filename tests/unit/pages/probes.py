@@ -89,7 +89,8 @@ def untrained(reason: str = "few_queries") -> Probe:
     """A probe that trained on nothing."""
     return replace(
         probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66,
-        effective_groups=66.0, n_candidates=0, frozen=None, sources=(), controls=(), pairs=(), not_evaluated={"sources": reason},
+        effective_groups=66.0, n_candidates=0, frozen=None, sources=(), controls=(), pairs=(),
+        not_evaluated={"sources": reason},
     )  # fmt: skip
 
 
