@@ -29,6 +29,7 @@ class Notes(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.stages: list[tuple[str, int]] = []
+        self.places: list[str] = []
         self.done = 0
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
@@ -36,6 +37,10 @@ class Notes(Silent):
 
     def advance(self, n: int) -> None:
         self.done += n
+
+    def at(self, place: str, total: int) -> None:
+        self.places.append(place)
+        self.stages[-1] = (self.stages[-1][0], total)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -111,11 +116,25 @@ def test_identical_sources_tie_to_the_last_bit(outcome: Outcome) -> None:
     item = pair(outcome, "hard", "again")
     assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
     assert replace(of(outcome, "hard"), name="again") == of(outcome, "again")
+    assert outcome.identical == (("hard", "again"),)
+
+
+def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources with the same negatives are trained one by one."""
+    monkeypatch.setattr(schedule.TrainingFiles, "name", lambda _, work: str(work))
+
+
+def test_identical_sources_would_tie_if_each_were_trained(
+    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_each(monkeypatch)
+    assert probed(task, encoder) == outcome
 
 
 def test_other_batches_for_each_source_are_noticed(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    train_each(monkeypatch)
     real = training.steps_of
 
     def own_batches(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
@@ -137,8 +156,28 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 
 def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
-    assert [stage for stage, _ in progress.stages] == ["rank", "train", "train"]
+    assert "0 of 12 trainings are kept already" in progress.notes[0]
+    assert [stage for stage, _ in progress.stages] == ["rank", "train"]
     assert progress.done == sum(total for _, total in progress.stages)
+    assert progress.places[0] == "hard, fold 1, seed 1"
+    assert len(progress.places) == 12
+
+
+def test_the_total_shrinks_with_trainings_that_stop_early(task: Task, encoder: TransformerEncoder) -> None:
+    own = replace(two_of(task), controls={})
+    extra = {name: replace(task.negatives["easy"], ids=task.negatives["easy"].ids + n) for n, name in enumerate("abc")}
+    notes, totals = Notes(), []
+
+    class Kept(Notes):
+        def at(self, place: str, total: int) -> None:
+            super().at(place, total)
+            totals.append(total)
+
+    notes = Kept()
+    outcome = probed(replace(own, negatives=own.negatives | extra), encoder, replace(PLANTED, n_seeds=3), notes)
+    assert min(source.n_seeds for source in outcome.sources) == 2
+    assert totals[-1] < totals[0]
+    assert notes.done == sum(total for _, total in notes.stages)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +279,7 @@ def test_devices_share_the_runs_and_give_the_same(
     two = probed(task, encoder, device="cpu,cpu")
     assert two == outcome
     assert len({learner for learner, _ in taken}) == 2
-    assert len(works) == len(set(works)) == 2 + 2 * 2 * 4
+    assert len(works) == len(set(works)) == 2 + 2 * 2 * 3, "identical sources are trained once"
 
 
 def test_a_device_that_fails_ends_the_probe(
