@@ -279,7 +279,7 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
             error_runs=gain.error_runs,
             p=gain.p,
             vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
-            tie=ties[arm.name] if reason is None and not arm.control else None,
+            tie=None if arm.control or reason == "one_seed" else ties[arm.name],
         )
 
     results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
@@ -291,7 +291,7 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
         frozen=_means(frozen),
         sources=_by_gain(item for arm, item in results.items() if not arm.control),
         controls=_by_gain(item for arm, item in results.items() if arm.control),
-        pairs=pairs if reason is None else (),
+        pairs=() if reason == "one_seed" else pairs,
         identical=trainings.identical,
     )
 

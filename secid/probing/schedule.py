@@ -139,7 +139,10 @@ class Trainings:
     def _all(self, works: Sequence[Work], total: int | None = None) -> dict[Work, Floats]:
         """The measures of each work, kept ones read, and of equal ones the first alone trained."""
         kept = {self._files.name(work): self._files.read(work) for work in works}
-        missing = {name: work for work in works if kept[name := self._files.name(work)] is None}
+        missing: dict[str, Work] = {}
+        for work in works:
+            if kept[name := self._files.name(work)] is None:
+                missing.setdefault(name, work)
         trained = self._run([*missing.values()], total)
         done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
         return {work: done[self._files.name(work)] for work in works}

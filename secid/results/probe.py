@@ -103,8 +103,8 @@ class Probe:
     identical    : names of sources whose negatives are the same for all these queries, so that they were trained once.
     controls     : random, and known_positive where enough queries have two.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are
-                   controls that were not made.
+                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder: the pairs and ties
+                   between them hold, but none is worth training on). The other keys are controls that were not made.
     """
 
     schema_version: str

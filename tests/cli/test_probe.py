@@ -15,7 +15,7 @@ import pytest
 
 import secid
 from secid.analyses.downstream import outcomes_of
-from secid.errors import SecidError, UsageError
+from secid.errors import SecidError, SettingsError, UsageError
 from secid.probing import options
 from secid.probing import run as probing
 from secid.probing.learner import DivergedError, Learner
@@ -76,7 +76,7 @@ def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathF
 def test_it_prints_the_result_that_the_api_returns(trained, sources, small):
     assert trained["probe"].code == 0, trained["probe"].err
     result = secid.probe(
-        sources, str(small), steps=1, seeds=2, folds=2, rates=[1e-3], batch=8
+        sources, str(small), steps=1, seeds=2, folds=2, rate=1e-3, batch=8
     )  # every training is kept, so this takes none
     printed, own = json.loads(trained["probe"].out), json.loads(json_of(result))
     assert printed.pop("timing").keys() == own.pop("timing").keys()
@@ -150,8 +150,14 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert "One result for each source" not in compared.err
     rows = json.loads(compared.out)
     assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
-    assert {row["best"] for row in rows} == {"first"}
+    assert {(row["best"], row["abstained"]) for row in rows} == {("first", None)}
     assert any(row["kendall_interval_95"] for row in rows)
+    Path("unsure.json").write_text(json_of(probes.without_gain(("first", "second", "third"))), "utf-8")
+    unsure = invoke("compare", "three", "--against", "unsure.json")
+    assert unsure.out.startswith("The probe abstains: training on no source")
+    assert "best is" not in unsure.out
+    rows = json.loads(invoke("compare", "three", "--against", "unsure.json", "--json").out)
+    assert {(row["abstained"], row["best"]) for row in rows} == {("no_gain", None)}
     Path("none.json").write_text(json_of(probes.untrained()), "utf-8")
     refused = invoke("compare", "three", "--against", "none.json")
     assert (refused.code, "trained on no source" in refused.err) == (2, True)
@@ -207,7 +213,7 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "no step": (*one, small, "--steps", 0),
         "no seed": (*one, small, "--seeds", 0),
         "one fold": (*one, small, "--folds", 1),
-        "nothing held out": (*one, small, "--held-out", 0),
+        "few held out": (*one, small, "--held-out", 99),
         "a batch of one": (*one, small, "--batch", 1),
         "a negative rate": (*one, small, "--rate", -1e-5),
         "no rate": (*one, small, "--rate", "nan"),
@@ -228,6 +234,15 @@ def test_wrong_use_is_refused_before_anything_is_read(refusals, invoke: Invoke, 
         assert (refused.code, refused.out) == (2, ""), name
         texts[name] = refused.err
     snapshot("probe-refusals.txt", situations(texts))
+
+
+WRONG: dict[str, Any] = {"rate": "fast", "rates": [1e-3], "steps": "many", "seeds": 1.5, "batch": None, "folds": True}
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG.items())
+def test_a_value_of_another_type_is_a_settings_error(sources, small, name, value):
+    with pytest.raises(SettingsError):
+        secid.probe(sources, str(small), **{name: value})
 
 
 def test_an_encoder_without_weights_is_refused(sources):
