@@ -245,7 +245,7 @@ def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, 
             done = trainings.seed(running, seed, rate, [Round(later, (rate,)) for later in range(seed + 1, n_seeds)])
         except DivergedError as error:
             raise NotEvaluatedError(
-                f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
+                f"at learning rate {rate:g}, seed {seed + 1}: {error.message}", remedy=f"--rate {rate / 4:g}"
             ) from error
         values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):

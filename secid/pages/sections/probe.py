@@ -69,12 +69,18 @@ def _no_gain(probe: Probe) -> str:
         among = f" Among them, {listed(pairs)}."
     else:
         among = " Nor is a difference between them significant." if probe.pairs else ""
-    used = next((rate.rate for rate in probe.rates if rate.used), None)
-    rate = "" if used is None else f", or another rate than {used:g}, such as {code(f'--rate {used / 4:g}')}"
     return (
-        f"Training on no source is significantly better than not training.{among} Try more steps: "
-        f"{code(f'--steps {4 * probe.steps}')}{rate}."
+        "The probe names no source to train on: training on none is significantly better than not training."
+        f"{among} Try longer trainings, {code(f'--steps {4 * probe.steps}')}{_other_rate(probe)}."
     )
+
+
+def _other_rate(probe: Probe) -> str:
+    """A rate that was not tried; "" where none is known."""
+    tried = {rate.rate for rate in probe.rates}
+    others = (rate.rate * factor for rate in probe.rates if rate.used for factor in (1 / 4, 4, 1 / 16))
+    other = next((rate for rate in others if rate not in tried), None)
+    return "" if other is None else f", or another rate, such as {code(f'--rate {other:g}')}"
 
 
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
@@ -114,13 +120,13 @@ def cautions(probe: Probe) -> Iterator[str]:
     for names in probe.identical:
         same = listed([named(name) for name in names])
         yield f"{same} have the same negatives for these queries: they were trained once, and have one result."
-    yield from _smallest_difference(probe)
     lost = [rate.rate for rate in probe.rates if rate.gain is None]
     if lost:
         yield f"At the rate {listed([f'{rate:g}' for rate in lost])} the loss was not finite, so it was left out."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
             yield f"No control of {kind_name(name)}: {why_not(reason)}."
+    yield from _smallest_difference(probe)
 
 
 def _smallest_difference(probe: Probe) -> Iterator[str]:
@@ -131,7 +137,7 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         half = halves[len(halves) // 2]
         yield (
             f"Differences between sources below about ±{half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
-            f"more held-out queries, folds or {code('--seeds')} make it smaller."
+            f"more held-out queries or {code('--seeds')} make it smaller."
         )
 
 

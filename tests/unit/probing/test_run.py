@@ -265,7 +265,7 @@ def test_a_later_seed_that_diverges_is_an_error(
 
     before_each_run(monkeypatch, diverge)
     message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
-    assert all(part in message for part in ("0.003", "seed 1", "--rate 0.00075"))
+    assert all(part in message for part in ("0.003", "seed 2", "--rate 0.00075"))
 
 
 def test_devices_share_the_runs_and_give_the_same(
