@@ -68,7 +68,8 @@ def test_the_version_stands_in_two_places_that_agree():
 
 def test_packages_that_the_code_imports_are_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["llm"]]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["llm"], *extras["probe"]]
     declared = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0].replace("-", "_") for item in needed}
     imported = set()
     for path in (ROOT / "secid").rglob("*.py"):

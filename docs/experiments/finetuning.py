@@ -27,7 +27,7 @@ import torch
 
 import secid
 from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_regret
-from secid.arrays import Floats
+from secid.arrays import Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.probing.judge import Judge
@@ -113,27 +113,23 @@ def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) 
     return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
 
 
-def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats]:
-    """(S, R) nDCG@10 by seed and row of each source, of the seeds that all of them finished in every fold; and (R,) of
-    the frozen encoder.
+def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats, Index]:
+    """(S, n) nDCG@10 by seed and held-out query of each source, (n,) of the frozen encoder, and (n,) rows of the task.
+
+    Of the folds that every source has finished with the first seed, and of the seeds that every one has in all of them.
     """
-    n_folds = int(task.fold.max()) + 1
-    table: dict[tuple[str | None, int], dict[int, list[float]]] = {}
-    for line in runs:
-        if line["collection"] == collection:
-            table.setdefault((line["source"], line["seed"]), {})[line["fold"]] = line["ndcg_10"]
-    whole = {key: folds for key, folds in table.items() if len(folds) == n_folds}
-    names = sorted({source for source, _ in table if source is not None})
-    seeds = [seed for seed in range(99) if all((name, seed) in whole for name in names)]
+    done = {(line["source"], line["seed"], line["fold"]): line for line in runs if line["collection"] == collection}
+    names = sorted({source for source, *_ in done if source is not None})
+    folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
+    seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
+    if not folds:
+        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names)}")
 
-    def rows(folds: dict[int, list[float]]) -> Floats:
-        out = np.empty(len(task.fold))
-        for fold, values in folds.items():
-            out[task.fold == fold] = values
-        return out
+    def values(source: str | None, seed: int) -> Floats:
+        return np.concatenate([done[source, seed, fold]["ndcg_10"] for fold in folds])
 
-    frozen = rows(whole[None, 0])
-    return {name: np.stack([rows(whole[name, seed]) for seed in seeds]) for name in names}, frozen
+    rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in folds])
+    return {name: np.stack([values(name, seed) for seed in seeds]) for name in names}, values(None, 0), rows
 
 
 def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
@@ -195,14 +191,15 @@ def judged(arguments: argparse.Namespace) -> None:
     collection = Path(arguments.collection).name
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    values, frozen = outcomes(task, read_runs(arguments.runs), collection)
+    values, frozen, rows = outcomes(task, read_runs(arguments.runs), collection)
+    group, fold = task.group[rows], task.fold[rows]
     n_seeds = len(next(iter(values.values())))
     print(
-        f"{collection}: {len(task.fold)} queries in {task.group.max() + 1} groups, {arguments.folds} folds, "
+        f"{collection}: {len(rows)} queries in {len(np.unique(group))} groups, {len(np.unique(fold))} folds, "
         f"seeds: {n_seeds}"
     )
     print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
-    judge = Judge({Arm(name): own for name, own in values.items()}, task.group, task.fold)
+    judge = Judge({Arm(name): own for name, own in values.items()}, group, fold)
     pairs, ties = judge.pairs()
     gains = judge.gains(frozen)
     print(f"| frozen | {frozen.mean():.4f} | | | | | |")

@@ -18,7 +18,7 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding: its rule, its limit and what to do; or a preset of mine.
+    """Explain a finding (rule, limit, remedy) or a preset of mine.
 
     Example: secid explain false_negative
     """

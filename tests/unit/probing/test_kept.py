@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -82,12 +81,6 @@ def test_a_probe_that_is_done_trains_nothing(
     assert CacheFolder.of(settings_of(tmp_path)).info().n_trainings == len(files(tmp_path)) > 0
 
 
-def with_numbers(text: str, change: Callable[[list[Any]], list[Any]]) -> str:
-    """The file with other numbers under the same checksum."""
-    checksum, numbers = text.split("\n", 1)
-    return f"{checksum}\n{json.dumps(change(json.loads(numbers)))}"
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -98,8 +91,9 @@ def with_numbers(text: str, change: Callable[[list[Any]], list[Any]]) -> str:
         lambda text: '{"a": 1}',
         lambda text: text.replace("[[", "[[7"),
         lambda text: text.replace("0.", "NaN, 0.", 1),
-        lambda text: with_numbers(text, lambda rows: [[float("nan")] * 3] * len(rows)),
-        lambda text: with_numbers(text, lambda rows: rows[1:]),
+        lambda text: text.replace("0.", "0.1", 1),
+        lambda text: text.split("\n")[1],
+        lambda text: "[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_trained_again(

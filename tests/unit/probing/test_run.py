@@ -93,14 +93,12 @@ def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
     assert (of(outcome, "random").tie, of(outcome, "random").vs_random) == (None, None)
 
 
-def test_a_source_that_is_named_as_a_control_is_not_the_control(
-    task: Task, encoder: TransformerEncoder, outcome: Outcome
-) -> None:
+def test_a_source_that_is_named_as_a_control_is_not_the_control(task: Task, encoder: TransformerEncoder) -> None:
     lists = {"random": task.negatives["hard"], "easy": task.negatives["easy"]}
-    named = probed(replace(task, negatives=lists), encoder)
-    assert [item.trained for item in named.controls] == [item.trained for item in outcome.controls]
+    named, outcome = probed(replace(task, negatives=lists), encoder), probed(two_of(task), encoder)
+    assert named.controls == outcome.controls
     assert [source.name for source in named.sources] == ["random", "easy"]
-    assert named.sources[0].trained == of(outcome, "hard").trained
+    assert replace(named.sources[0], name="hard") == of(outcome, "hard")
 
 
 def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
@@ -229,10 +227,11 @@ def test_with_one_seed_nothing_is_ranked(task: Task, encoder: TransformerEncoder
 
 
 def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: TransformerEncoder) -> None:
-    easy = task.negatives["easy"]
-    own = replace(four_of(task), controls={"random": easy})  # as bad as the sources that stop
+    sources = {"hard": "hard", "again": "hard", "third": "hard", "easy": "easy"}
+    negatives = {name: task.negatives[of_source] for name, of_source in sources.items()}
+    own = replace(task, negatives=negatives, controls={"random": task.negatives["easy"]})  # as bad as what stops
     outcome = probed(own, encoder, replace(PLANTED, n_seeds=3))
-    assert {source.name: source.n_seeds for source in outcome.sources} == {"hard": 3, "easy": 2, "a": 2, "b": 2}
+    assert {source.name: source.n_seeds for source in outcome.sources} == {"hard": 3, "again": 3, "third": 3, "easy": 2}
     assert of(outcome, "random").n_seeds == 3
     assert pair(outcome, "hard", "easy").established
 
