@@ -71,10 +71,10 @@ def two_of(task: Task) -> Task:
 
 
 def four_of(task: Task) -> Task:
-    """With two further sources from which there is nothing to learn: a passage of no topic, and one for all queries."""
-    easy, n = task.negatives["easy"], len(task.query)
-    more = {"a": replace(easy, ids=np.full(n, task.positives.ids[0])), "b": replace(easy, ids=np.roll(easy.ids, 0) * 0)}
-    return replace(two_of(task), negatives=two_of(task).negatives | more)
+    """With two further sources from which there is nothing to learn: one and the same passage for all queries."""
+    easy, two = task.negatives["easy"], two_of(task)
+    more = {name: replace(easy, ids=np.full_like(easy.ids, task.positives.ids[n])) for n, name in enumerate("ab")}
+    return replace(two, negatives=two.negatives | more)
 
 
 def pair(outcome: Outcome, *names: str) -> Any:
@@ -159,6 +159,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
     assert pair(lora, "hard", "easy").gap.value > 0
 
 
+@pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
     assert "0 of 12 trainings are kept already" in progress.notes[0]
