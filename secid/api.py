@@ -372,7 +372,7 @@ def probe(
     seeds: int = 3,
     folds: int = 3,
     lora: bool = False,
-    rates: Sequence[float] = (),
+    rate: float | Sequence[float] | None = None,
     held_out: int = 500,
     batch: int = 32,
     run: str | PathLike[str] | None = None,
@@ -385,7 +385,7 @@ def probe(
     steps, batch : of each training; `batch` queries a step, each with one of its negatives.
     seeds, folds : trainings of a source: one for each. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rates    : learning rates to try with the first seed; the usual one and a quarter of it by default.
+    rate     : learning rate, or several to try with the first seed; the usual one and a quarter of it by default.
     held_out : most held-out queries that are ranked.
     run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
     settings : those of the files and the encoder, temperature and seed; others have no effect.
@@ -402,7 +402,7 @@ def probe(
     """
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     refuse_no_encoder(encoder, values)
-    from secid.probing.options import RATES, Options, refuse_untrainable
+    from secid.probing.options import Options, rates_of, refuse_untrainable
     from secid.read import open_source, passed_over, resolve_sources
     from secid.results.document import PROBE_NAME, read_run
 
@@ -413,7 +413,7 @@ def probe(
         batch=batch,
         n_queries=held_out,
         lora=lora,
-        rates=tuple(rates) or RATES["lora" if lora else "full"],
+        rates=rates_of(rate, lora),
     )
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)

@@ -14,6 +14,9 @@ class Progress(Protocol):
     def advance(self, n: int) -> None:
         """n more units of the current stage are done."""
 
+    def at(self, place: str, total: int) -> None:
+        """What of the current stage is being done, and its total, where that has changed."""
+
     def note(self, text: str) -> None:
         """A line for the user: how a file was read, what was chosen or left out."""
 
@@ -24,5 +27,7 @@ class Silent:
     def start(self, stage: str, total: int | None, unit: str) -> None: ...
 
     def advance(self, n: int) -> None: ...
+
+    def at(self, place: str, total: int) -> None: ...
 
     def note(self, text: str) -> None: ...

@@ -21,11 +21,15 @@ SHOWN_NAMES = 3
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Downstream numbers by source. errors: their standard errors where the table gives them."""
+    """Downstream numbers by source. errors: their standard errors where the table gives them.
+
+    abstained : why the probe that they are from ranks nothing; None where it does, or they are from no probe.
+    """
 
     name: str
     values: Mapping[str, float]
     errors: Mapping[str, float]
+    abstained: str | None = None
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
@@ -39,7 +43,8 @@ def outcomes_of(path: Path) -> list[Outcomes]:
     if probe is None or not probe.sources:
         raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
     errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
-    return [Outcomes(PROBE_METRIC, {item.name: item.gain_ndcg10 for item in probe.sources}, errors)]
+    gains = {item.name: item.gain_ndcg10 for item in probe.sources}
+    return [Outcomes(PROBE_METRIC, gains, errors, probe.not_evaluated.get("sources"))]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:

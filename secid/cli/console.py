@@ -13,11 +13,13 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from secid.pages.sanitize import inert, plain
+from secid.pages.sanitize import inert, plain, short
 
 FIRST_LINE_SECONDS = 2.0
 """A stage that takes longer is announced where there is no terminal."""
 HEARTBEAT_SECONDS = 30.0
+MOST_DESCRIBED = 60
+"""Characters of what is being done, next to the bar."""
 PIPE_COLUMNS = 80
 """Width of a table in a file or a pipe."""
 
@@ -63,6 +65,7 @@ class ConsoleProgress:
         self._console = stderr()
         self._quiet = quiet
         self._stage, self._unit, self._total, self._done = "", "", None, 0  # type: tuple[str, str, int | None, int]
+        self._place = ""
         self._began = self._spoke = time.monotonic()
         self._over = threading.Event()
         self._bars: Bars | None = None
@@ -72,7 +75,7 @@ class ConsoleProgress:
         if not self._quiet and self._console.is_terminal:
             self._bars = Bars(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.fields[count]}"),
                 TimeLeft(),
@@ -99,7 +102,12 @@ class ConsoleProgress:
             if self._stage and now - max(self._began, self._spoke) >= due:
                 self._spoke = now
                 seconds = now - self._began
-                parts = (self._count(), self._left(seconds), f"{duration(seconds)} so far")
+                parts = (
+                    short(self._place, MOST_DESCRIBED),
+                    self._count(),
+                    self._left(seconds),
+                    f"{duration(seconds)} so far",
+                )
                 self._console.print(Text(f"{self._stage}: {', '.join(filter(None, parts))}"))
 
     def _count(self) -> str:
@@ -118,7 +126,7 @@ class ConsoleProgress:
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
         self._stage, self._unit, self._total, self._done = stage, unit, total, 0
-        self._began = time.monotonic()
+        self._place, self._began = "", time.monotonic()
         if self._bars is not None:
             if self._task is not None:
                 self._bars.remove_task(self._task)
@@ -128,6 +136,12 @@ class ConsoleProgress:
         self._done += n
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, advance=n, count=self._count())
+
+    def at(self, place: str, total: int) -> None:
+        self._place, self._total = place, total
+        if self._bars is not None and self._task is not None:
+            described = short(f"{self._stage} {place}", MOST_DESCRIBED)
+            self._bars.update(self._task, description=described, total=total, count=self._count())
 
     def note(self, text: str) -> None:
         if not self._quiet:

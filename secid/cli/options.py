@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -85,11 +85,13 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
 
 
-def takes_settings(*names: str, hidden: Sequence[str] = (), **fixed: object) -> Callable[[Command], Command]:
+def takes_settings(
+    *names: str, hidden: Sequence[str] = (), texts: Mapping[str, str] | None = None, **fixed: object
+) -> Callable[[Command], Command]:
     """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
     A setting that is not given stays None, so that files and environment decide. hidden : flags that help leaves out.
-    fixed : settings that the command sets itself.
+    texts : help of flags that mean something of their own here.   fixed : settings that the command sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -101,7 +103,11 @@ def takes_settings(*names: str, hidden: Sequence[str] = (), **fixed: object) -> 
         ]
 
         by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]
-        parameters = [*own, *(_option(name, name in hidden) for name in by_flag), _assignments(names)]
+        parameters = [
+            *own,
+            *(_option(name, name in hidden, (texts or {}).get(name)) for name in by_flag),
+            _assignments(names),
+        ]
 
         @wraps(command)
         def with_settings(**given: Any) -> Any:
@@ -118,9 +124,9 @@ def takes_settings(*names: str, hidden: Sequence[str] = (), **fixed: object) -> 
     return decorate
 
 
-def _option(name: str, hidden: bool) -> inspect.Parameter:
+def _option(name: str, hidden: bool, text: str | None) -> inspect.Parameter:
     kind, default, metadata = TYPES[name], getattr(DEFAULTS, name), FIELDS[name].metadata
-    text = metadata["help"]
+    text = text or metadata["help"]
     choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
     if choices:
         text = f"{text} One of {', '.join(choices)}."

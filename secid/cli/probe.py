@@ -16,6 +16,11 @@ AS_OF_SCORE = (
     "query_prompt", "passage_prompt", "trust_remote_code",
 )  # fmt: skip
 """Flags that work as those of `secid score` do, and that few need here."""
+OWN_TEXTS = {
+    "encoder": "Encoder to train: short name, hub name or folder with weights.",
+    "temperature": "Softmax temperature of the training loss.",
+}
+"""Help of the flags that mean something else than in `secid score`."""
 
 
 def training(flag: str, text: str, metavar: str | None = "N") -> Any:
@@ -23,13 +28,13 @@ def training(flag: str, text: str, metavar: str | None = "N") -> Any:
     return typer.Option(flag, metavar=metavar, help=text, rich_help_panel="Training")
 
 
-@takes_settings(*OF_PROBE, hidden=AS_OF_SCORE)
+@takes_settings(*OF_PROBE, hidden=AS_OF_SCORE, texts=OWN_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", "Steps of each training.")] = 100,
     seeds: Annotated[int, training("--seeds", "Trainings of a source and fold; one gives no interval.")] = 3,
     folds: Annotated[int, training("--folds", "Parts of the queries, each held out once.")] = 3,
-    lora: Annotated[bool, training("--lora", "Train LoRA adapters of rank 16, not all weights.", None)] = False,
+    full: Annotated[bool, training("--full/--lora", "Train all weights, or LoRA adapters of rank 16.", None)] = True,
     rate: Annotated[
         list[float] | None,
         training(
@@ -39,7 +44,7 @@ def probe(
             "R",
         ),
     ] = None,
-    held_out: Annotated[int, training("--held-out", "Most queries that are held out and ranked.")] = 500,
+    held_out: Annotated[int, training("--held-out", "Most queries that are held out and ranked; at least 100.")] = 500,
     batch: Annotated[int, training("--batch", "Queries of a step.")] = 32,
     run: Annotated[
         Path | None,
@@ -72,8 +77,8 @@ def probe(
             steps=steps,
             seeds=seeds,
             folds=folds,
-            lora=lora,
-            rates=rate or (),
+            lora=not full,
+            rate=rate,
             held_out=held_out,
             batch=batch,
             run=run,

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from rich.console import Console
 
-from secid.pages.glossary import EXPLANATIONS, SETTINGS
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, why_not
 from secid.pages.numbers import SPACE, count, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain
@@ -46,10 +46,25 @@ OF_PROBE = (
     "number to agree with."
 )
 
+NO_ORDER = {
+    "one_seed": "it has one seed, so nothing is known of what another run would give",
+    "no_gain": "training on no source was significantly better than the frozen encoder",
+}
+"""Why a probe that trained ranks nothing, by the kind in its `not_evaluated`."""
+
 
 def conclusion(items: Sequence[Agreement]) -> str:
     """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
-    return f"{chance(items)} {advice(items)}"
+    return " ".join(filter(None, (abstention(items), chance(items), advice(items))))
+
+
+def abstention(items: Sequence[Agreement]) -> str:
+    """That the probe compared with ranks nothing, and why; "" where it does."""
+    reason = next((item.abstained for item in items if item.abstained), None)
+    if reason is None:
+        return ""
+    why = NO_ORDER.get(reason) or why_not(reason)
+    return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
 
 
 def advice(items: Sequence[Agreement]) -> str:
@@ -104,15 +119,18 @@ def print_agreement(console: Console, items: Sequence[Agreement], legend: bool) 
 
     legend: with every comparison, and what the numbers mean.
     """
-    write(console, chance(items), "bold")
+    head = abstention(items)
+    write(console, head, "bold")
+    write(console, chance(items), "" if head else "bold")
     write(console, advice(items))
     unlike = unlike_chance(items)
     shown = [item for item in items if legend or item in unlike]
     for metric in dict.fromkeys(item.metric for item in shown):
         rows = [item for item in shown if item.metric == metric]
-        best = "no single best" if rows[0].best is None else f"best is {named(rows[0].best)}"
+        best = ", no single best" if rows[0].best is None else f", best is {named(rows[0].best)}"
+        best = "" if rows[0].abstained else best
         console.print()
-        write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}, {best}", "bold")
+        write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}{best}", "bold")
         write(console, _intervals(rows[0]))
         print_table(console, _table(rows), heads=2)
     console.print()

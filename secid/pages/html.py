@@ -72,6 +72,7 @@ def _links(page: Page) -> list[tuple[str, str]]:
     """(anchor, words) of the parts that the page has."""
     parts = (
         ("verdict", "Verdict", True),
+        *([(page.second.anchor, page.second.link, True)] if page.second else []),
         ("charts", "Charts", page.pictures),
         ("findings", "Findings", page.findings),
         ("controls", "Controls", page.controls),

@@ -63,6 +63,7 @@ def _fill(page: Page) -> str:
         f"**{_sentence(headline)}**",
         *map(_sentence, others),
         table(page.answer),
+        *_open(page.second),
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
         *([f"**Controls.** {_sentence(page.controls)}"] if page.controls else []),
@@ -104,6 +105,13 @@ def _cosines(item: TripletExample) -> str:
         return ""
     positive, negative = fraction(item.s_query_positive), fraction(item.s_query_negative)
     return f"; cosine to the query: positive {positive}, negative {negative}"
+
+
+def _open(section: Section | None) -> list[str]:
+    """A section whose tables are not folded; nothing for none."""
+    if section is None:
+        return []
+    return [f"## {safe(section.title)}", *map(_sentence, section.paragraphs), *map(table, section.tables)]
 
 
 def _section(section: Section) -> list[str]:

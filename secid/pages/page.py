@@ -102,6 +102,7 @@ class Page:
     """A whole page, in the order in which it is read.
 
     verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
+    second: an answer of another kind, open beneath it; its link is in the navigation.
     controls: one line. heat: source × finding. details: folded.
     """
 
@@ -109,6 +110,7 @@ class Page:
     subtitle: str
     verdict: tuple[str, ...]
     answer: Table
+    second: Section | None = None
     pictures: tuple[Chart, ...] = ()
     findings: tuple[SourceFindings, ...] = ()
     controls: str = ""

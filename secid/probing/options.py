@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING
 
-from secid.errors import UsageError
+from secid.errors import SettingsError, UsageError
+from secid.results.probe import FEWEST_HELD_OUT
 from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
 
 RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 """The usual rate, and a quarter of it."""
-LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": 1, "--batch": 2}
-"""Smallest value of each flag: a fold is held out of at least two, and a batch has a passage that is another row's."""
+LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": FEWEST_HELD_OUT, "--batch": 2}
+"""Smallest value of each flag: a fold is held out of at least two, below so many held out nothing is evaluated, and a
+batch has a passage that is another row's."""
 UNTRAINABLE = {
     "endpoint": "an endpoint gives vectors and no weights, so it cannot be trained",
     "vectors": "a vectors file has no weights to train",
@@ -38,9 +42,13 @@ class Options:
     rates: tuple[float, ...]
 
     def check(self) -> None:
-        """Raises UsageError for a number too small, a rate that is none or is there twice, and LoRA without peft."""
+        """Raises SettingsError for what is no whole number, UsageError for a number too small, a rate that is none or
+        is there twice, and LoRA without peft.
+        """
         numbers = (self.steps, self.n_seeds, self.n_folds, self.n_queries, self.batch)
         for value, (flag, least) in zip(numbers, LEAST.items(), strict=True):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise SettingsError(f"{value!r} is no whole number", where=flag, remedy=f"at least {least}")
             if value < least:
                 raise UsageError(f"is {value}, and at least {least} is needed", where=flag)
         for rate in self.rates:
@@ -52,6 +60,16 @@ class Options:
             raise UsageError("the same rate is given twice", where="--rate")
         if self.lora and find_spec("peft") is None:
             raise UsageError("needs peft, which is not installed", where="--lora", remedy="pip install 'secid[probe]'")
+
+
+def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, ...]:
+    """The learning rates to try: one or several as given, else the usual ones. Raises SettingsError for other types."""
+    if rate is None:
+        return RATES["lora" if lora else "full"]
+    rates = (rate,) if isinstance(rate, Real) else rate
+    if isinstance(rates, str) or not (isinstance(rates, Iterable) and all(isinstance(item, Real) for item in rates)):
+        raise SettingsError(f"{rate!r} is no number, nor several", where="--rate", remedy="--rate 2e-5")
+    return tuple(map(float, rates)) or RATES["lora" if lora else "full"]
 
 
 def refuse_untrainable(encoder: str | Encoder | None) -> None:

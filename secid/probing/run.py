@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Floats, Index
-from secid.encode import CacheFolder, Encoder
+from secid.encode import Encoder
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
@@ -24,7 +24,7 @@ from secid.probing.candidates import candidates_of
 from secid.probing.judge import Judge, effective_number
 from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.probing.schedule import Trainings
+from secid.probing.schedule import Round, Trainings
 from secid.probing.task import Arm, Lists, Task, read_task
 from secid.probing.training import Setting
 from secid.progress import Progress
@@ -69,12 +69,12 @@ def probe_sources(
     try:
         files = {path: file for reader in opened for path, file in input_files(reader).items()}
         if beside is not None:
-            _refuse_other_files(files, beside)
+            _refuse_other_files(_by_source(opened, task, settings), beside)
         with clock.stage("load"):
             encoder, info = load()
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
-        with clock.stage("train"), _note_on_ctrl_c(settings, info, progress):
+        with clock.stage("train"):
             outcome = probe(task, encoder, settings, options, progress)
         return Probe(
             schema_version=PROBE_SCHEMA_VERSION,
@@ -99,34 +99,49 @@ def probe_sources(
         task.close()
 
 
-def _refuse_other_files(files: Mapping[str, InputFile], run: Run) -> None:
-    """Raises UsageError unless the run was scored on exactly these files, by their SHA-256."""
-    scored = {file.sha256: file.path for source in run.sources for file in source.paths}
-    probed = {file.sha256: file.path for file in files.values()}
-    if scored.keys() == probed.keys():
+def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> list[tuple[str, InputFile]]:
+    """The name of each source with each of its files. With --source-column a file holds several: file:value."""
+    return [
+        (name, file)
+        for reader in readers
+        for name in task.negatives
+        if name == reader.source.name or (settings.source_column and name.startswith(f"{reader.source.name}:"))
+        for file in input_files(reader).values()
+    ]
+
+
+def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
+    """Raises UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
+    scored = _by_content((source.name, file) for source in run.sources for file in source.paths)
+    probed = _by_content(files)
+    other = [path for key, path in probed.items() if key not in scored]
+    missing = [path for key, path in scored.items() if key not in probed]
+    if not other and not missing:
         return
-    other = [path for sha256, path in probed.items() if sha256 not in scored]
-    missing = [path for sha256, path in scored.items() if sha256 not in probed]
     parts = [f"it was not scored on {', '.join(other)}"] if other else []
     parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
     raise UsageError(
         " and ".join(parts),
         where="--run",
-        remedy="probe the files of that run, or leave out --run and name a file by -o probe.json",
+        remedy="probe the files of that run under their names (NAME=FILE), or leave out --run and name a file by "
+        "-o probe.json",
     )
 
 
+def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
+    """How a message calls each file, by the name of its source and its SHA-256."""
+    return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
+
+
 @contextmanager
-def _note_on_ctrl_c(settings: Settings, info: EncoderInfo, progress: Progress) -> Iterator[None]:
-    """After Ctrl-C notes how many trainings this probe finished, and that the same command goes on from them."""
-    kept = CacheFolder.of(settings).trainings
-    before = set(kept.glob("*.json"))
+def _note_on_ctrl_c(trainings: Trainings, ahead: Sequence[Round], progress: Progress) -> Iterator[None]:
+    """After Ctrl-C notes how many of the probe's trainings are kept, and that the same command goes on from them."""
     try:
         yield
     except KeyboardInterrupt:
-        if settings.cache and info.fingerprint:
-            n = len(set(kept.glob("*.json")) - before)
-            progress.note(f"{n:,} more trainings are finished and kept: the same command goes on from there")
+        if trainings.are_kept:
+            n, n_missing = trainings.numbers(ahead)
+            progress.note(f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there")
         else:
             progress.note("no training is kept: the cache is off, or the encoder cannot be identified")
         raise
@@ -147,6 +162,7 @@ class Outcome:
     sources: tuple[ProbedSource, ...] = ()
     controls: tuple[ProbedSource, ...] = ()
     pairs: tuple[ProbedPair, ...] = ()
+    identical: tuple[tuple[str, ...], ...] = ()
 
 
 def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Outcome:
@@ -164,12 +180,20 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     task = replace(task, candidates=candidates)
     setting = Setting(options.steps, options.batch, settings.temperature)
     trainings = Trainings(task, chosen, encoder, settings, setting, options.lora, progress)
-    seconds = trainings.expected_seconds(options.rates, options.n_seeds)
-    progress.note(f"takes up to {timedelta(seconds=round(seconds))}; Ctrl-C keeps the trainings that are finished")
-    frozen = trainings.frozen()
-    first, rates = _first_seed(trainings, task.arms, options.rates, frozen)
-    best = next(rate.rate for rate in rates if rate.used)
-    outcome = _result(task, trainings, frozen, _all_seeds(trainings, first, options.n_seeds, best))
+    ahead = [Round(0, (rate,)) for rate in options.rates]
+    ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
+    n, n_missing = trainings.numbers(ahead)
+    progress.note(
+        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
+        "are kept already; Ctrl-C keeps those that are finished"
+    )
+    with _note_on_ctrl_c(trainings, ahead, progress):
+        frozen = trainings.frozen()
+        trainings.begin(n_missing)
+        first, rates = _first_seed(trainings, ahead, options.rates, frozen)
+        best = next(rate.rate for rate in rates if rate.used)
+        values = _all_seeds(trainings, first, options.n_seeds, best)
+    outcome = _result(task, trainings, frozen, values)
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
@@ -190,13 +214,13 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
 
 
 def _first_seed(
-    trainings: Trainings, arms: Iterable[Arm], rates: Sequence[float], frozen: Floats
+    trainings: Trainings, ahead: Sequence[Round], rates: Sequence[float], frozen: Floats
 ) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
-    """The first seed at the rate that is best over all arms, and what became of each rate."""
+    """The first seed at the rate that is best over all arms, and what became of each rate. ahead : all rounds."""
     trained, gains = {}, {}
-    for rate in rates:
+    for place, rate in enumerate(rates):
         try:
-            trained[rate] = trainings.seed(arms, 0, rate)
+            trained[rate] = trainings.seed(trainings.arms, 0, rate, ahead[place + 1 :])
             gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
         except DivergedError:
             continue
@@ -218,10 +242,10 @@ def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, 
     running = list(first)
     for seed in range(1, n_seeds):
         try:
-            done = trainings.seed(running, seed, rate)
+            done = trainings.seed(running, seed, rate, [Round(later, (rate,)) for later in range(seed + 1, n_seeds)])
         except DivergedError as error:
             raise NotEvaluatedError(
-                f"at learning rate {rate:g}, seed {seed}: {error.message}", remedy=f"--rate {rate / 4:g}"
+                f"at learning rate {rate:g}, seed {seed + 1}: {error.message}", remedy=f"--rate {rate / 4:g}"
             ) from error
         values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
         if seed + 1 >= ceil(n_seeds / 3):
@@ -255,7 +279,7 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
             error_runs=gain.error_runs,
             p=gain.p,
             vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
-            tie=ties[arm.name] if reason is None and not arm.control else None,
+            tie=None if arm.control or reason == "one_seed" else ties[arm.name],
         )
 
     results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
@@ -267,7 +291,8 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
         frozen=_means(frozen),
         sources=_by_gain(item for arm, item in results.items() if not arm.control),
         controls=_by_gain(item for arm, item in results.items() if arm.control),
-        pairs=pairs if reason is None else (),
+        pairs=() if reason == "one_seed" else pairs,
+        identical=trainings.identical,
     )
 
 

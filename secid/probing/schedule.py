@@ -7,11 +7,11 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,10 +32,18 @@ RECIPE = (2, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
+class Round(NamedTuple):
+    """A training of each source and control in each fold. rates : any of them will do."""
+
+    seed: int
+    rates: tuple[float, ...]
+
+
 class Trainings:
     """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
 
-    precision   : of the trainings.
+    arms        : all sources and controls.   identical : names of sources with the same negatives, trained once.
+    precision   : of the trainings.   are_kept : whether a finished one stays in the cache.
     fold, group : (n,) of the held-out queries in the order of all measures.
     """
 
@@ -64,30 +72,55 @@ class Trainings:
         fingerprint = encoder.info.fingerprint
         parts = [fingerprint, self.precision, devices[0].type, lora, *setting] if fingerprint else None
         self._files = TrainingFiles(task, self._held, settings, parts)
+        self.arms, self.identical = tuple(task.arms), self._files.identical()
+        self.are_kept = settings.cache and parts is not None
         self._step_seconds, self._ranking_steps = self._timed()
+        self._n_steps_done = 0
 
     def frozen(self) -> Floats:
         """(n, 3) MEASURES of the held-out queries by the encoder as it is."""
         works = [Work(None, fold, 0, 0.0) for fold in self._held]
-        done = self._all(works, "rank")
+        n_missing = sum(self._files.read(work) is None for work in works)
+        self._progress.start("rank", self._ranking_steps * n_missing, "steps")
+        done = self._all(works)
         return np.concatenate([done[work] for work in works])
 
-    def seed(self, arms: Iterable[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
-        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
+    def seed(self, arms: Sequence[Arm], seed: int, rate: float, ahead: Sequence[Round] = ()) -> dict[Arm, Floats]:
+        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError.
+
+        ahead : rounds that these arms have still to go after this one, for the total that progress shows.
+        """
         works = {arm: [Work(arm.name, fold, seed, rate, arm.control) for fold in self._held] for arm in arms}
-        done = self._all([work for of_fold in zip(*works.values(), strict=True) for work in of_fold], "train")
+        in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
+        n_missing = self.numbers([Round(seed, (rate,)), *ahead], arms)[1]
+        done = self._all(in_order, self._n_steps_done + n_missing * self._steps)
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
-    def expected_seconds(self, rates: Sequence[float], n_seeds: int) -> float:
-        """Of all trainings that are not kept yet, none stopped early. A later seed is kept if it is at any rate."""
-        arms = [(arm, fold) for arm in self._task.arms for fold in self._held]
+    def begin(self, n: int) -> None:
+        """So many trainings are to come, as one stage of progress."""
+        self._n_steps_done = 0
+        self._progress.start("train", n * self._steps, "steps")
 
-        def kept(arm: Arm, fold: int, seed: int, rate: float) -> bool:
-            return self._files.read(Work(arm.name, fold, seed, rate, arm.control)) is not None
+    def numbers(self, ahead: Sequence[Round], arms: Sequence[Arm] | None = None) -> tuple[int, int]:
+        """How many trainings the rounds are, none stopped early, and how many of them are not kept."""
+        all_of: dict[tuple[str, ...], bool] = {}  # sources with the same negatives are trained once
+        for seed, rates in ahead:
+            for arm in self.arms if arms is None else arms:
+                for fold in self._held:
+                    works = [Work(arm.name, fold, seed, rate, arm.control) for rate in rates]
+                    key = tuple(map(self._files.name, works))
+                    if key not in all_of:
+                        all_of[key] = any(self._files.read(work) is not None for work in works)
+        return len(all_of), sum(not kept for kept in all_of.values())
 
-        n = sum(not kept(*of_arm, 0, rate) for of_arm in arms for rate in rates)
-        n += sum(not any(kept(*of_arm, s, rate) for rate in rates) for of_arm in arms for s in range(1, n_seeds))
-        return n * self._step_seconds * (self._setting.steps + self._ranking_steps) / len(self._learners)
+    def seconds(self, n: int) -> float:
+        """That so many trainings take."""
+        return n * self._step_seconds * self._steps / len(self._learners)
+
+    @property
+    def _steps(self) -> int:
+        """Of a training, its ranking included."""
+        return self._setting.steps + self._ranking_steps
 
     def _timed(self) -> tuple[float, int]:
         """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
@@ -103,31 +136,40 @@ class Trainings:
         step = (middle - start) / 2
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
-    def _all(self, works: Sequence[Work], stage: str) -> dict[Work, Floats]:
-        done = {work: values for work in works if (values := self._files.read(work)) is not None}
-        missing = [work for work in works if work not in done]
-        steps = self._ranking_steps + (self._setting.steps if stage == "train" else 0)
-        self._progress.start(stage, steps * len(missing), "steps")
-        return done | self._run(missing)
+    def _all(self, works: Sequence[Work], total: int | None = None) -> dict[Work, Floats]:
+        """The measures of each work, kept ones read, and of equal ones the first alone trained."""
+        kept = {self._files.name(work): self._files.read(work) for work in works}
+        missing: dict[str, Work] = {}
+        for work in works:
+            if kept[name := self._files.name(work)] is None:
+                missing.setdefault(name, work)
+        trained = self._run([*missing.values()], total)
+        done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
+        return {work: done[self._files.name(work)] for work in works}
 
-    def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
-        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""
+    def _run(self, works: Sequence[Work], total: int | None) -> dict[Work, Floats]:
+        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins.
+
+        total : steps of all trainings; None outside of a training.
+        """
         stop = threading.Event()
         free = list(self._learners)  # of each thread one; list.pop and append are atomic
 
         def tick() -> None:
             if stop.is_set():
                 raise _StoppedError
-            self._progress.advance(1)
+            self._advance(1)
 
         def one(work: Work) -> Floats:
             learner = free.pop()
+            if total is not None:
+                self._progress.at(f"{work.source}, fold {work.fold + 1}, seed {work.seed + 1}", total)
             try:
                 values = run(learner, self._task, self._held[work.fold], work, self._setting, tick)
             finally:
                 free.append(learner)
             self._files.write(work, values)
-            self._progress.advance(self._ranking_steps)
+            self._advance(self._ranking_steps)
             return values
 
         if len(self._learners) == 1:
@@ -140,6 +182,10 @@ class Trainings:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _advance(self, n_steps: int) -> None:
+        self._n_steps_done += n_steps
+        self._progress.advance(n_steps)
 
 
 class _StoppedError(Exception):
@@ -161,13 +207,25 @@ class TrainingFiles:
         self._of: dict[Arm | None, str] = {None: ""}
         self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
 
+    def identical(self) -> tuple[tuple[str, ...], ...]:
+        """The names of sources that have the same negatives as another one, together."""
+        by_negatives: dict[str, list[str]] = {}
+        for arm, name in self._of.items():
+            if arm is not None and not arm.control:
+                by_negatives.setdefault(name, []).append(arm.name)
+        return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
+
+    def name(self, work: Work) -> str:
+        """Of all that decides a training: works of one name give the same."""
+        return self._sum(work)
+
     def read(self, work: Work) -> Floats | None:
         """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
         if self._folder is None:
             return None
         try:
-            name, numbers = self._path(self._folder, work).read_text(encoding="utf-8").split("\n", 1)
-            if name != self._sum(work, numbers):
+            checksum, numbers = self._path(self._folder, work).read_text(encoding="utf-8").split("\n", 1)
+            if checksum != self._sum(work, numbers):
                 return None
             return np.array(json.loads(numbers), np.float64).reshape(self._n[work.fold], len(MEASURES))
         except (OSError, ValueError):
@@ -181,7 +239,7 @@ class TrainingFiles:
                 write_whole(self._path(self._folder, work), f"{self._sum(work, numbers)}\n{numbers}")
 
     def _path(self, folder: Path, work: Work) -> Path:
-        return folder / f"{self._sum(work)[:32]}.json"
+        return folder / f"{self.name(work)[:32]}.json"
 
     def _sum(self, work: Work, numbers: str = "") -> str:
         """SHA-256 of all that decides a training, and of what came of it."""

@@ -57,6 +57,7 @@ class Agreement:
     Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
     errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
     the outcomes' alone.
+    abstained: why the probe that the metric is from ranks nothing, so that it has no best source; None where it does.
     """
 
     number: str
@@ -73,3 +74,4 @@ class Agreement:
     top_1_regret: float | None
     regret_interval_95: tuple[float, float] | None
     errors_of: tuple[str, ...] = ()
+    abstained: str | None = None

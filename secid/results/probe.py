@@ -100,10 +100,11 @@ class Probe:
     n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
                    they come from where there were too many (METHOD 13); None where all passages are candidates.
     frozen, precision : before training, and of its arithmetic; None where nothing was trained.
+    identical    : names of sources whose negatives are the same for all these queries, so that they were trained once.
     controls     : random, and known_positive where enough queries have two.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder). The other keys are
-                   controls that were not made.
+                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder: the pairs and ties
+                   between them hold, but none is worth training on). The other keys are controls that were not made.
     """
 
     schema_version: str
@@ -131,5 +132,6 @@ class Probe:
     sources: tuple[ProbedSource, ...]
     controls: tuple[ProbedSource, ...]
     pairs: tuple[ProbedPair, ...]
+    identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]

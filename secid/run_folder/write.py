@@ -41,6 +41,9 @@ class Recorder:
     def advance(self, n: int) -> None:
         self._inner.advance(n)
 
+    def at(self, place: str, total: int) -> None:
+        self._inner.at(place, total)
+
     def note(self, text: str) -> None:
         self.lines.append(text)
         self._inner.note(text)

@@ -44,6 +44,16 @@ def test_a_heartbeat_says_how_far_a_stage_is_and_how_long_it_takes(quick, capsys
     assert re.fullmatch(r"lex alphanumeric: 12,000 of 50,000 texts, [\d,]+ texts/s, 0 s left, 0 s so far", line)
 
 
+def test_a_stage_names_what_is_being_done_and_its_total_may_shrink(quick, capsys):
+    with ConsoleProgress(quiet=False) as progress:
+        progress.start("train", 900, "steps")
+        progress.at("[red]a\x1b[0m, fold 1, seed 1", 600)
+        (line, *_) = lines_after(capsys, 1)
+    assert line.startswith("train: [red]a")
+    assert "\x1b" not in line
+    assert "fold 1, seed 1, 0 of 600 steps" in line
+
+
 def test_a_short_stage_is_not_announced(capsys):
     with ConsoleProgress(quiet=False) as progress:
         for _ in range(10):

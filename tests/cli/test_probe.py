@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import time
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 import secid
 from secid.analyses.downstream import outcomes_of
-from secid.errors import SecidError, UsageError
+from secid.errors import SecidError, SettingsError, UsageError
 from secid.probing import options
 from secid.probing import run as probing
 from secid.probing.learner import DivergedError, Learner
@@ -75,7 +76,7 @@ def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathF
 def test_it_prints_the_result_that_the_api_returns(trained, sources, small):
     assert trained["probe"].code == 0, trained["probe"].err
     result = secid.probe(
-        sources, str(small), steps=1, seeds=2, folds=2, rates=[1e-3], batch=8
+        sources, str(small), steps=1, seeds=2, folds=2, rate=1e-3, batch=8
     )  # every training is kept, so this takes none
     printed, own = json.loads(trained["probe"].out), json.loads(json_of(result))
     assert printed.pop("timing").keys() == own.pop("timing").keys()
@@ -127,6 +128,19 @@ def test_a_run_of_other_files_is_refused_and_stays_as_it_is(trained, sources, sm
     assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 
+def test_a_run_of_two_copies_of_a_file_is_not_that_of_one(sources, small, invoke: Invoke, monkeypatch):
+    copy = Path("copy.jsonl")
+    copy.write_bytes(sources[0].read_bytes())
+    assert invoke("score", sources[0], copy, "--encoder", small, "--run", "twice").code == 0
+    monkeypatch.setattr(probing, "probe", None)  # nothing is trained
+    for given, words in (
+        ((sources[0],), "it was also scored on copy.jsonl as copy"),
+        ((sources[0], f"other={copy}"), "it was not scored on copy.jsonl as other"),
+    ):
+        refused = invoke("probe", *given, "--encoder", small, "--run", "twice")
+        assert (refused.code, words in " ".join(refused.err.split())) == (2, True), refused.err
+
+
 def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     third = write_rows(Path("third.jsonl"), table(3))
     assert invoke("score", *sources, third, "--encoder", small, "--run", "three").code == 0
@@ -136,8 +150,14 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert "One result for each source" not in compared.err
     rows = json.loads(compared.out)
     assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
-    assert {row["best"] for row in rows} == {"first"}
+    assert {(row["best"], row["abstained"]) for row in rows} == {("first", None)}
     assert any(row["kendall_interval_95"] for row in rows)
+    Path("unsure.json").write_text(json_of(probes.without_gain(("first", "second", "third"))), "utf-8")
+    unsure = invoke("compare", "three", "--against", "unsure.json")
+    assert unsure.out.startswith("The probe abstains: training on no source")
+    assert "best is" not in unsure.out
+    rows = json.loads(invoke("compare", "three", "--against", "unsure.json", "--json").out)
+    assert {(row["abstained"], row["best"]) for row in rows} == {("no_gain", None)}
     Path("none.json").write_text(json_of(probes.untrained()), "utf-8")
     refused = invoke("compare", "three", "--against", "none.json")
     assert (refused.code, "trained on no source" in refused.err) == (2, True)
@@ -193,7 +213,7 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "no step": (*one, small, "--steps", 0),
         "no seed": (*one, small, "--seeds", 0),
         "one fold": (*one, small, "--folds", 1),
-        "nothing held out": (*one, small, "--held-out", 0),
+        "few held out": (*one, small, "--held-out", 99),
         "a batch of one": (*one, small, "--batch", 1),
         "a negative rate": (*one, small, "--rate", -1e-5),
         "no rate": (*one, small, "--rate", "nan"),
@@ -214,6 +234,15 @@ def test_wrong_use_is_refused_before_anything_is_read(refusals, invoke: Invoke, 
         assert (refused.code, refused.out) == (2, ""), name
         texts[name] = refused.err
     snapshot("probe-refusals.txt", situations(texts))
+
+
+WRONG: dict[str, Any] = {"rate": "fast", "rates": [1e-3], "steps": "many", "seeds": 1.5, "batch": None, "folds": True}
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG.items())
+def test_a_value_of_another_type_is_a_settings_error(sources, small, name, value):
+    with pytest.raises(SettingsError):
+        secid.probe(sources, str(small), **{name: value})
 
 
 def test_an_encoder_without_weights_is_refused(sources):
@@ -270,7 +299,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, sma
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert "more trainings are finished and kept: the same command goes on from there" in err
+    assert re.search(r"\d+ of 12 trainings are kept: the same command goes on from there", err), err
     kept = len(list(cache.glob("probes/*.json")))
     done = invoke_in_process(*given, "--json")
     assert done.code == 0, done.err

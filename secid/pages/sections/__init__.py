@@ -20,7 +20,7 @@ from secid.pages.sections.guide import guide_section, margins_section, trusted
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.objectives import objectives_section
 from secid.pages.sections.origin import origin_section, overlap_section, read_section
-from secid.pages.sections.probe import probe_section, probe_sentence
+from secid.pages.sections.probe import probe_answer, probe_section, probe_sentence
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.separation import separation_section
 from secid.pages.sections.slices import slices_section
@@ -64,6 +64,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         ),
         verdict=(*verdict(run), *probe_sentence(probe)),
         answer=answer_table(run, full=True),
+        second=probe_answer(probe),
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         controls=controls_line(run),

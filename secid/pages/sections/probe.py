@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from secid.pages.glossary import kind_name, names_of, why_not
-from secid.pages.numbers import UNKNOWN, count, fraction, gain, letter, listed, plural, probability
+from secid.pages.numbers import SPACE, UNKNOWN, count, fraction, gain, letter, listed, plural, probability
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.results import Run
@@ -15,6 +15,7 @@ from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Gap, Probe, Prob
 
 TITLE = "Which source training prefers"
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
+FROZEN = "frozen encoder"
 WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 NO_TEST_OF_FALSE_NEGATIVES = (
     "The control of known positives gained more than every source, and it trains against relevant passages: this probe "
@@ -41,35 +42,67 @@ def headline(probe: Probe) -> str:
     reason = probe.not_evaluated.get("sources")
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
-        return f"The probe ranks nothing: {why}."
+        return why if reason == "no_gain" else f"The probe ranks nothing: {why}."
     first, *others = probe.sources
     best = [source for source in probe.sources if source.tie == 1]
     if not others:
         return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
     if len(best) == 1:
-        which = "the other source" if len(others) == 1 else "every other source"
-        return f"Training on {named(first.name)} is significantly better than training on {which}."
+        return f"Training on {named(best[0].name)} is significantly better than training on {_others(probe)}."
     tied = names_of([source.name for source in best], len(probe.sources))
     return f"No source is established as the best: {tied} are statistically tied."
 
 
+def _others(probe: Probe) -> str:
+    """All sources but one, in words."""
+    return "the other source" if len(probe.sources) == 2 else "every other source"
+
+
+def _no_gain(probe: Probe) -> str:
+    """That none is worth training on, what is established among them all the same, and what to try."""
+    best = [source.name for source in probe.sources if source.tie == 1]
+    established = [pair for pair in probe.pairs if pair.established]
+    if len(best) == 1 and len(probe.sources) > 1:
+        among = f" Among them, {named(best[0])} is significantly better than {_others(probe)}."
+    elif established:
+        pairs = [f"{named(pair.first)} is significantly better than {named(pair.second)}" for pair in established]
+        among = f" Among them, {listed(pairs)}."
+    else:
+        among = " Nor is a difference between them significant." if probe.pairs else ""
+    return (
+        "The probe names no source to train on: training on none is significantly better than not training."
+        f"{among} Try longer trainings, {code(f'--steps {4 * probe.steps}')}{_other_rate(probe)}."
+    )
+
+
+def _other_rate(probe: Probe) -> str:
+    """A rate that was not tried; "" where none is known."""
+    tried = {rate.rate for rate in probe.rates}
+    others = (rate.rate * factor for rate in probe.rates if rate.used for factor in (1 / 4, 4, 1 / 16))
+    other = next((rate for rate in others if rate not in tried), None)
+    return "" if other is None else f", or another rate, such as {code(f'--rate {other:g}')}"
+
+
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_queries": lambda probe: (
-        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed"
+        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed: "
+        "mine more queries for every source"
     ),
     "few_groups": lambda probe: (
         f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
-        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed"
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed: "
+        "add queries with relevant passages of their own"
     ),
     "few_to_train_on": lambda probe: (
-        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on"
+        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
+        f"queries, or make it smaller, such as {code(f'--batch {max(2, probe.batch // 2)}')}"
     ),
     "one_seed": lambda _: (
         f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
     ),
-    "no_gain": lambda _: "training on no source is significantly better than the frozen encoder",
+    "no_gain": _no_gain,
 }
-"""Why the sources were not ranked, by the kind in `not_evaluated`."""
+"""Why the sources were not ranked and what to do, by the kind in `not_evaluated`."""
 
 
 def cautions(probe: Probe) -> Iterator[str]:
@@ -84,12 +117,28 @@ def cautions(probe: Probe) -> Iterator[str]:
         and not any(_is_above(source.vs_random) for source in probe.sources)
     ):
         yield NOT_ABOVE_RANDOM
+    for names in probe.identical:
+        same = listed([named(name) for name in names])
+        yield f"{same} have the same negatives for these queries: they were trained once, and have one result."
     lost = [rate.rate for rate in probe.rates if rate.gain is None]
     if lost:
         yield f"At the rate {listed([f'{rate:g}' for rate in lost])} the loss was not finite, so it was left out."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
             yield f"No control of {kind_name(name)}: {why_not(reason)}."
+    yield from _smallest_difference(probe)
+
+
+def _smallest_difference(probe: Probe) -> Iterator[str]:
+    """What difference of two sources this probe can show: half the 95 % interval of the pair in the middle."""
+    intervals = [pair.gap.interval_95 for pair in probe.pairs]
+    halves = sorted((item[1] - item[0]) / 2 for item in intervals if item is not None and item[1] > item[0])
+    if halves:
+        half = halves[len(halves) // 2]
+        yield (
+            f"Differences between sources below about ±{half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
+            f"more held-out queries or {code('--seeds')} make it smaller."
+        )
 
 
 def _is_above(gap: Gap | None) -> bool:
@@ -114,13 +163,15 @@ def verdict(probe: Probe) -> tuple[str, ...]:
 
 
 def gains_table(probe: Probe) -> Table:
-    """A row a source, the highest gain first, then the controls."""
+    """A row a source, the highest gain first, then the controls and the frozen encoder."""
     columns = (
         foreign("source"), number("gain ± CI"), text("tie"), number("vs random ± CI"), number("seeds"),
         number("nDCG@10"),
     )  # fmt: skip
-    rows = tuple(_cells(name, source) for name, source in _in_order(probe))
-    return Table(caption="Gain in nDCG@10 over the frozen encoder", columns=columns, rows=rows)
+    rows = [_cells(name, source) for name, source in _in_order(probe)]
+    if probe.frozen is not None:
+        rows.append((FROZEN, "–", "–", "–", "–", fraction(probe.frozen.ndcg_10, 4)))
+    return Table(caption="Gain in nDCG@10 over the frozen encoder", columns=columns, rows=tuple(rows))
 
 
 def _in_order(probe: Probe) -> list[tuple[str, ProbedSource]]:
@@ -161,7 +212,7 @@ def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
 
 def measures_table(probe: Probe) -> Table:
     """The other measures, the frozen encoder's first."""
-    rows = [("frozen encoder", probe.frozen)] if probe.frozen is not None else []
+    rows = [(FROZEN, probe.frozen)] if probe.frozen is not None else []
     rows += [(name, source.trained) for name, source in _in_order(probe)]
     return Table(
         caption="After training",
@@ -210,15 +261,21 @@ def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
     return (said if "sources" in probe.not_evaluated else f"By the probe, which trains: {said}",)
 
 
+def probe_answer(probe: Probe | None) -> Section | None:
+    """The gains, to stand beside the answer of a score, whose verdict has the headline; None where nothing trained."""
+    if probe is None or not probe.sources:
+        return None
+    own = tuple(verdict(probe)[1:])
+    return Section(anchor="probe", title=TITLE, link="Probe", paragraphs=own, tables=(gains_table(probe),))
+
+
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
-    """The probe in full, or how to make one; None where neither can be."""
-    if probe is None:
-        command = next_command(run)
-        offer = Section(anchor="probe", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
-        return offer if command else None
-    own = details(probe)
-    tables = (gains_table(probe), *own.tables) if probe.sources else ()
-    return replace(own, anchor="probe", title=TITLE, link="Probe", paragraphs=verdict(probe), tables=tables)
+    """How the probe was made, or how to make one; None where neither can be."""
+    if probe is not None:
+        return replace(details(probe), title="How the probe trained and judged")
+    command = next_command(run)
+    offer = Section(anchor="offer", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
+    return offer if command else None
 
 
 def details(probe: Probe) -> Section:

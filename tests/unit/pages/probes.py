@@ -94,11 +94,16 @@ def untrained(reason: str = "few_queries") -> Probe:
     )  # fmt: skip
 
 
-def without_gain(reason: str = "no_gain") -> Probe:
+def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Probe:
+    """A probe in which no source is better than the frozen encoder."""
+    return replace(probe(names, ties), not_evaluated={"sources": "no_gain"})
+
+
+def of_one_seed() -> Probe:
     """A probe that trained, and established nothing."""
     whole = probe()
-    sources = tuple(replace(item, tie=None) for item in whole.sources)
-    return replace(whole, sources=sources, pairs=(), not_evaluated={"sources": reason})
+    sources = tuple(replace(item, tie=None, interval_95=None) for item in whole.sources)
+    return replace(whole, n_seeds=1, sources=sources, pairs=(), not_evaluated={"sources": "one_seed"})
 
 
 def known_positive_first() -> Probe:
@@ -124,8 +129,12 @@ SITUATIONS = {
     "few queries": untrained(),
     "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
     "few to train on": untrained("few_to_train_on"),
-    "one seed": replace(without_gain("one_seed"), n_seeds=1),
+    "one seed": of_one_seed(),
     "no gain": without_gain(),
+    "no gain, two tied for the best": without_gain(ties=(1, 1, 2)),
+    "no gain, all tied": without_gain(ties=(1, 1, 1)),
+    "no gain of one source": replace(without_gain(), sources=probe().sources[:1], pairs=()),
+    "two sources with the same negatives": replace(probe(), identical=(("bm25", "mixed"),)),
     "a reason of a newer secid": untrained("moon_phase"),
     "known positives first": known_positive_first(),
     "not above random": below_random(),

@@ -61,7 +61,7 @@ def test_the_page_in_markdown(snapshot: Snapshot):
 
 def test_controls_come_beneath_the_sources():
     lines = printed(probes.probe()).splitlines()
-    rows = [line.split()[0] for line in lines if " ±0." in line]
+    rows = [line.split()[0] for line in lines if " ±0.00" in line and "below" not in line]
     assert rows == ["dense", "bm25", "mixed", "random"]
 
 
@@ -109,6 +109,22 @@ def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
     assert "secid probe" not in with_probe
     assert f"{COMMAND} --run runs/one" in without
     assert "vs random" not in without
+
+
+@pytest.mark.parametrize(("suffix", "fold"), [(".html", 'id="details"'), (".md", "## Method and diagnostics")])
+def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
+    page = run_formats(probes.probe())[suffix](RUN)
+    assert page.index("vs random ± CI") < page.index(fold)
+    assert suffix == ".md" or '<a href="#probe">Probe</a>' in page
+    untrained = run_formats(probes.untrained())[suffix](RUN)
+    assert "vs random ± CI" not in untrained
+    assert "#probe" not in untrained
+
+
+def test_the_next_step_of_an_abstention_is_not_what_was_tried():
+    whole = probes.without_gain()
+    assert "--rate 0.0002" in headline(whole)
+    assert "--rate 1.25e-05" in headline(replace(whole, rates=whole.rates[:1]))
 
 
 def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():

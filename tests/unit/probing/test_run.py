@@ -29,6 +29,7 @@ class Notes(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.stages: list[tuple[str, int]] = []
+        self.places: list[str] = []
         self.done = 0
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
@@ -36,6 +37,10 @@ class Notes(Silent):
 
     def advance(self, n: int) -> None:
         self.done += n
+
+    def at(self, place: str, total: int) -> None:
+        self.places.append(place)
+        self.stages[-1] = (self.stages[-1][0], total)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -63,6 +68,13 @@ def of(outcome: Outcome, name: str) -> Any:
 def two_of(task: Task) -> Task:
     """Without the source that is there twice."""
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
+
+
+def four_of(task: Task) -> Task:
+    """With two further sources from which there is nothing to learn: one and the same passage for all queries."""
+    easy, two = task.negatives["easy"], two_of(task)
+    more = {name: replace(easy, ids=np.full_like(easy.ids, task.positives.ids[n])) for n, name in enumerate("ab")}
+    return replace(two, negatives=two.negatives | more)
 
 
 def pair(outcome: Outcome, *names: str) -> Any:
@@ -109,11 +121,25 @@ def test_identical_sources_tie_to_the_last_bit(outcome: Outcome) -> None:
     item = pair(outcome, "hard", "again")
     assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
     assert replace(of(outcome, "hard"), name="again") == of(outcome, "again")
+    assert outcome.identical == (("hard", "again"),)
+
+
+def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources with the same negatives are trained one by one."""
+    monkeypatch.setattr(schedule.TrainingFiles, "name", lambda _, work: str(work))
+
+
+def test_identical_sources_would_tie_if_each_were_trained(
+    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_each(monkeypatch)
+    assert probed(task, encoder) == outcome
 
 
 def test_other_batches_for_each_source_are_noticed(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    train_each(monkeypatch)
     real = training.steps_of
 
     def own_batches(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
@@ -133,10 +159,29 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
     assert pair(lora, "hard", "easy").gap.value > 0
 
 
+@pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
-    assert [stage for stage, _ in progress.stages] == ["rank", "train", "train"]
+    assert "0 of 12 trainings are kept already" in progress.notes[0]
+    assert [stage for stage, _ in progress.stages] == ["rank", "train"]
     assert progress.done == sum(total for _, total in progress.stages)
+    assert progress.places[0] == "hard, fold 1, seed 1"
+    assert len(progress.places) == 12
+
+
+def test_the_total_shrinks_with_trainings_that_stop_early(task: Task, encoder: TransformerEncoder) -> None:
+    totals: list[int] = []
+
+    class Kept(Notes):
+        def at(self, place: str, total: int) -> None:
+            super().at(place, total)
+            totals.append(total)
+
+    notes = Kept()
+    outcome = probed(replace(four_of(task), controls={}), encoder, replace(PLANTED, n_seeds=3), notes)
+    assert min(source.n_seeds for source in outcome.sources) == 2
+    assert totals[-1] < totals[0]
+    assert notes.done == sum(total for _, total in notes.stages)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +201,8 @@ def test_where_there_is_too_little_nothing_is_trained(
 def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
     outcome = probed(task, encoder, replace(PLANTED, steps=1, rates=(1e-9,)))
     assert outcome.not_evaluated["sources"] == "no_gain"
-    assert [source.tie for source in outcome.sources] == [None] * 3
-    assert outcome.pairs == ()
+    assert [source.tie for source in outcome.sources] == [1] * 3
+    assert len(outcome.pairs) == 3
 
 
 def test_a_gain_of_a_control_is_none_of_a_source(
@@ -220,7 +265,7 @@ def test_a_later_seed_that_diverges_is_an_error(
 
     before_each_run(monkeypatch, diverge)
     message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
-    assert all(part in message for part in ("0.003", "seed 1", "--rate 0.00075"))
+    assert all(part in message for part in ("0.003", "seed 2", "--rate 0.00075"))
 
 
 def test_devices_share_the_runs_and_give_the_same(
@@ -240,7 +285,7 @@ def test_devices_share_the_runs_and_give_the_same(
     two = probed(task, encoder, device="cpu,cpu")
     assert two == outcome
     assert len({learner for learner, _ in taken}) == 2
-    assert len(works) == len(set(works)) == 2 + 2 * 2 * 4
+    assert len(works) == len(set(works)) == 2 + 2 * 2 * 3, "identical sources are trained once"
 
 
 def test_a_device_that_fails_ends_the_probe(
