@@ -105,7 +105,8 @@ class Judge:
         self._values, self._group, self._fold = values, group, fold
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
-        self._runs = between_runs(self._common, fold) if len(values) > 1 else None
+        distinct = {own.tobytes(): own for own in self._common}  # sources of the same negatives are one training
+        self._runs = between_runs(np.stack([*distinct.values()]), fold) if len(distinct) > 1 else None
 
     def gains(self, frozen: Floats) -> dict[Arm, Gap]:
         """Of each arm over the frozen encoder, (n,)."""
