@@ -88,10 +88,10 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     parts = (
         (source.n_missing, "without any negative, not in the file"),
         (source.n_dropped, "left out by --on-short drop"),
-        (source.n_still_short, f"in the file with fewer than {mined.k}, which lack {count(source.n_lacking)} together"),
+        (source.n_still_short, f"in the file, {plural(source.n_lacking, 'negative')} short in all"),
     )
     if any(n for n, _ in parts):
-        yield "of these " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
+        yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
     if source.n_missing and source.short.keys() & {"margin", "maximum"}:
         wider = f"ranks=1-{mined.n_candidates} looks at all candidates"
         yield wider if mined.on_short == "random" else f"{wider}, --on-short random draws some of those that pass"
