@@ -18,6 +18,7 @@ from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
 from secid.results.commands import probe_command
+from secid.results.probe import FEWEST_HELD_OUT
 from secid.scoring.encoders import (
     load_noted,
     refuse_invalid_combinations,
@@ -123,10 +124,13 @@ def score(
 def _probe_command(
     specs: Sequence[str], encoder: str | Encoder | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
-    """What probes the sources of a run; None where they cannot be read again, or the encoder cannot be trained."""
+    """What probes the sources of a run; None where they cannot be read again, the encoder cannot be trained, or a
+    source has too few queries.
+    """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.paths)
-    if once or not isinstance(name, str) or encoder_kind(name) != "model":
+    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
+    if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
     return probe_command(specs, {"encoder": encoder, **given})
 

@@ -31,7 +31,6 @@ def example() -> Run:
     with contextlib.chdir(REPOSITORY):
         document = json.loads(to_json(api.score(sources, "minilm", ablate=True, threads=1)))
     document |= {"timing": {}, "cost": None, "environment": {"machine": "left out of the example"}}
-    document["probe"] = document["probe"].removesuffix(" --set threads=1")
     document["settings"]["threads"] = {"value": None, "from": "default"}
     return from_json(json.dumps(_rounded(document)))
 

@@ -45,7 +45,8 @@ class Run:
     corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
     margins: of each source, in any order; guide: what a second scorer says; None without one.
     folder: the run folder as it was named; None where none was written.
-    probe: the command that probes the same sources, its --run left out; None where it cannot be typed again.
+    probe: the command that probes the same sources, its --run left out; None where it cannot be typed again, or a
+        source has too few queries.
     warnings: what changes how the scores are to be read.
     without_triplets: what was left out by reason of sources without a triplet, where their file holds others.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
