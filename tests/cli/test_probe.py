@@ -281,7 +281,7 @@ def test_an_endpoint_s_run_names_no_command(source, invoke: Invoke, tiny: Path):
 
 
 def test_a_score_of_few_queries_offers_no_probe(tiny: Path):
-    assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(tiny)).probe is None, "66 queries: it would abstain"
+    assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(tiny)).probe is None, "66 queries"
 
 
 def secid_encoder(folder: Path) -> Any:
