@@ -47,8 +47,8 @@ class ProbedSource:
 
     n_negatives : that training could draw, over all rows: the same of every source.
     n_seeds     : finished; fewer than the probe's where it was stopped, since its interval lay below the leader's.
-    trained     : means after training.   gain_ndcg10 : their nDCG@10 minus the frozen encoder's; the five fields after
-                  it are those of its `Gap`.
+    trained     : means after training, of the seeds that every source finished.   gain_ndcg10 : their nDCG@10 minus the
+                  frozen encoder's; the five fields after it are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
     tie         : group, 1 first; sources of one group are statistically tied. None where nothing is ranked.
     """

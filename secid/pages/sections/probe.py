@@ -26,7 +26,7 @@ NOT_ABOVE_RANDOM = (
     "other rows in the batch, not to mined negatives."
 )
 PROBE_TERMS = (
-    ("gain", "nDCG@10 of held-out queries after training minus that of the frozen encoder, −1 to 1; higher is better."),
+    ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
     (
         "±",
         "half of a 95 % confidence interval: what other queries, and other runs of the same training, would change.",
