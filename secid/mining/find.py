@@ -13,7 +13,6 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
-from secid.errors import InputError
 from secid.findings.copies import spread
 from secid.mining.choose import FILL, Choice, Lists, Picks, any_passes, combine, fill, passing
 from secid.mining.exclusions import Exclusions
@@ -72,14 +71,6 @@ def find(
 
 def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     """Rows and candidates. The caller closes them. Raises InputError, also where there is no candidate."""
-    questions = _read(plan, settings, work, progress)
-    if not questions.n_candidates:
-        questions.close()
-        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
-    return questions
-
-
-def _read(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     if plan.pairs is None:
         files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
         progress.start("read", None, "")

@@ -15,9 +15,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import Field, FiniteFloat, TypeAdapter
 
 from secid.errors import UsageError
 from secid.results.mine import PRESETS
@@ -207,8 +208,6 @@ def _miner(spec: str, k: int) -> Miner:
         options = {**SIMANS, **options}
     elif options.keys() & SIMANS.keys():
         raise UsageError("a and b belong to pick=simans", where=spec)
-    if options.get("a", 0) < 0:
-        raise UsageError(f"a is 0 or more, got {options['a']:g}", where=spec)
     if kind == "llm" and "model" not in options:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
     if "ranks" in names_of(METHODS[kind]):
@@ -272,23 +271,8 @@ def _ranks(value: str) -> tuple[int, int]:
     return _count(first), _count(last)
 
 
-def _number(value: str) -> float:
-    if not isfinite(float(value)):
-        raise ValueError
-    return float(value)
-
-
-def _price(value: str) -> tuple[float, float]:
-    n_in, _, n_out = value.partition("/")
-    if min(_number(n_in), _number(n_out)) < 0:
-        raise ValueError
-    return float(n_in), float(n_out)
-
-
-def _share(value: str) -> float:
-    if not 0 <= float(value) < 1:
-        raise ValueError
-    return float(value)
+Share = Annotated[float, Field(ge=0, lt=1)]
+Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
@@ -296,10 +280,17 @@ COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm2
 OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
-    "relative": Option(_share, "a share from 0 to below 1", "for 5 %: relative=0.05"),
-    **dict.fromkeys(("absolute", "maximum", "a", "b", "temperature"), Option(_number, "a number")),
+    "relative": Option(TypeAdapter(Share).validate_python, "a share from 0 to below 1", "for 5 %: relative=0.05"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number from 0 on"),
+    **dict.fromkeys(
+        ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
+    ),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
-    "price": Option(_price, "IN/OUT, each 0 or more", "of a million tokens: price=0.15/0.60"),
+    "price": Option(
+        lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
+        "IN/OUT, each 0 or more",
+        "of a million tokens: price=0.15/0.60",
+    ),
 }
 
 

@@ -86,7 +86,7 @@ class Negatives:
         """Raises InputError where no row is kept."""
         if self.kept.any():
             return
-        n, why = plural(len(self.kept), "row"), ", ".join(short_words(self.short))
+        n, why = plural(len(self.kept), "row"), short_words(self.short)
         margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
@@ -177,27 +177,22 @@ class Negatives:
 def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progress: Progress) -> Mined:
     """The files of all sources and the manifest, together or not at all, and the run with its sources.
 
-    The manifest gets its name last. What a run left that was killed before that is replaced.
+    The manifest gets its name last. What a run left that was killed before that is replaced. What language models wrote
+    that is no negative is there in any case, to see what is wrong with it.
     """
-    plan, asked = sources[0].plan, [(own.miner.name, own.answers) for own in sources]
-    rejected = {folder / REJECTED.format(name): own.rejected for name, own in asked if own is not None}
+    plan, rejected = sources[0].plan, []
     with writing(folder):
         for path in left_by_a_kill(folder):
             path.unlink()
         for own in sources:
-            if own.answers is not None and not own.kept.any():  # to see what is wrong with them
-                shutil.copyfile(own.answers.rejected, folder / REJECTED.format(own.miner.name))
+            if own.answers is not None:
+                path = folder / REJECTED.format(own.miner.name)
+                rejected.append(shutil.copyfile(own.answers.rejected, path))
     for own in sources:
         own.refuse_none()
-    for path in rejected:
-        path.unlink(missing_ok=True)
     progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
-    with new_files(*paths, *rejected, folder / MANIFEST) as partials:
-        beside = dict(zip(rejected, partials[len(paths) : -1], strict=True))
-        for path, partial in beside.items():
-            with writing(path):
-                shutil.copyfile(rejected[path], partial)
+    with new_files(*paths, folder / MANIFEST) as partials:
         for own, path, partial in zip(sources, paths, partials, strict=False):
             with writing(path):
                 written = write_rows(own.rows, plan.schema, partial, plan.suffix)
@@ -205,7 +200,7 @@ def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progre
             progress.advance(1)
         run = replace(run, sources=tuple(summaries))
         document = _manifest(run, plan, sources[0].questions)
-        document["files"] |= {path.name: {"sha256": sha256_of(partial)} for path, partial in beside.items()}
+        document["files"] |= {path.name: {"sha256": sha256_of(path)} for path in rejected}
         with writing(folder / MANIFEST):
             partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return run
