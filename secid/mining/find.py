@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.findings.copies import spread
-from secid.mining.choose import FILL, Choice, Lists, Picks, any_passes, combine, fill, passing
+from secid.mining.choose import FILL, Choice, Lists, Picks, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.methods import Bm25, Dense, Hybrid, Method, MiningPlan, Random
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
@@ -151,23 +152,18 @@ def search(
         for miner, filled, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
                 asked = questions.query[row : row + 1]
-                passes = _passes(miner.method, embedder, asked, s_qp[row : row + 1])
+                passes = partial(_passes, miner.method, embedder, asked, s_qp[row])
                 fill(filled, row, FILL, asked, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
 
-def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Floats) -> Callable[[Index], Flags]:
-    """What tells which of some candidates pass a method's margins and maximum. query, s_qp : (1,)."""
-    if not isinstance(method, Dense) or embedder is None:
-        return any_passes
-    vectors = embedder.vectors
-
-    def passes(ids: Index) -> Flags:
-        near, below = passing(method, dots(vectors, np.repeat(query, len(ids)), ids), s_qp)
-        return near & below
-
-    return passes
+def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: float, ids: Index) -> Flags:
+    """(n,) which candidates pass a method's margins and maximum. query : (1,).   ids : (n,)."""
+    scores = np.full(len(ids), np.nan)
+    if embedder is not None and isinstance(method, Dense):
+        scores = dots(embedder.vectors, np.repeat(query, len(ids)), ids)
+    return np.logical_and(*passing(method, scores, np.asarray(s_qp)))
 
 
 def _rankings(

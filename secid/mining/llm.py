@@ -92,8 +92,8 @@ def llm_negatives(
     """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
 
     pairs   : the same at each call.   take : gets what came of each, in their order.
-    journal : file of all answers so far; those to the same request are used and not asked for again. It is created,
-              and its folder, with the first answer.
+    journal : file of all answers so far; those to the same request are used and not asked for again. It is
+              created, and removed at the end where it has none.
     Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
     broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
     """

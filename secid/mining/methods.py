@@ -14,13 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, FiniteFloat, TypeAdapter
 
-from secid.errors import UsageError
+from secid.errors import UsageError, near_name
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -200,7 +199,7 @@ def _miner(spec: str, k: int) -> Miner:
     base = PRESETS[kind].method if kind in PRESETS else kind
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
-        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=_near(kind, [*METHODS, *PRESETS]) or _known())
+        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=near_name(kind, [*METHODS, *PRESETS], _known()))
     if name == FILLED and kind != FILLED:
         raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
@@ -238,7 +237,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for name in given:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise UsageError(f"unknown option {name!r}", where=spec, remedy=_near(name, names) or remedy)
+            raise UsageError(f"unknown option {name!r}", where=spec, remedy=near_name(name, names, remedy))
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
 
 
@@ -281,7 +280,7 @@ OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
     "relative": Option(TypeAdapter(Share).validate_python, "a share from 0 to below 1", "for 5 %: relative=0.05"),
-    "a": Option(TypeAdapter(Amount).validate_python, "a number from 0 on"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
     **dict.fromkeys(
         ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
     ),
@@ -310,11 +309,6 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             where=f"{miner.name}={miner.text}",
             remedy="shares are counts, such as hybrid:bm25=5,dense=5 with -k 10",
         )
-
-
-def _near(name: str, names: Sequence[str]) -> str | None:
-    near = get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else None
 
 
 def _known() -> str:

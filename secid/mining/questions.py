@@ -173,6 +173,7 @@ def _questions(
     ids_known = {int(new_id[passage_ids[number]]): name for number, name in reversed(own_ids.items())}
     place_of = place_of[np.searchsorted(first, order[: len(first)])]
     in_file = np.array(places, np.int64)
+    unread = {} if collection is None else {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
     def ids(some: Index) -> list[str]:
@@ -190,13 +191,8 @@ def _questions(
         positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
         labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
-        skipped={reason: n for reason, n in {**skipped, **_unread(collection)}.items() if n},
+        skipped={reason: n for reason, n in {**skipped, **unread}.items() if n},
     )
-
-
-def _unread(collection: Collection | None) -> dict[str, int]:
-    """Rows of a collection that cannot be read, by reason."""
-    return {} if collection is None else {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
 
 
 def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:

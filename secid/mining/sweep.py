@@ -77,14 +77,11 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
-            sets = [
-                (_triplets(questions, found.positive, own), s_qn[own.ids >= 0])
-                for own, s_qn in zip(found.picks, found.s_qn, strict=True)
-            ]
-            some = [part for part in sets if len(part[0])]
-            sampled = replace(settings, guide_sample=size)
-            by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
-            guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
+            rows = [_triplets(questions, found.positive, own) for own in found.picks]
+            near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+            sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
+            scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
+            guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
         swept = {
             miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
@@ -123,7 +120,10 @@ def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
     )
 
 
-def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects:
+def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
+    """None where there is no negative."""
+    if not len(rows):
+        return None
     queries, cluster = np.unique(rows.query, return_inverse=True)
     flags = guide.suspect().astype(np.float64)
     estimate = guide.mean(flags, cluster, names_of(questions.queries.keys[queries]), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from secid.pages.glossary import by_reason, in_plain_words, recipe_line
+from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
@@ -104,11 +104,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
-    if source.n_made_ids:
-        rows = plural(source.n_made_ids, "row lacks", "rows lack")
-        yield f"{rows} an id: a hash of the text is written in its place"
-    if source.not_held:
-        yield f"no place in {mined.schema} for {_counted(source.not_held)}"
+    yield from lost_lines(mined.schema, source.n_made_ids, source.not_held)
 
 
 def short_words(short: Mapping[str, int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,34 +22,16 @@ from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
 from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
 from secid.mining.methods import Llm, MiningPlan, parse_miners
-from secid.progress import Silent
 from secid.results.mine import Usage
 from secid.settings import Settings
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts
+from tests.notes import Notes
 from tests.snapshots import Snapshot, refusal, situations
 
 SECRET = "sk-very-secret-0123456789"
 POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
-
-
-class Record(Silent):
-    """Notes, and how far the stage came."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.total: int | None = -1
-        self.done = 0
-
-    def start(self, stage: str, total: int | None, unit: str) -> None:
-        self.total = total
-
-    def advance(self, n: int) -> None:
-        self.done += n
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
@@ -79,12 +60,12 @@ class Asker:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
-        self.progress, self.usage = Record(), NOTHING
+        self.progress, self.usage = Notes(), NOTHING
 
     def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
         """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress, results = Record(), list[tuple[Pair, Written]]()
+        self.progress, results = Notes(), list[tuple[Pair, Written]]()
         own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
         journal = changed.pop("journal", self.journal)
         fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
@@ -541,22 +522,6 @@ def test_a_full_disk_stops_the_run_and_the_next_one_continues(server: Server, tm
     out, _ = child(server, journal, 20).communicate()
     assert out.count("\n") == 20
     assert len(server.asked) == 20 - n_kept
-
-
-def test_a_run_that_is_interrupted_keeps_the_answers_in_flight(server: Server, tmp_path: Path) -> None:
-    server.delay = lambda query: 0.3
-    journal = tmp_path / "journal.jsonl"
-    run = child(server, journal, 40)
-    while len(server.asked) < 7:
-        assert run.poll() is None
-        time.sleep(0.01)
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate()
-    assert run.returncode != 0
-    assert "KeyboardInterrupt" in err
-    keys = [json.loads(line)["key"] for line in journal.read_text(encoding="utf-8").splitlines()]
-    assert sorted(keys) == sorted(f"{int(query.removeprefix('question ')):032x}" for query in server.asked)
-    assert len(keys) < 15
 
 
 # the key
