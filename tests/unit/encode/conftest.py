@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.notes import Notes
+
 TEXTS = [
     "a",
     "what causes tides",

@@ -21,6 +21,7 @@ from secid.errors import EncoderError
 from secid.pages.encoder import fact_lines
 from secid.records import Fact
 from secid.settings import Settings
+from tests.notes import Notes
 from tests.snapshots import Snapshot, refusal, situations
 
 SECRET = "sk-very-secret-0123456789"
