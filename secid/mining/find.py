@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
@@ -57,6 +58,8 @@ def find(
     written : (R, m) ids of the texts that a language model wrote for each row, -1 behind the last; by source.
     encoder : None to mine without one; then no source is dense.   work : an empty folder for temporary files.
     """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     exclusions = Exclusions(questions, progress)
     with ExitStack() as stack:
         embedder = None

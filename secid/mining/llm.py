@@ -125,7 +125,7 @@ def _answer_all(
     requests: Callable[[], Iterator[tuple[Pair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
     progress: Progress,
 ) -> dict[str, str]:  # fmt: skip
-    """Asks what the journal does not hold, each request once, and why the server refuses some, by their names."""
+    """Asks what the journal does not hold, each request once. Returns why the server refuses some, by their names."""
     names = {name for _, _, name in requests()}
     new = {name for name in names if name not in kept}
     progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
@@ -134,14 +134,12 @@ def _answer_all(
     refusals: dict[str, str] = {}
 
     def ask(pair: Pair, text: str, name: str) -> None:
-        """Asks, and writes the answer to the journal, or why the server refuses to the refusals."""
+        """Asks, and puts the answer into the journal, or the reason of the server among the refusals."""
         reply = endpoint.ask(text)
         if isinstance(reply, str):
             refusals[name] = reply
-        elif (
-            reply.finish_reason == NOT_CHAT and not endpoint.answered
-        ):  # it may be the address: the next run asks again
-            refusals[name] = reply.content
+        elif reply.finish_reason == NOT_CHAT and not endpoint.answered:
+            refusals[name] = reply.content  # it may be the address: the next run asks again
         else:
             kept.add(name, pair.key, reply)
 

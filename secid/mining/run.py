@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from secid.arrays import distinct
 from secid.encode import Encoder
@@ -51,8 +50,6 @@ def mine_sources(
     """
     plan.check(settings, load is not None)
     check_folder(folder)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
         endpoints = {

@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from secid.arrays import Floats, Index
 from secid.errors import UsageError
@@ -60,8 +59,6 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     plan.check(settings, load is not None)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -133,15 +130,14 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
 def _swept(
     method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
 ) -> Swept:
-    taken, counts = picks.ids >= 0, picks.counts
+    counts = picks.counts
     n = int(counts.sum())
-    margins = (s_first[:, None] - s_qn)[taken]
     return Swept(
         method=options_of(method),
         n_negatives=n,
         n_short=int((counts < k).sum()),
         n_lacking=k * len(counts) - n,
         n_missing=int((counts == 0).sum()),
-        **score_means(s_qn[taken], margins, temperature),
+        **score_means(s_qn, s_first, picks.ids >= 0, temperature),
         suspects=suspects,
     )

@@ -143,8 +143,6 @@ class Negatives:
         """What was written to `path`."""
         picks, kept, answers = self.picks, self.kept, self.answers
         taken = kept[:, None] & (picks.ids >= 0)
-        s_qn = self.s_qn[taken]
-        margins = (self.found.s_first[:, None] - self.s_qn)[taken]
         _, served = np.unique(picks.ids[taken], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
         n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
@@ -164,7 +162,7 @@ class Negatives:
             n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
-            **score_means(s_qn, margins, self.temperature),
+            **score_means(self.s_qn, self.found.s_first, taken, self.temperature),
             n_passages=len(served),
             most_used=int(served.max(initial=0)),
             n_made_ids=written.n_made_ids,
@@ -216,18 +214,18 @@ def options_of(method: Method) -> dict[str, Any]:
     return {"method": type(method).__name__.lower(), **options}
 
 
-def score_means(s_qn: Floats, margins: Floats, temperature: float) -> dict[str, float | None]:
+def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:
     """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
     score is not known.
 
-    margins : s_qp - s_qn. Of the numbers as they are written, so that these means are stable where the files are.
-    Source: METHOD 2.
+    s_qn, s_first : as in `Found`.   taken : (R, K) which count. Of the numbers as they are written, so that these means
+    are stable where the files are. Source: METHOD 2.
     """
-    if not len(s_qn) or np.isnan(s_qn).any():
+    if not taken.any() or np.isnan(s_qn[taken]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = margins.round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[taken].round(DECIMALS)
     return {
-        "s_query_negative": float(s_qn.round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[taken].round(DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }

@@ -387,6 +387,12 @@ def test_a_server_that_refuses_every_query_stops_the_run(ask: Asker, n: int) -> 
     assert len(ask.server.asked) < 20
 
 
+def test_refusals_that_come_before_slow_answers_do_not_stop_the_run(ask: Asker) -> None:
+    ask.server.delay = lambda query: 0.5 if query == "question 0" else 0.0
+    ask.server.usual = lambda query, n: right(query, n) if query == "question 0" else (400, {"error": "too long"})
+    assert [len(item.texts) for item in ask(2 * llm.REFUSED_AT_ONCE)] == [3] + [0] * (2 * llm.REFUSED_AT_ONCE - 1)
+
+
 def test_no_server(ask: Asker, impatient: None) -> None:
     refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
 
