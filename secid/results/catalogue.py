@@ -7,12 +7,11 @@ columns of negatives.parquet, pages and `secid explain NAME` derive from the ent
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secid.errors import UsageError
+from secid.errors import UsageError, near_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
@@ -273,9 +272,8 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     names = [*FINDINGS, *others]
     if name in names:
         return None
-    near = difflib.get_close_matches(name, names, n=1)
     raise UsageError(
         f"unknown finding {name!r}",
         where=where,
-        remedy=f"did you mean {near[0]!r}?" if near else f"findings: {', '.join(names)}",
+        remedy=near_name(name, names, f"findings: {', '.join(names)}"),
     )
