@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,9 @@ from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 
 ROWS_AT_ONCE = 4_096
-"""Rows whose lists are in memory together: at the default window 15 MB of each order."""
+"""Rows whose lists are in memory together, at most: at the default window 15 MB of each order."""
+PARTS = 20
+"""Parts of the rows, at least: progress is told after each, and each reads the vectors of all candidates once."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +132,9 @@ def search(
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    for start in range(0, n_rows, ROWS_AT_ONCE):
-        rows = order[start : start + ROWS_AT_ONCE]
+    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / PARTS))
+    for start in range(0, n_rows, n_at_once):
+        rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
         for ranking, numbers in groups:
             lists = choice.lists(ranking, query, limit, [plan.miners[number] for number in numbers])

@@ -43,7 +43,7 @@ class Questions:
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
     passages : the candidates, in the order of their text keys, then positives that are none, then texts written.
     ids      : the ids of some candidates, rising; "" for one without.
-    skipped  : rows of the input, or judgements, that give nothing, by reason.
+    skipped  : rows, judgements, or passages of the collection that give nothing, by reason.
     """
 
     rows: Rows
@@ -150,15 +150,17 @@ def _questions(
             for number, passage in zip(numbers, (*row.positives, *row.negatives), strict=True):
                 if passage.id:
                     own_ids.setdefault(number, passage.id)
-    places, n_own = array("q"), len(label_passage)
+    places, n_own, n_empty = array("q"), len(label_passage), 0
     if collection is not None:
         for texts in _labelled(labels, collection, forms):
             label_query.extend(spools[0].add(texts[:1]))
             label_passage.extend(spools[1].add(texts[1:]))
-        passages = ((place, text) for place, text in enumerate(collection.passages()) if text.strip())
+        passages = enumerate(collection.passages())
         while part := list(islice(passages, TEXTS_AT_ONCE)):
-            places.extend(place for place, _ in part)
-            listed.extend(spools[1].add([text for _, text in part]))
+            with_text = [(place, text) for place, text in part if text.strip()]
+            n_empty += len(part) - len(with_text)
+            places.extend(place for place, _ in with_text)
+            listed.extend(spools[1].add([text for _, text in with_text]))
     if not listed:
         for spool in spools:
             spool.close()
@@ -173,7 +175,9 @@ def _questions(
     ids_known = {int(new_id[passage_ids[number]]): name for number, name in reversed(own_ids.items())}
     place_of = place_of[np.searchsorted(first, order[: len(first)])]
     in_file = np.array(places, np.int64)
-    unread = {} if collection is None else {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
+    if collection is not None:
+        skipped = {**skipped, "empty_passages": n_empty, "repeated_passages": len(places) - len(first)}
+        skipped |= {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
     def ids(some: Index) -> list[str]:
@@ -191,7 +195,7 @@ def _questions(
         positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
         labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
-        skipped={reason: n for reason, n in {**skipped, **unread}.items() if n},
+        skipped={reason: n for reason, n in skipped.items() if n},
     )
 
 

@@ -237,8 +237,8 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="changed_since_mined", of="files", limit=0.0,
-            says="changed since secid mine wrote them: the manifest next to them has another hash",
-            do="mine them again, or go on if you meant the change: the manifest does not describe them any more",
+            says="changed since secid mine: the manifest in the same folder has another hash",
+            do="mine again, or go on if the change is meant: the manifest no longer describes what is there",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,

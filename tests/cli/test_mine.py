@@ -274,6 +274,20 @@ def test_malformed_pairs_are_counted_and_too_many_refused_with_the_first_line():
     assert api.mine(["any=random"], "out", **options, max_bad_fraction=0.5).skipped == {"empty_query": 1}
 
 
+def test_passages_without_text_and_repeated_ones_are_no_candidates_and_are_counted(invoke):
+    added = [{"_id": "e1", "title": "", "text": " "}, {"_id": "e2", "text": ""}, json.loads(CORPUS.splitlines()[0])]
+    beir(
+        **{
+            **WHOLE,
+            "corpus": CORPUS + "".join(json.dumps({**row, "_id": f"x{n}"}) + "\n" for n, row in enumerate(added)),
+        }
+    )
+    code, out, _ = invoke("mine", "any=random", "--collection", "beir", "-k", 1, "-o", "out", "--json")
+    assert code == 0
+    assert json.loads(out)["n_candidates"] == len(CORPUS.splitlines())
+    assert json.loads(out)["skipped"] == {"empty_passages": 2, "repeated_passages": 1}
+
+
 def test_rows_of_a_collection_that_cannot_be_read_are_noted_and_counted(invoke):
     beir(**{**WHOLE, "corpus": CORPUS + "{broken\n", "queries": QUERIES + "[]\n" + "{broken\n"})
     code, out, err = invoke("mine", "any=random", "--collection", "beir", "-k", 1, "-o", "out", "--json")
