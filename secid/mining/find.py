@@ -103,7 +103,7 @@ def lowest_positives(
     normal form, as it does in the exclusions. Encodes what dense sources search too.
     """
     if embedder is None:
-        return questions.positive, np.full(len(questions.query), np.nan)
+        return questions.first, np.full(len(questions.query), np.nan)
     own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
     form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
     start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
@@ -128,7 +128,7 @@ def search(
     keys = questions.queries.keys, questions.passages.keys[:n]
     choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
     # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
-    order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
+    order = np.lexsort((questions.sorting, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")

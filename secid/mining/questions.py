@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Index
 from secid.errors import InputError, NothingToScoreError
@@ -38,7 +39,7 @@ class Questions:
     """R rows, each a query with its labelled positives, and the candidates for their negatives.
 
     rows     : gives them as they are written, but for the negatives; the same at each call.
-    query    : (R,) id in `queries`.   positive : (R,) the least id of its positives in `passages`: a key to sort by.
+    query    : (R,) id in `queries`.   sorting : (R,) sum of the text keys of its positives: sorts rows of one query.
     first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
     passages : the candidates, in the order of their text keys, then positives that are none, then texts written.
@@ -51,7 +52,7 @@ class Questions:
     passages: TextStore
     n_candidates: int
     query: Index
-    positive: Index
+    sorting: npt.NDArray[np.uint64]
     first: Index
     labels: tuple[Index, Index]
     ids: Callable[[Index], list[str]]
@@ -178,6 +179,8 @@ def _questions(
     if collection is not None:
         skipped = {**skipped, "empty_passages": n_empty, "repeated_passages": len(places) - len(first)}
         skipped |= {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
+    keys = np.ascontiguousarray(passages_read.keys[:, :8]).view(np.uint64).ravel()
+    own_keys = keys[passage_ids[np.array(label_passage[:n_own], np.int64)]]
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
     def ids(some: Index) -> list[str]:
@@ -192,7 +195,7 @@ def _questions(
         n_candidates=len(first),
         query=query_ids[np.array(query, np.int64)],
         first=labelled[np.array(starts, np.int64)],
-        positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
+        sorting=np.add.reduceat(own_keys, np.array(starts, np.int64)),
         labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
         skipped={reason: n for reason, n in skipped.items() if n},

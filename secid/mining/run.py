@@ -13,7 +13,8 @@ import numpy as np
 
 from secid.arrays import distinct
 from secid.encode import Encoder
-from secid.errors import OutputError
+from secid.encode.precomputed import PrecomputedEncoder
+from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
 from secid.mining.ask import ask
 from secid.mining.find import find, read_questions
@@ -61,6 +62,9 @@ def mine_sources(
         stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         encoder, info = load() if load else (None, None)
+        if endpoints and isinstance(encoder, PrecomputedEncoder):
+            problem = "has no vectors for texts that a language model writes"
+            raise UsageError(problem, where="--encoder", remedy="name a model, or mine llm in a run without --encoder")
         spool = TextSpool("passage", work / "written.txt")
         stack.callback(spool.close)
         answers = {

@@ -108,9 +108,9 @@ class Negatives:
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
-        # What a language model wrote has no id.
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
-        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random | Llm))}
+        written = {n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Llm)}
+        unranked = {FILL, *written, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
@@ -128,7 +128,7 @@ class Negatives:
                 negatives = [
                     Passage(
                         next(texts),
-                        names.get(key, ""),
+                        "" if by in written else names[key],
                         "",
                         _known(score),
                         None if by in unranked else rank,

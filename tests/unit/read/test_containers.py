@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.errors import InputError, SchemaError, SchemaError
+from secid.errors import InputError, SchemaError
 from secid.read import columnar, jsonrows, rows, stream, tablerows
 from secid.read.clean import Cleaner
 from secid.read.containers import sniff
@@ -459,7 +459,7 @@ FLIPPED = """
 import io, sys
 from pathlib import Path
 from secid.read.columnar import parquet_rows
-from secid.errors import InputError, SchemaError
+from secid.errors import InputError
 
 sound = Path(sys.argv[1]).read_bytes()
 footer = int.from_bytes(sound[-8:-4], "little")
