@@ -109,8 +109,9 @@ class Negatives:
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
-        written = {n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Llm)}
-        unranked = {FILL, *written, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
+        methods = [miner.method for miner in self.plan.miners]
+        written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
+        unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from secid import api
+from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import EndpointError, InputError, OutputError, SecidError
 from secid.mining import find as module
 from secid.mining import llm
@@ -216,6 +217,23 @@ def test_what_a_model_writes_has_margins_and_is_part_of_a_hybrid(server):
         positives, negatives = (encoder.encode(row[name], "passage") @ query for name in ("pos", "neg"))
         np.testing.assert_allclose(row["neg_margins"], positives.min() - negatives, atol=1e-6)
     assert gpt.s_query_negative is not None
+
+
+def test_a_text_equal_to_a_passage_does_not_have_its_id(server):
+    passage = lines(FIXTURES / "corpus.jsonl")[40]
+    server.usual = lambda query, n: (200, llm_server.completion(json.dumps([passage["text"]])))
+    ask(server, k=1, titles=False)
+    ids = {key for row in lines("out/gpt.jsonl") for key in row["neg_ids"]}
+    assert len(ids) == 1
+    assert passage["_id"] not in ids
+
+
+def test_vectors_are_refused_before_anything_is_asked(server):
+    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT}
+    encoder = Mock(spec=PrecomputedEncoder, info=HashEncoder().info)
+    error = failure(lambda: api.mine([f"gpt=llm:model=m,url={server.url}"], "out", encoder, **given))
+    assert error.where == "--encoder"
+    assert server.asked == []
 
 
 def _nearest() -> list[Any]:

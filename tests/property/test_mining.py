@@ -59,6 +59,25 @@ def test_the_order_of_queries_and_candidates_changes_nothing(base, tmp_path):
     assert by_query(mine(tmp_path, "other", **options)) == by_query(expected)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_limit_on_reuse_does_not_depend_on_the_order_of_rows_of_one_query(tmp_path, seed):
+    """Their positives have the least text key in common."""
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": f"oven {name}"}) + "\n" for name in ("alpha", "beta", "gamma")),
+        "utf-8",
+    )
+    rows = [{"query": "oven", "pos": [f"shared {seed}", f"own {number}"]} for number in range(2)]
+    found = []
+    for order in (rows, rows[::-1]):
+        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in order), "utf-8")
+        out = tmp_path / str(len(found))
+        given = {"pairs": str(tmp_path / "pairs.jsonl"), "corpus": str(tmp_path / "corpus.jsonl"), "seed": seed}
+        secid.mine(["lex=bm25"], out, k=1, max_reuse=1, **given)
+        mined = [json.loads(line) for line in (out / "lex.jsonl").read_text("utf-8").splitlines()]
+        found.append({row["pos"][1]: row["neg"] for row in mined})
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("size", [1, 7])
 def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     folder, expected, options = base

@@ -444,7 +444,7 @@ def test_a_first_line_with_all_columns_that_flags_name_is_a_header(tmp_path: Pat
     path.write_text("Frage,good one,schlecht\nq,p,n\nq2,p2,n2\n", encoding="utf-8")
     named = {"query_column": "Frage", "positive_column": "good one", "negative_column": "schlecht"}
     assert [record.query for record in read(path, **named)[1]] == ["q", "q2"]
-    with refused("--query-column", SchemaError):
+    with refused(path, SchemaError):
         read(path, **{**named, "positive_column": "good"})
 
 
