@@ -119,7 +119,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """The disk, a quota, or the limit on the size of a file."""
-REMEDY = "free some, or use another directory: TMPDIR for work files, --run for those of a run"
+REMEDY = "free some; TMPDIR names another directory for work files"
 LIMITED = "raise the limit on the size of a file: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
 """Begins the names of work folders. On a shared disk, those of other machines cannot be told from abandoned ones."""

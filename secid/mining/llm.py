@@ -130,7 +130,7 @@ def _answer_all(
     new = {name for name in names if name not in kept}
     progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
     if len(new) < len(names):
-        progress.note(f"{plural(len(names) - len(new), 'answer')} of the journal used, not paid for again")
+        progress.note(f"{plural(len(names) - len(new), 'answer')} of an earlier run used, not paid for again")
     refusals: dict[str, str] = {}
 
     def ask(pair: Pair, text: str, name: str) -> None:

@@ -301,7 +301,7 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             raise UsageError(
                 f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name one beside it, such as {name}=dense; a hybrid is no part of another",
+                remedy=f"name it too, as {name}=METHOD; a hybrid is no part of another",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(

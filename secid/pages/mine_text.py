@@ -86,9 +86,9 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     parts = (
-        (source.n_missing, "without any negative, not in the file"),
-        (source.n_dropped, "left out by --on-short drop"),
-        (source.n_still_short, f"in the file, {plural(source.n_lacking, 'negative')} short in all"),
+        (source.n_missing, "have no negative and are not in the file"),
+        (source.n_dropped, "are left out by --on-short drop"),
+        (source.n_still_short, f"in the file lack {plural(source.n_lacking, 'negative')}"),
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
@@ -100,7 +100,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.kept_beside:
-        yield f"answers and texts that are no negatives: {_counted(source.kept_beside)}"
+        yield f"not used of its answers: {_counted(source.kept_beside)}"
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"

@@ -412,7 +412,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert ask.progress.notes == ["4 answers of the journal used, not paid for again"]
+    assert ask.progress.notes == ["4 answers of an earlier run used, not paid for again"]
     assert ask.usage == usage(4)
 
 
