@@ -360,7 +360,7 @@ def audit(
         progress.note(line)
     from secid.scoring.audit import audit_sources, label_files
 
-    files = label_files(None if qrels is None else Path(qrels), split, values)
+    files = label_files(None if qrels is None else fspath(qrels), split, values)
     with work_folder() as work, ExitStack() as stack:
         readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
         return audit_sources(

@@ -1,0 +1,370 @@
+"""Data sets of the model hub: which files an address names, and where their bytes are.
+
+`hf://datasets/OWNER/NAME[@REVISION][/PATH]` names a file, a folder, or the data files that a pattern matches (`*` and
+`?` within a folder, `**` across folders); `OWNER/NAME[@REVISION]:CONFIG:SPLIT` the files of one split. The revision is
+resolved to a commit first. A file keeps its address with that commit as its path, so that results name it and it can be
+read again on any machine; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are
+huggingface_hub's. This module is imported only where an address is met.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from huggingface_hub import HfApi, get_cached_repo_tree, get_token, hf_hub_download, metadata_load, snapshot_download
+from huggingface_hub.errors import (
+    CachedRepoTreeNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    RevisionResolutionError,
+)
+from huggingface_hub.hf_api import RepoFile
+
+from secid.errors import InputError, UsageError, plainly
+from secid.files import NO_ROOM
+from secid.read.sources import SPLIT, is_data
+from secid.settings import flag_of
+
+ADDRESS = re.compile(
+    r"hf://datasets/(?P<name>[^/@]+/[^/@]+)(@(?P<revision>refs/(convert/[^/]+|pr/\d+)|[^/]+))?(/(?P<path>.*))?"
+)
+FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
+CONVERTED = "refs/convert/parquet"
+"""The branch on which the hub keeps a Parquet copy of a data set."""
+CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
+REVISIONS = {"~parquet": CONVERTED}
+README = "README.md"
+MOST_LISTED = 8
+WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+CORPORA = ("corpus", "documents")
+"""Names of the config, or first words of the file name, that hold the passages."""
+EVALUATED_ELSEWHERE = {"MSMARCO": "dev"}
+"""Tasks of mteb that are evaluated on another split than test."""
+TASKS = {
+    "ArguAna": "arguana",
+    "ClimateFEVER": "climate-fever",
+    "ClimateFEVERHardNegatives": "ClimateFEVER_test_top_250_only_w_correct-v2",
+    "CQADupstackAndroidRetrieval": "CQADupstackAndroidRetrieval",
+    "CQADupstackEnglishRetrieval": "cqadupstack-english",
+    "CQADupstackGamingRetrieval": "cqadupstack-gaming",
+    "CQADupstackGisRetrieval": "cqadupstack-gis",
+    "CQADupstackMathematicaRetrieval": "cqadupstack-mathematica",
+    "CQADupstackPhysicsRetrieval": "cqadupstack-physics",
+    "CQADupstackProgrammersRetrieval": "cqadupstack-programmers",
+    "CQADupstackStatsRetrieval": "cqadupstack-stats",
+    "CQADupstackTexRetrieval": "cqadupstack-tex",
+    "CQADupstackUnixRetrieval": "cqadupstack-unix",
+    "CQADupstackWebmastersRetrieval": "cqadupstack-webmasters",
+    "CQADupstackWordpressRetrieval": "cqadupstack-wordpress",
+    "DBPedia": "dbpedia",
+    "FEVER": "fever",
+    "FEVERHardNegatives": "FEVER_test_top_250_only_w_correct-v2",
+    "FiQA2018": "fiqa",
+    "HotpotQA": "hotpotqa",
+    "HotpotQAHardNegatives": "HotpotQA_test_top_250_only_w_correct-v2",
+    "MSMARCO": "msmarco",
+    "NFCorpus": "nfcorpus",
+    "NQ": "nq",
+    "QuoraRetrieval": "quora",
+    "SCIDOCS": "scidocs",
+    "SciFact": "scifact",
+    "Touche2020": "touche2020",
+    "Touche2020Retrieval.v3": "webis-touche2020-v3",
+    "TRECCOVID": "trec-covid",
+} | {
+    f"Nano{name}Retrieval": f"Nano{name}Retrieval"
+    for name in (
+        "ArguAna", "ClimateFever", "DBPedia", "FEVER", "FiQA2018", "HotpotQA", "MSMARCO", "NFCorpus", "NQ", "Quora",
+        "SCIDOCS", "SciFact", "Touche2020",
+    )
+}  # fmt: skip
+"""Retrieval tasks of BEIR, MTEB(eng, v2) and NanoBEIR, and the data sets under mteb/ that mteb 2.26 reads for them."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an address names. files: addresses with the commit, sorted.
+
+    name : what one source of all files is called; None where the address names files, which have names of their own.
+    note : what a reader should know; "" where there is nothing.
+    """
+
+    files: tuple[str, ...]
+    name: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Repository:
+    """A data set at one commit. files: paths of all its files, sorted."""
+
+    name: str
+    commit: str
+    files: tuple[str, ...]
+
+    def fetch(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The addresses of these files, once they are in the cache."""
+        address = f"hf://datasets/{self.name}@{self.commit}"
+        with _errors(address):
+            patterns = list(map(glob.escape, paths))
+            snapshot_download(self.name, repo_type="dataset", revision=self.commit, allow_patterns=patterns)
+        return tuple(f"{address}/{path}" for path in paths)
+
+    def data(self, folder: str = "") -> list[str]:
+        """The data files under a folder, of all depths."""
+        return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
+
+    def listed(self) -> str:
+        """What it holds, in a few words."""
+        return f"it holds {_some(self.files)}"
+
+    def splits(self) -> dict[tuple[str, str], list[str]]:
+        """Data files by config and split, as the README lists them or as a Parquet conversion names its files; {}
+        without either.
+        """
+        if README in self.files and (listed := self._listed_splits()):
+            return listed
+        splits: dict[tuple[str, str], list[str]] = {}
+        for file in filter(None, map(CONVERTED_FILE.fullmatch, self.files)):
+            splits.setdefault((file["config"], file["split"]), []).append(file[0])
+        return splits
+
+    def _listed_splits(self) -> dict[tuple[str, str], list[str]]:
+        (readme,) = self.fetch([README])
+        splits = {}
+        try:
+            for config in (metadata_load(local(readme)) or {}).get("configs") or ():
+                listed = config.get("data_files") or ()
+                for entry in [{"split": "train", "path": listed}] if _patterns(listed) else listed:
+                    patterns = list(map(_pattern, _patterns(entry["path"])))
+                    files = [file for file in self.files if any(pattern.fullmatch(file) for pattern in patterns)]
+                    splits[str(config["config_name"]), str(entry["split"])] = files
+        except InputError:
+            raise
+        except Exception as error:  # what a stranger wrote, and errors of the YAML parser
+            raise InputError(f"the header of the README is damaged ({plainly(error)})", where=readme) from error
+        return {key: files for key, files in splits.items() if files}
+
+
+class _NoRevisionError(InputError):
+    """The data set has no such revision."""
+
+
+@lru_cache(maxsize=64)
+def find(word: str) -> Found:
+    """The files that an address names, fetched into the hub's cache.
+
+    Without a data file of its own, a data set is read from its Parquet conversion, which the note says.
+    Raises InputError where the data set cannot be read or nothing matches, UsageError for a config that is unknown, or
+    a data set of several configs.
+    """
+    if split := SPLIT.fullmatch(word):
+        return _split(word, **split.groupdict())
+    name, revision, path = _parts(word)
+    repository = _repository(name, revision)
+    if path in repository.files:
+        return Found(repository.fetch([path]), None)
+    if "*" in path or "?" in path:
+        matching = [file for file in repository.data() if _pattern(path).fullmatch(file)]
+        if not matching:
+            raise InputError("matches no data file", where=word, remedy=repository.listed())
+        return Found(repository.fetch(matching), None)
+    note = ""
+    if not path:
+        if not repository.data() and revision is None:
+            repository, note = _conversion(repository, word)
+        _refuse_several_configs(repository, revision, word)
+    files = repository.data(path and f"{path}/")
+    if not files:
+        problem = "no such file or folder in the data set" if path else "holds no data file"
+        raise InputError(problem, where=word, remedy=repository.listed())
+    return Found(repository.fetch(files), (path or name).rpartition("/")[2], note)
+
+
+def collection(word: str) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """The address of a collection with its commit, and its files by role (corpus, queries, qrels), fetched; a role
+    may have none.
+
+    They are those of the configs with these names (qrels: `default`, else `qrels`); else those with the names of a BEIR
+    folder, under the path of the address; else those of the Parquet conversion.
+    Raises InputError where the data set cannot be read, or has no corpus and no queries.
+    """
+    name, revision, path = _parts(word)
+    repository, folder = _repository(name, revision), path and f"{path}/"
+    roles = {} if path else _roles(_by_config(repository))
+    if not roles:
+        by_word: dict[str, list[str]] = {}
+        for file in repository.data(folder):
+            by_word.setdefault(re.split(r"[/.]", file.removeprefix(folder))[0], []).append(file)
+        roles = _roles(by_word)
+    if not roles and not path and revision is None:
+        repository, _ = _conversion(repository, word)
+        roles = _roles(_by_config(repository))
+    if not roles:
+        single = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take addresses of single files"
+        raise InputError("holds no corpus and no queries", where=word, remedy=f"{repository.listed()}; {single}")
+    repository.fetch([file for files in roles.values() for file in files])
+    address = f"hf://datasets/{name}@{repository.commit}{path and f'/{path}'}"
+    return address, {role: repository.fetch(files) for role, files in roles.items()}
+
+
+def task(name: str) -> tuple[str, str | None]:
+    """The address of a task of mteb, and its split where that is not the test split. Raises UsageError."""
+    if name not in TASKS:
+        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in TASKS}, n=3, cutoff=0.5)
+        names = [known for known in TASKS if known.lower() in near] or list(TASKS)
+        raise UsageError(
+            f"no known task {name!r}",
+            where="mteb:",
+            remedy=f"known are {', '.join(names)}; any other collection: hf://datasets/mteb/NAME",
+        )
+    return f"hf://datasets/mteb/{TASKS[name]}", EVALUATED_ELSEWHERE.get(name)
+
+
+def local(address: str) -> str:
+    """The file behind an address of `find` or `collection`; fetched where the cache has it no longer."""
+    name, commit, path = _parts(address)
+    with _errors(address):
+        return hf_hub_download(name, path, repo_type="dataset", revision=commit)
+
+
+def _parts(word: str) -> tuple[str, str | None, str]:
+    match = ADDRESS.fullmatch(word)
+    if match is None:
+        raise InputError("not the address of a data set", where=word, remedy=f"write {FORM}")
+    return match["name"], match["revision"], (match["path"] or "").strip("/")
+
+
+@lru_cache(maxsize=64)
+def _repository(name: str, revision: str | None) -> _Repository:
+    where = f"hf://datasets/{name}" + (f"@{revision}" if revision else "")
+    with _errors(where):
+        asked = REVISIONS.get(revision, revision) if revision else None
+        commit = HfApi().resolve_revision(name, repo_type="dataset", revision=asked).resolved
+        try:
+            tree = get_cached_repo_tree(name, repo_type="dataset", revision=commit)
+        except CachedRepoTreeNotFoundError:
+            found = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
+            tree = [entry for entry in found if isinstance(entry, RepoFile)]
+    paths = sorted(entry.path for entry in tree)
+    return _Repository(name, commit, tuple(path for path in paths if ".." not in path.split("/")))
+
+
+def _conversion(repository: _Repository, word: str) -> tuple[_Repository, str]:
+    """The Parquet conversion of a data set without data files, and what to say of it."""
+    try:
+        converted = _repository(repository.name, CONVERTED)
+    except _NoRevisionError as error:
+        remedy = f"{repository.listed()}; the hub has no Parquet conversion of it"
+        raise InputError("holds no file that secid reads", where=word, remedy=remedy) from error
+    return converted, f"{word}: no files of its own that secid reads; its Parquet conversion is read (@~parquet)"
+
+
+def _split(word: str, name: str, revision: str | None, config: str, split: str) -> Found:
+    repository, note = _repository(name, revision), ""
+    if not repository.splits() and revision is None:
+        repository, note = _conversion(repository, word)
+    splits = repository.splits()
+    if (config, split) not in splits:
+        known = [f"{config}:{split}" for config, split in splits]
+        remedy = f"it has {_some(known)}" if known else f"name its files: hf://datasets/{name}/PATH"
+        raise UsageError(f"no split {split!r} of a config {config!r}", where=word, remedy=remedy)
+    own = name.rpartition("/")[2]
+    return Found(repository.fetch(splits[config, split]), own if config == "default" else config, note)
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join([*words[:MOST_LISTED], *["…"][: len(words) > MOST_LISTED]]) or "nothing"
+
+
+def _patterns(value: Any) -> list[str]:
+    """A pattern or a list of patterns; [] for anything else."""
+    values = [value] if isinstance(value, str) else list(value)
+    return values if all(isinstance(item, str) for item in values) else []
+
+
+def _pattern(pattern: str) -> re.Pattern[str]:
+    words = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
+    return re.compile("".join(WILDCARDS.get(word) or re.escape(word) for word in words), re.DOTALL)
+
+
+def _by_config(repository: _Repository) -> dict[str, list[str]]:
+    configs: dict[str, list[str]] = {}
+    for (config, _), files in repository.splits().items():
+        configs.setdefault(config, []).extend(file for file in files if file not in configs.get(config, ()))
+    return configs
+
+
+def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Files by role; {} without corpus and without queries."""
+    corpus = next((named[name] for name in CORPORA if name in named), [])
+    queries = named.get("queries") or named.get("query") or []
+    qrels = named.get("default") or [file for name in named if name.startswith("qrels") for file in named[name]]
+    return {"corpus": corpus, "queries": queries, "qrels": qrels} if corpus or queries else {}
+
+
+def _refuse_several_configs(repository: _Repository, revision: str | None, word: str) -> None:
+    """Raises UsageError for a data set of several configs: they hold different things."""
+    configs = _by_config(repository)
+    if len(configs) > 1:
+        at = f"@{revision}" if revision else ""
+        words = [f"{repository.name}{at}:{config}:{split}" for config, split in repository.splits()]
+        ids = f"; --collection {word} resolves ids" if _roles(configs) else ""
+        raise UsageError("several configs are not read together", where=word, remedy=f"name one: {_some(words)}{ids}")
+
+
+@contextmanager
+def _errors(where: str) -> Iterator[None]:
+    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request."""
+    try:
+        yield
+    except HFValidationError as error:
+        raise InputError("not the address of a data set", where=where, remedy=f"write {FORM}") from error
+    except (OSError, RevisionResolutionError) as error:
+        if getattr(error, "errno", None) in NO_ROOM:
+            raise
+        raise _explained(error, where) from error
+    except Exception as error:  # errors of the HTTP client, by version of huggingface_hub
+        if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
+            raise
+        raise _explained(error, where) from error
+
+
+def _explained(error: Exception, where: str) -> InputError:
+    causes = (error, error.__cause__, error.__context__)
+    cause = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
+    token = "the token in HF_TOKEN" if get_token() else "no token: set HF_TOKEN"
+    if isinstance(cause, GatedRepoError):
+        return InputError(
+            "the hub asks to accept terms first", where=where, remedy=f"accept them on its page; sent was {token}"
+        )
+    if isinstance(cause, RevisionNotFoundError):
+        return _NoRevisionError("the data set has no such revision", where=where, remedy="check its branches and tags")
+    if isinstance(cause, RepositoryNotFoundError):
+        remedy = f"check OWNER/NAME; a private one needs a token that may read it, and sent was {token}"
+        return InputError("the hub shows no such data set: missing, or private", where=where, remedy=remedy)
+    status = None if cause is None else cause.response.status_code
+    if status in (401, 403):
+        return InputError(f"the hub refuses access (HTTP {status})", where=where, remedy=f"sent was {token}")
+    if status == 429:
+        return InputError("the hub has had too many requests (HTTP 429)", where=where, remedy=f"wait; sent was {token}")
+    if status is not None:
+        return InputError(f"the hub answers with an error (HTTP {status})", where=where, remedy="try again later")
+    offline = any(isinstance(cause, OfflineModeIsEnabled) for cause in causes)
+    why = "HF_HUB_OFFLINE is set" if offline else plainly(error)
+    return InputError(
+        f"not in the hub cache, and cannot be fetched ({why})",
+        where=where,
+        remedy="try again with the network, which keeps what has arrived; or set HF_HOME to a cache that holds it",
+    )
