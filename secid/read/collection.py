@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,6 +22,7 @@ from secid.settings import Settings, flag_of
 Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
+HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ have corpus, queries and qrels"
 TASK = "mteb:"
 """How the name of a task of mteb starts, for which the hub has a collection."""
 MAX_BAD_ROWS = 100
@@ -34,6 +36,7 @@ class CollectionFiles(NamedTuple):
     corpus: tuple[str, ...]
     queries: tuple[str, ...]
     qrels: tuple[str, ...]
+    note: str = ""
 
     def required(self, role: Literal["corpus", "queries"], remedy: str) -> tuple[str, ...]:
         """The files of a role. Raises InputError where there are none."""
@@ -179,11 +182,27 @@ def open_collection(settings: Settings) -> Collection:
 def noted_collection(settings: Settings, progress: Progress) -> Collection:
     """The same, with a note of its rows that cannot be read."""
     collection = open_collection(settings)
+    note = collection_files(settings.collection, BEIR_FOLDER).note if settings.collection else ""
+    if note:
+        progress.note(note)
     for role, bad in collection.bad.items():
         if bad:
             rows = "1 row cannot be read and is" if len(bad) == 1 else f"{len(bad)} rows cannot be read and are"
             progress.note(f"{role} of the collection: {rows} left out, the first: {bad[0]}")
     return collection
+
+
+def as_read(settings: Settings) -> Settings:
+    """The settings with the commit in each address of the hub, so that they name what was read."""
+    changes: dict[str, str] = {}
+    if settings.collection is not None:
+        changes["collection"] = collection_files(settings.collection, BEIR_FOLDER).where
+    for name, path in (("corpus", settings.corpus), ("queries", settings.queries)):
+        if path is not None and is_address(path):
+            from secid.read.hub import pinned
+
+            changes[name] = pinned(path, data_files(path))
+    return replace(settings, **changes) if changes else settings
 
 
 BEIR_FOLDER = (
@@ -210,8 +229,9 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
         from secid.read import hub
 
         address = hub.task(collection.removeprefix(TASK))[0] if collection.startswith(TASK) else collection
-        where, files = hub.collection(address)
-        return CollectionFiles(where, **files)
+        files, note = hub.collection(address)
+        where = hub.pinned(address, [file for paths in files.values() for file in paths])
+        return CollectionFiles(where, **files, note=note)
     folder = Path(collection)
     if not folder.is_dir():
         raise InputError("no such directory", where=collection, remedy=remedy)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError
-from secid.read.collection import TASK, collection_files, texts_with_ids
+from secid.read.collection import HUB_QRELS, TASK, collection_files, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
 from secid.read.sources import stem
-from secid.read.stream import ByteStream
+from secid.read.stream import HUB, ByteStream
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
@@ -50,6 +50,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     found = collection_files(folder, FOLDER)
     queries_files = found.required("queries", FOLDER)
+    if not found.qrels and found.where.startswith(HUB):
+        raise InputError("holds no qrels", where=found.where, remedy=HUB_QRELS)
     files = of_split(found.qrels, _split_of(folder)) or found.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()

@@ -12,24 +12,34 @@ from __future__ import annotations
 import difflib
 import glob
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from huggingface_hub import HfApi, get_cached_repo_tree, get_token, hf_hub_download, metadata_load, snapshot_download
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_cached_repo_tree,
+    get_token,
+    hf_hub_download,
+    metadata_load,
+    snapshot_download,
+    try_to_load_from_cache,
+)
 from huggingface_hub.errors import (
     CachedRepoTreeNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
     RevisionResolutionError,
 )
 from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.tqdm import tqdm
 
 from secid.errors import InputError, UsageError, plainly
 from secid.files import NO_ROOM
@@ -46,48 +56,25 @@ CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet"
 REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
 MOST_LISTED = 8
+NAME_FILES = "name files: hf://datasets/{}/PATH"
 WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 CORPORA = ("corpus", "documents")
 """Names of the config, or first words of the file name, that hold the passages."""
 EVALUATED_ELSEWHERE = {"MSMARCO": "dev"}
 """Tasks of mteb that are evaluated on another split than test."""
 TASKS = {
-    "ArguAna": "arguana",
-    "ClimateFEVER": "climate-fever",
-    "ClimateFEVERHardNegatives": "ClimateFEVER_test_top_250_only_w_correct-v2",
-    "CQADupstackAndroidRetrieval": "CQADupstackAndroidRetrieval",
-    "CQADupstackEnglishRetrieval": "cqadupstack-english",
-    "CQADupstackGamingRetrieval": "cqadupstack-gaming",
-    "CQADupstackGisRetrieval": "cqadupstack-gis",
-    "CQADupstackMathematicaRetrieval": "cqadupstack-mathematica",
-    "CQADupstackPhysicsRetrieval": "cqadupstack-physics",
-    "CQADupstackProgrammersRetrieval": "cqadupstack-programmers",
-    "CQADupstackStatsRetrieval": "cqadupstack-stats",
-    "CQADupstackTexRetrieval": "cqadupstack-tex",
-    "CQADupstackUnixRetrieval": "cqadupstack-unix",
-    "CQADupstackWebmastersRetrieval": "cqadupstack-webmasters",
-    "CQADupstackWordpressRetrieval": "cqadupstack-wordpress",
-    "DBPedia": "dbpedia",
-    "FEVER": "fever",
-    "FEVERHardNegatives": "FEVER_test_top_250_only_w_correct-v2",
-    "FiQA2018": "fiqa",
-    "HotpotQA": "hotpotqa",
-    "HotpotQAHardNegatives": "HotpotQA_test_top_250_only_w_correct-v2",
-    "MSMARCO": "msmarco",
-    "NFCorpus": "nfcorpus",
-    "NQ": "nq",
-    "QuoraRetrieval": "quora",
-    "SCIDOCS": "scidocs",
-    "SciFact": "scifact",
-    "Touche2020": "touche2020",
-    "Touche2020Retrieval.v3": "webis-touche2020-v3",
-    "TRECCOVID": "trec-covid",
-} | {
-    f"Nano{name}Retrieval": f"Nano{name}Retrieval"
-    for name in (
+    "ArguAna": "arguana", "ClimateFEVER": "climate-fever", "DBPedia": "dbpedia", "FEVER": "fever", "FiQA2018": "fiqa",
+    "HotpotQA": "hotpotqa", "MSMARCO": "msmarco", "NFCorpus": "nfcorpus", "NQ": "nq", "QuoraRetrieval": "quora",
+    "SCIDOCS": "scidocs", "SciFact": "scifact", "TRECCOVID": "trec-covid", "Touche2020": "touche2020",
+    "Touche2020Retrieval.v3": "webis-touche2020-v3", "CQADupstackAndroidRetrieval": "CQADupstackAndroidRetrieval",
+    **{f"CQADupstack{name}Retrieval": f"cqadupstack-{name.lower()}" for name in (
+        "English", "Gaming", "Gis", "Mathematica", "Physics", "Programmers", "Stats", "Tex", "Unix", "Webmasters",
+        "Wordpress")},
+    **{f"{name}HardNegatives": f"{name}_test_top_250_only_w_correct-v2" for name in (
+        "ClimateFEVER", "FEVER", "HotpotQA")},
+    **{f"Nano{name}Retrieval": f"Nano{name}Retrieval" for name in (
         "ArguAna", "ClimateFever", "DBPedia", "FEVER", "FiQA2018", "HotpotQA", "MSMARCO", "NFCorpus", "NQ", "Quora",
-        "SCIDOCS", "SciFact", "Touche2020",
-    )
+        "SCIDOCS", "SciFact", "Touche2020")},
 }  # fmt: skip
 """Retrieval tasks of BEIR, MTEB(eng, v2) and NanoBEIR, and the data sets under mteb/ that mteb 2.26 reads for them."""
 
@@ -116,10 +103,18 @@ class _Repository:
     def fetch(self, paths: Sequence[str]) -> tuple[str, ...]:
         """The addresses of these files, once they are in the cache."""
         address = f"hf://datasets/{self.name}@{self.commit}"
-        with _errors(address):
-            patterns = list(map(glob.escape, paths))
-            snapshot_download(self.name, repo_type="dataset", revision=self.commit, allow_patterns=patterns)
+        missing = [path for path in paths if not self._is_cached(path)]
+        if missing:
+            patterns = list(map(glob.escape, missing))
+            with _errors(address):
+                snapshot_download(
+                    self.name, repo_type="dataset", revision=self.commit, allow_patterns=patterns, tqdm_class=_Bars
+                )
         return tuple(f"{address}/{path}" for path in paths)
+
+    def _is_cached(self, path: str) -> bool:
+        cached = try_to_load_from_cache(self.name, path, repo_type="dataset", revision=self.commit)
+        return isinstance(cached, str)
 
     def data(self, folder: str = "") -> list[str]:
         """The data files under a folder, of all depths."""
@@ -153,8 +148,16 @@ class _Repository:
         except InputError:
             raise
         except Exception as error:  # what a stranger wrote, and errors of the YAML parser
-            raise InputError(f"the header of the README is damaged ({plainly(error)})", where=readme) from error
+            remedy = NAME_FILES.format(self.name)
+            raise InputError("its header does not list configs and their files", where=readme, remedy=remedy) from error
         return {key: files for key, files in splits.items() if files}
+
+
+class _Bars(tqdm):
+    """The hub's progress bars, on a terminal alone."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})
 
 
 class _NoRevisionError(InputError):
@@ -187,21 +190,22 @@ def find(word: str) -> Found:
         _refuse_several_configs(repository, revision, word)
     files = repository.data(path and f"{path}/")
     if not files:
-        problem = "no such file or folder in the data set" if path else "holds no data file"
+        problem = "no such file or folder in the data set" if path else "holds no data file that secid reads"
         raise InputError(problem, where=word, remedy=repository.listed())
     return Found(repository.fetch(files), (path or name).rpartition("/")[2], note)
 
 
-def collection(word: str) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """The address of a collection with its commit, and its files by role (corpus, queries, qrels), fetched; a role
-    may have none.
+@lru_cache(maxsize=64)
+def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
+    """The files of a collection by role (corpus, queries, qrels), fetched, and a note as in `Found`. A role may have
+    none.
 
     They are those of the configs with these names (qrels: `default`, else `qrels`); else those with the names of a BEIR
     folder, under the path of the address; else those of the Parquet conversion.
     Raises InputError where the data set cannot be read, or has no corpus and no queries.
     """
     name, revision, path = _parts(word)
-    repository, folder = _repository(name, revision), path and f"{path}/"
+    repository, folder, note = _repository(name, revision), path and f"{path}/", ""
     roles = {} if path else _roles(_by_config(repository))
     if not roles:
         by_word: dict[str, list[str]] = {}
@@ -209,14 +213,22 @@ def collection(word: str) -> tuple[str, dict[str, tuple[str, ...]]]:
             by_word.setdefault(re.split(r"[/.]", file.removeprefix(folder))[0], []).append(file)
         roles = _roles(by_word)
     if not roles and not path and revision is None:
-        repository, _ = _conversion(repository, word)
+        repository, note = _conversion(repository, word)
         roles = _roles(_by_config(repository))
     if not roles:
         single = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take addresses of single files"
         raise InputError("holds no corpus and no queries", where=word, remedy=f"{repository.listed()}; {single}")
     repository.fetch([file for files in roles.values() for file in files])
-    address = f"hf://datasets/{name}@{repository.commit}{path and f'/{path}'}"
-    return address, {role: repository.fetch(files) for role, files in roles.items()}
+    return {role: repository.fetch(files) for role, files in roles.items()}, note
+
+
+def pinned(word: str, files: Sequence[str]) -> str:
+    """An address with the commit of the files that it gave."""
+    match = SPLIT.fullmatch(word) or ADDRESS.fullmatch(word)
+    read = ADDRESS.fullmatch(files[0])
+    if match is None or read is None:
+        return word
+    return f"{word[: match.end('name')]}@{read['revision']}{word[max(match.end('name'), match.end('revision')) :]}"
 
 
 def task(name: str) -> tuple[str, str | None]:
@@ -225,9 +237,9 @@ def task(name: str) -> tuple[str, str | None]:
         near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in TASKS}, n=3, cutoff=0.5)
         names = [known for known in TASKS if known.lower() in near] or list(TASKS)
         raise UsageError(
-            f"no known task {name!r}",
-            where="mteb:",
-            remedy=f"known are {', '.join(names)}; any other collection: hf://datasets/mteb/NAME",
+            "no task of mteb that secid knows",
+            where=f"mteb:{name}",
+            remedy=f"it knows {', '.join(names)}; name another by its data set: hf://datasets/mteb/NAME",
         )
     return f"hf://datasets/mteb/{TASKS[name]}", EVALUATED_ELSEWHERE.get(name)
 
@@ -251,7 +263,10 @@ def _repository(name: str, revision: str | None) -> _Repository:
     where = f"hf://datasets/{name}" + (f"@{revision}" if revision else "")
     with _errors(where):
         asked = REVISIONS.get(revision, revision) if revision else None
-        commit = HfApi().resolve_revision(name, repo_type="dataset", revision=asked).resolved
+        resolved = HfApi().resolve_revision(
+            name, repo_type="dataset", revision=asked, local_files_only=constants.HF_HUB_OFFLINE
+        )
+        commit = resolved.resolved
         try:
             tree = get_cached_repo_tree(name, repo_type="dataset", revision=commit)
         except CachedRepoTreeNotFoundError:
@@ -262,12 +277,11 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str) -> tuple[_Repository, str]:
-    """The Parquet conversion of a data set without data files, and what to say of it."""
+    """The Parquet conversion of a data set and what to say of it; the data set itself where there is none."""
     try:
         converted = _repository(repository.name, CONVERTED)
-    except _NoRevisionError as error:
-        remedy = f"{repository.listed()}; the hub has no Parquet conversion of it"
-        raise InputError("holds no file that secid reads", where=word, remedy=remedy) from error
+    except _NoRevisionError:
+        return repository, ""
     return converted, f"{word}: no files of its own that secid reads; its Parquet conversion is read (@~parquet)"
 
 
@@ -278,8 +292,8 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
     splits = repository.splits()
     if (config, split) not in splits:
         known = [f"{config}:{split}" for config, split in splits]
-        remedy = f"it has {_some(known)}" if known else f"name its files: hf://datasets/{name}/PATH"
-        raise UsageError(f"no split {split!r} of a config {config!r}", where=word, remedy=remedy)
+        remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
+        raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
     own = name.rpartition("/")[2]
     return Found(repository.fetch(splits[config, split]), own if config == "default" else config, note)
 
@@ -320,8 +334,10 @@ def _refuse_several_configs(repository: _Repository, revision: str | None, word:
     if len(configs) > 1:
         at = f"@{revision}" if revision else ""
         words = [f"{repository.name}{at}:{config}:{split}" for config, split in repository.splits()]
-        ids = f"; --collection {word} resolves ids" if _roles(configs) else ""
-        raise UsageError("several configs are not read together", where=word, remedy=f"name one: {_some(words)}{ids}")
+        ids = f"; --collection {word} resolves the ids of one" if _roles(configs) else ""
+        raise UsageError(
+            "has several configs, which are not read together", where=word, remedy=f"name one: {_some(words)}{ids}"
+        )
 
 
 @contextmanager
@@ -343,26 +359,26 @@ def _errors(where: str) -> Iterator[None]:
 
 def _explained(error: Exception, where: str) -> InputError:
     causes = (error, error.__cause__, error.__context__)
-    cause = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
-    token = "the token in HF_TOKEN" if get_token() else "no token: set HF_TOKEN"
-    if isinstance(cause, GatedRepoError):
-        return InputError(
-            "the hub asks to accept terms first", where=where, remedy=f"accept them on its page; sent was {token}"
-        )
-    if isinstance(cause, RevisionNotFoundError):
+    answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
+    token = "HF_TOKEN to a token that may read it" + ("; the one that is set may not" if get_token() else "")
+    if isinstance(answer, GatedRepoError):
+        remedy = f"accept them on its page, then set {token}"
+        return InputError("the data set has terms that you must accept first", where=where, remedy=remedy)
+    if isinstance(answer, RevisionNotFoundError):
         return _NoRevisionError("the data set has no such revision", where=where, remedy="check its branches and tags")
-    if isinstance(cause, RepositoryNotFoundError):
-        remedy = f"check OWNER/NAME; a private one needs a token that may read it, and sent was {token}"
-        return InputError("the hub shows no such data set: missing, or private", where=where, remedy=remedy)
-    status = None if cause is None else cause.response.status_code
+    if isinstance(answer, RepositoryNotFoundError):
+        remedy = f"check OWNER/NAME; for a private data set, set {token}"
+        return InputError("the hub has no such public data set", where=where, remedy=remedy)
+    status = None if answer is None else answer.response.status_code
     if status in (401, 403):
-        return InputError(f"the hub refuses access (HTTP {status})", where=where, remedy=f"sent was {token}")
+        return InputError(f"the hub refuses access (HTTP {status})", where=where, remedy=f"set {token}")
     if status == 429:
-        return InputError("the hub has had too many requests (HTTP 429)", where=where, remedy=f"wait; sent was {token}")
+        remedy = "wait a few minutes" + ("" if get_token() else ", or set HF_TOKEN: the hub allows more with a token")
+        return InputError("the hub refuses further requests for now (HTTP 429)", where=where, remedy=remedy)
     if status is not None:
         return InputError(f"the hub answers with an error (HTTP {status})", where=where, remedy="try again later")
-    offline = any(isinstance(cause, OfflineModeIsEnabled) for cause in causes)
-    why = "HF_HUB_OFFLINE is set" if offline else plainly(error)
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else plainly(cause)
     return InputError(
         f"not in the hub cache, and cannot be fetched ({why})",
         where=where,
