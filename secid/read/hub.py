@@ -186,7 +186,7 @@ def find(word: str) -> Found:
     note = ""
     if not path:
         if not repository.data() and revision is None:
-            repository, note = _conversion(repository, word)
+            repository, note = _conversion(repository, word, "it has no data file of its own")
         _refuse_several_configs(repository, revision, word)
     files = repository.data(path and f"{path}/")
     if not files:
@@ -213,7 +213,7 @@ def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
             by_word.setdefault(re.split(r"[/.]", file.removeprefix(folder))[0], []).append(file)
         roles = _roles(by_word)
     if not roles and not path and revision is None:
-        repository, note = _conversion(repository, word)
+        repository, note = _conversion(repository, word, "it has no corpus and no queries of its own")
         roles = _roles(_by_config(repository))
     if not roles:
         single = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take addresses of single files"
@@ -276,19 +276,19 @@ def _repository(name: str, revision: str | None) -> _Repository:
     return _Repository(name, commit, tuple(path for path in paths if ".." not in path.split("/")))
 
 
-def _conversion(repository: _Repository, word: str) -> tuple[_Repository, str]:
+def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
     """The Parquet conversion of a data set and what to say of it; the data set itself where there is none."""
     try:
         converted = _repository(repository.name, CONVERTED)
     except _NoRevisionError:
         return repository, ""
-    return converted, f"{word}: no files of its own that secid reads; its Parquet conversion is read (@~parquet)"
+    return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet): {lacks}"
 
 
 def _split(word: str, name: str, revision: str | None, config: str, split: str) -> Found:
     repository, note = _repository(name, revision), ""
     if not repository.splits() and revision is None:
-        repository, note = _conversion(repository, word)
+        repository, note = _conversion(repository, word, "its README lists no configs")
     splits = repository.splits()
     if (config, split) not in splits:
         known = [f"{config}:{split}" for config, split in splits]
