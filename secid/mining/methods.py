@@ -304,14 +304,14 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
+    own = {other.name for other in miners if not isinstance(other.method, Hybrid)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
         if name not in own:
             raise UsageError(
-                f"{name!r} is not a random, bm25 or dense source",
+                f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name one, such as {name}=dense; files of others are combined by `secid score` and `secid mix`",
+                remedy=f"name one beside it, such as {name}=dense; a hybrid is no part of another",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(

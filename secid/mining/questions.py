@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class Questions:
     query    : (R,) id in `queries`.   positive : (R,) the least id of its positives in `passages`: a key to sort by.
     first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
-    passages : the candidates, in the order of their text keys, and then positives that are none.
+    passages : the candidates, in the order of their text keys, then positives that are none, then texts written.
     ids      : the ids of some candidates, rising; "" for one without.
     skipped  : rows of the input, or judgements, that give nothing, by reason.
     """
@@ -52,6 +53,13 @@ class Questions:
     labels: tuple[Index, Index]
     ids: Callable[[Index], list[str]]
     skipped: Mapping[str, int]
+
+    def with_texts(self, spool: TextSpool) -> tuple[Questions, Index]:
+        """With other texts behind the passages, and (n,) the id of each text by its number in the spool."""
+        others, ids = spool.store()
+        with closing(others):
+            passages, own = self.passages.joined(others)
+        return replace(self, passages=passages), own[ids]
 
     def close(self) -> None:
         """Lets go of the spool files."""

@@ -10,7 +10,7 @@ Source: METHOD 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -23,23 +23,14 @@ from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
+from secid.mining.find import find, read_questions
 from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
-from secid.mining.run import (
-    Load,
-    asked_of,
-    exclusions_of,
-    first_scores,
-    lowest_positives,
-    read_questions,
-    scores_of,
-    search,
-)
+from secid.mining.run import Load, asked_of
 from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.settings import Settings
-from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of, share_interval
 from secid.triplets.guide import GuideScores, guide_scores, load_guide
 
@@ -79,33 +70,24 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
-    with ExitStack() as stack:
-        questions = read_questions(plan, settings, work, progress)
-        stack.callback(questions.close)
-        exclusions = exclusions_of(questions, progress)
+    with closing(read_questions(plan, settings, work, progress)) as questions:
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
-        embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
-        stack.callback(embedder.close)
-        kept = replace(plan, miners=every, on_short="keep")
-        positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
-        picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
-        s_first = first_scores(questions, embedder)
-        scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
+        found = find(replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress)
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
             sets = [
-                (_triplets(questions, positive, own), s_qn[own.ids >= 0])
-                for own, s_qn in zip(picks, scores, strict=True)
+                (_triplets(questions, found.positive, own), s_qn[own.ids >= 0])
+                for own, s_qn in zip(found.picks, found.s_qn, strict=True)
             ]
             some = [part for part in sets if len(part[0])]
             sampled = replace(settings, guide_sample=size)
             by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
             guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, s_first, plan.k, settings.temperature, suspects)
-            for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
+            miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
+            for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
         }
         sources = tuple(
             SweptSource(

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from secid.files import sha256_of
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan, Random
+from secid.mining.find import Found
+from secid.mining.methods import FILLED, Dense, Llm, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.pages.glossary import by_reason
 from secid.pages.mine_text import short_words
@@ -47,25 +48,28 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 class Negatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
-    s_qp, s_first : (R,) score of the positive that scores lowest, and of the row's first one.
-    s_qn : (R, K) scores of the negatives. NaN where there is none, or no encoder.
     answers : of a language model; None for other sources.
     """
 
     plan: MiningPlan
     questions: Questions
+    found: Found
     number: int
-    picks: Picks
     answers: Answers | None
-    s_qp: Floats
-    s_first: Floats
-    s_qn: Floats
     temperature: float
 
     @property
     def miner(self) -> Miner:
         """Its miner."""
         return self.plan.miners[self.number]
+
+    @property
+    def picks(self) -> Picks:
+        return self.found.picks[self.number]
+
+    @property
+    def s_qn(self) -> Floats:
+        return self.found.s_qn[self.number]
 
     @cached_property
     def kept(self) -> Flags:
@@ -104,28 +108,27 @@ class Negatives:
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
-        names = dict(zip(used.tolist(), self.questions.ids(used), strict=True))
-        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
+        # What a language model wrote has no id.
+        names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
+        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random | Llm))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
-        written = repeat(()) if self.answers is None else self.answers.texts()
-        every = zip(self.questions.rows(), written, strict=False)
-        rows = ((place, *item) for place, item in enumerate(every) if self.kept[place])
+        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
-            places = np.array([place for place, *_ in part])
+            places = np.array([place for place, _ in part])
             own = ids[places]
             texts = iter(self.questions.passages.take(own[own >= 0]))
-            for place, row, own_texts in part:
+            for place, row in part:
                 n = int((self.picks.ids[place] >= 0).sum())
                 cells = zip(
                     *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
                     self.picks.scores[place, :n].round(DECIMALS).tolist(),
-                    (self.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    (self.found.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
                     Passage(
                         next(texts),
-                        names[key],
+                        names.get(key, ""),
                         "",
                         _known(score),
                         None if by in unranked else rank,
@@ -134,15 +137,14 @@ class Negatives:
                     )
                     for key, rank, by, score, margin in cells
                 ]
-                by_model = [Passage(text, miner=self.miner.name) for text in own_texts]
-                yield row._replace(negatives=by_model + negatives)
+                yield row._replace(negatives=negatives)
 
     def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
         """What was written to `path`."""
         picks, kept, answers = self.picks, self.kept, self.answers
         taken = kept[:, None] & (picks.ids >= 0)
         s_qn = self.s_qn[taken]
-        margins = (self.s_first[:, None] - self.s_qn)[taken]
+        margins = (self.found.s_first[:, None] - self.s_qn)[taken]
         _, served = np.unique(picks.ids[taken], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
         n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
@@ -162,7 +164,7 @@ class Negatives:
             n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
-            **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
+            **score_means(s_qn, margins, self.temperature),
             n_passages=len(served),
             most_used=int(served.max(initial=0)),
             n_made_ids=written.n_made_ids,

@@ -24,7 +24,7 @@ import pytest
 from secid import api
 from secid.errors import BadRecordsError, InputError, NothingToScoreError, OutputError, UsageError
 from secid.files import locked
-from secid.mining import run as module
+from secid.mining import find as module
 from secid.results.document import json_of
 from tests import llm_server
 from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
@@ -559,7 +559,7 @@ def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: 
 def test_a_language_model_writes_negatives_beside_other_sources(server):
     mined = ask(server, specs=["near=dense"])
     gpt, near = mined.sources
-    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
+    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (66, 198, 0)
     assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
     assert near.n_negatives == 198
     rows = lines("out/gpt.jsonl")
@@ -570,6 +570,36 @@ def test_a_language_model_writes_negatives_beside_other_sources(server):
     ]  # fmt: skip
     assert "sk-secret-key" not in "".join(path.read_text(encoding="utf-8") for path in Path("out").iterdir())
     assert len(api.check(["out/gpt.jsonl"]).sources) == 1
+
+
+def test_what_a_model_writes_has_margins_and_is_part_of_a_hybrid(server):
+    """Its third text is the nearest candidate of the query, which the hybrid has already."""
+    near = {row["query"]: row["neg"] for row in _nearest()}
+
+    def answer(query: str, n: int) -> tuple[int, Any]:
+        written = [*llm_server.texts(query, n - 1), near[query][0]]
+        return 200, llm_server.completion(json.dumps([written[0], written[-1], *written[1:-1]]))
+
+    server.usual = answer
+    gpt, _, mix = ask(server, specs=["near=dense", "mix=hybrid:near=2,gpt=2"], k=4).sources
+    assert (gpt.n_negatives, mix.n_negatives, mix.n_short) == (264, 264, 0)
+    assert mix.usage is None
+    encoder = HashEncoder()
+    for row, mixed in zip(lines("out/gpt.jsonl"), lines("out/mix.jsonl"), strict=True):
+        first, second, third, _ = row["neg"]
+        assert mixed["neg"] == [*near[row["query"]][:2], first, third]
+        assert second == near[row["query"]][0]
+        assert mixed["neg_miners"] == ["near", "near", "gpt", "gpt"]
+        assert row["neg_ranks"] == [None] * 4
+        query = encoder.encode([row["query"]], "query")[0]
+        positives, negatives = (encoder.encode(row[name], "passage") @ query for name in ("pos", "neg"))
+        np.testing.assert_allclose(row["neg_margins"], positives.min() - negatives, atol=1e-6)
+    assert gpt.s_query_negative is not None
+
+
+def _nearest() -> list[Any]:
+    api.mine(["near=dense"], "nearest", HashEncoder(), collection=str(FIXTURES), k=4)
+    return lines("nearest/near.jsonl")
 
 
 def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):

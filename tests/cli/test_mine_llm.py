@@ -13,8 +13,8 @@ import pytest
 
 from secid import api
 from secid.errors import EndpointError, OutputError, SecidError
+from secid.mining import find as module
 from secid.mining import llm
-from secid.mining import run as module
 from secid.progress import Silent
 from tests import llm_server
 from tests.cli.conftest import listing, start

@@ -95,7 +95,6 @@ REFUSED = [
     (["a=llm"], "model"),
     (["a=llm:model=m,price=1"], "price"),
     (["a=llm:model=m,price=1/-1"], "price"),
-    (["a=llm:model=m", "b=hybrid:a=10"], "a"),
 ]
 
 
