@@ -194,15 +194,25 @@ def noted_collection(settings: Settings, progress: Progress) -> Collection:
 
 def as_read(settings: Settings) -> Settings:
     """The settings with the commit in each address of the hub, so that they name what was read."""
-    changes: dict[str, str] = {}
-    if settings.collection is not None:
-        changes["collection"] = collection_files(settings.collection, BEIR_FOLDER).where
-    for name, path in (("corpus", settings.corpus), ("queries", settings.queries)):
-        if path is not None and is_address(path):
-            from secid.read.hub import pinned
+    given = settings.collection
+    return replace(
+        settings,
+        collection=collection_files(given, BEIR_FOLDER).where if given and _on_hub(given) else given,
+        corpus=_pinned(settings.corpus),
+        queries=_pinned(settings.queries),
+    )
 
-            changes[name] = pinned(path, data_files(path))
-    return replace(settings, **changes) if changes else settings
+
+def _pinned(path: str | None) -> str | None:
+    if path is None or not is_address(path):
+        return path
+    from secid.read.hub import pinned
+
+    return pinned(path, data_files(path))
+
+
+def _on_hub(collection: str) -> bool:
+    return is_address(collection) or collection.startswith(TASK)
 
 
 BEIR_FOLDER = (
@@ -225,7 +235,7 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
 
     Raises InputError, with the remedy, where there is no such folder.
     """
-    if is_address(collection) or collection.startswith(TASK):
+    if _on_hub(collection):
         from secid.read import hub
 
         address = hub.task(collection.removeprefix(TASK))[0] if collection.startswith(TASK) else collection

@@ -157,7 +157,7 @@ class _Bars(tqdm):
     """The hub's progress bars, on a terminal alone."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})
+        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
 
 
 class _NoRevisionError(InputError):
