@@ -1,7 +1,7 @@
 """Data sets of the model hub: which files an address names, and where their bytes are.
 
 `hf://datasets/OWNER/NAME[@REVISION][/PATH]` names a file, a folder, or the data files that a pattern matches (`*` and
-`?` within a folder, `**` across folders); `OWNER/NAME[@REVISION]:CONFIG:SPLIT` the files of one split. The revision is
+`?` in a folder, `**` across folders); `OWNER/NAME[@REVISION]:CONFIG:SPLIT` the files of one split. The revision is
 resolved to a commit first. A file keeps its address with that commit as its path, so that results name it and it can be
 read again on any machine; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are
 huggingface_hub's. This module is imported only where an address is met.
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -57,7 +58,6 @@ REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
 MOST_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
-WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 CORPORA = ("corpus", "documents")
 """Names of the config, or first words of the file name, that hold the passages."""
 EVALUATED_ELSEWHERE = {"MSMARCO": "dev"}
@@ -142,8 +142,8 @@ class _Repository:
             for config in (metadata_load(local(readme)) or {}).get("configs") or ():
                 listed = config.get("data_files") or ()
                 for entry in [{"split": "train", "path": listed}] if _patterns(listed) else listed:
-                    patterns = list(map(_pattern, _patterns(entry["path"])))
-                    files = [file for file in self.files if any(pattern.fullmatch(file) for pattern in patterns)]
+                    patterns = _patterns(entry["path"])
+                    files = [file for file in self.files if any(_matches(file, pattern) for pattern in patterns)]
                     splits[str(config["config_name"]), str(entry["split"])] = files
         except InputError:
             raise
@@ -178,8 +178,8 @@ def find(word: str) -> Found:
     repository = _repository(name, revision)
     if path in repository.files:
         return Found(repository.fetch([path]), None)
-    if "*" in path or "?" in path:
-        matching = [file for file in repository.data() if _pattern(path).fullmatch(file)]
+    if glob.has_magic(path):
+        matching = [file for file in repository.data() if _matches(file, path)]
         if not matching:
             raise InputError("matches no data file", where=word, remedy=repository.listed())
         return Found(repository.fetch(matching), None)
@@ -308,9 +308,25 @@ def _patterns(value: Any) -> list[str]:
     return values if all(isinstance(item, str) for item in values) else []
 
 
-def _pattern(pattern: str) -> re.Pattern[str]:
-    words = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
-    return re.compile("".join(WILDCARDS.get(word) or re.escape(word) for word in words), re.DOTALL)
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a pattern stands for a path: `**` for any number of folders, other parts as in `fnmatch`.
+
+    Steps through the path once, since a pattern may be a stranger's.
+    """
+    parts = pattern.removeprefix("./").split("/")
+    places = {0}
+    for name in [*path.split("/"), None]:
+        for place in sorted(places):
+            while place < len(parts) and parts[place] == "**":
+                place += 1
+                places.add(place)
+        if name is None:
+            break
+        ahead = {place for place in places if place < len(parts)}
+        places = {
+            place + (parts[place] != "**") for place in ahead if parts[place] == "**" or fnmatchcase(name, parts[place])
+        }
+    return len(parts) in places
 
 
 def _by_config(repository: _Repository) -> dict[str, list[str]]:

@@ -142,6 +142,27 @@ def test_without_files_of_its_own_the_conversion_is_read(hub: Hub) -> None:
     assert passed_over(["hf://datasets/o/script@~parquet"]) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("data/*.parquet", "data/a.parquet", True),
+        ("data/*.parquet", "data/b/a.parquet", False),
+        ("**/*.parquet", "a.parquet", True),
+        ("**/*.parquet", "data/b/a.parquet", True),
+        ("data/**", "data/b/a.parquet", True),
+        ("data/**/a.parquet", "data/a.parquet", True),
+        ("data/**/a.parquet", "other/a.parquet", False),
+        ("./t?ain-[0-9]*", "train-0", True),
+        ("t?ain-[0-9]*", "train-x", False),
+        ("data", "data/a.parquet", False),
+        ("**/" * 30 + "a", "x/" * 40 + "b", False),  # would take hours by backtracking
+        ("**/x/" * 20 + "*a*a*a*a*a*a*a*b", "x/" * 40 + "a" * 60, False),
+    ],
+)
+def test_patterns(pattern: str, path: str, expected: bool) -> None:
+    assert hub_module._matches(path, pattern) is expected
+
+
 def test_only_addresses_ask_the_hub(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/one", {"a.jsonl": ROW})
     for word in ("o/one", "o/one/a.jsonl", "o/one:default", "o/one@main"):
