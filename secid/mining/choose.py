@@ -170,7 +170,7 @@ class Choice:
             order = Order(lists.ids[place, own], lists.scores[place, own])
             reused[place] = picks.take(row, order, rank[place, own], number, picks.k, self.exclusions)
             if reused[place] and isinstance(miner.method, Random) and not lists.complete[place]:
-                fill(picks, row, number, lists.queries[place : place + 1], any_passes, lists.ranking, self.exclusions)
+                fill(picks, row, number, lists.queries[place : place + 1], None, lists.ranking, self.exclusions)
         short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
         failed = near.sum(axis=1), above.sum(axis=1), reused
         picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
@@ -249,30 +249,25 @@ def combine(
     own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
 
-def any_passes(ids: Index) -> Flags:
-    """Passes all, as sources without a margin do."""
-    return np.ones(len(ids), np.bool_)
-
-
 def fill(
     picks: Picks,
     row: int,
     by: int,
     query: Index,
-    passes: Callable[[Index], Flags],
+    passes: Callable[[Index], Flags] | None,
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
     """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
 
     by : as in `Picks`.   query : (1,).   passes : which of some candidates pass the source's margins and maximum for
-    this row.
+    this row; None where all do.
     """
     depth = 4 * picks.ids.shape[1]
     while lacking := picks.k - int((picks.ids[row] >= 0).sum()):
         order = ranking.first(query, depth)
         ids = order.ids[0, exclusions.codes(query, order.ids)[0] == 0]
-        ids = ids[passes(ids)]
+        ids = ids if passes is None else ids[passes(ids)]
         none = np.full(len(ids), -1)
         picks.take(row, Order(ids, none * np.nan), none, by, lacking, exclusions)
         if depth >= min(DRAWN, len(picks.used)):

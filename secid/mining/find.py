@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
-from secid.errors import InputError
 from secid.findings.copies import spread
-from secid.mining.choose import FILL, Choice, Lists, Picks, any_passes, combine, fill, passing
+from secid.mining.choose import FILL, Choice, Lists, Picks, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.methods import Bm25, Dense, Hybrid, Method, MiningPlan, Random
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
@@ -30,7 +32,9 @@ from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 
 ROWS_AT_ONCE = 4_096
-"""Rows whose lists are in memory together: at the default window 15 MB of each order."""
+"""Rows whose lists are in memory together, at most: at the default window 15 MB of each order."""
+PARTS = 20
+"""Parts of the rows, at least: progress is told after each, and each reads the vectors of all candidates once."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ def find(
     written : (R, m) ids of the texts that a language model wrote for each row, -1 behind the last; by source.
     encoder : None to mine without one; then no source is dense.   work : an empty folder for temporary files.
     """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
     exclusions = Exclusions(questions, progress)
     with ExitStack() as stack:
         embedder = None
@@ -72,14 +78,6 @@ def find(
 
 def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     """Rows and candidates. The caller closes them. Raises InputError, also where there is no candidate."""
-    questions = _read(plan, settings, work, progress)
-    if not questions.n_candidates:
-        questions.close()
-        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
-    return questions
-
-
-def _read(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
     if plan.pairs is None:
         files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
         progress.start("read", None, "")
@@ -105,7 +103,7 @@ def lowest_positives(
     normal form, as it does in the exclusions. Encodes what dense sources search too.
     """
     if embedder is None:
-        return questions.positive, np.full(len(questions.query), np.nan)
+        return questions.first, np.full(len(questions.query), np.nan)
     own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
     form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
     start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
@@ -130,12 +128,13 @@ def search(
     keys = questions.queries.keys, questions.passages.keys[:n]
     choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
     # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
-    order = np.lexsort((questions.positive, sample_order(keys[0], plan.seed)[questions.query]))
+    order = np.lexsort((questions.sorting, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    for start in range(0, n_rows, ROWS_AT_ONCE):
-        rows = order[start : start + ROWS_AT_ONCE]
+    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / PARTS))
+    for start in range(0, n_rows, n_at_once):
+        rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
         for ranking, numbers in groups:
             lists = choice.lists(ranking, query, limit, [plan.miners[number] for number in numbers])
@@ -160,23 +159,18 @@ def search(
         for miner, filled, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
                 asked = questions.query[row : row + 1]
-                passes = _passes(miner.method, embedder, asked, s_qp[row : row + 1])
+                passes = partial(_passes, miner.method, embedder, asked, s_qp[row])
                 fill(filled, row, FILL, asked, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
 
-def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: Floats) -> Callable[[Index], Flags]:
-    """What tells which of some candidates pass a method's margins and maximum. query, s_qp : (1,)."""
-    if not isinstance(method, Dense) or embedder is None:
-        return any_passes
-    vectors = embedder.vectors
-
-    def passes(ids: Index) -> Flags:
-        near, below = passing(method, dots(vectors, np.repeat(query, len(ids)), ids), s_qp)
-        return near & below
-
-    return passes
+def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: float, ids: Index) -> Flags:
+    """(n,) which candidates pass a method's margins and maximum. query : (1,).   ids : (n,)."""
+    scores = np.full(len(ids), np.nan)
+    if embedder is not None and isinstance(method, Dense):
+        scores = dots(embedder.vectors, np.repeat(query, len(ids)), ids)
+    return np.logical_and(*passing(method, scores, np.asarray(s_qp)))
 
 
 def _rankings(

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from secid.arrays import distinct
 from secid.encode import Encoder
-from secid.errors import OutputError
+from secid.encode.precomputed import PrecomputedEncoder
+from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
 from secid.mining.ask import ask
 from secid.mining.find import find, read_questions
@@ -51,8 +51,6 @@ def mine_sources(
     """
     plan.check(settings, load is not None)
     check_folder(folder)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
         endpoints = {
@@ -60,11 +58,13 @@ def mine_sources(
             for number, miner in enumerate(plan.miners)
             if isinstance(miner.method, Llm)
         }
-        stack.enter_context(_removed_if_empty(folder))
         stack.enter_context(_alone_in(folder))
         stack.enter_context(kept_answers(journals, progress))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         encoder, info = load() if load else (None, None)
+        if endpoints and isinstance(encoder, PrecomputedEncoder):
+            problem = "has no vectors for texts that a language model writes"
+            raise UsageError(problem, where="--encoder", remedy="name a model, or mine llm in a run without --encoder")
         spool = TextSpool("passage", work / "written.txt")
         stack.callback(spool.close)
         answers = {
@@ -113,25 +113,22 @@ def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError."""
-    make_folder(folder / JOURNAL)
-    with locked(folder) as is_locked:
-        if not is_locked and sys.platform != "win32":
-            remedy = "wait until it has ended, or name a new directory"
-            raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
-        check_folder(folder)  # a run may have ended since it was looked at
-        yield
+    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError.
 
-
-@contextmanager
-def _removed_if_empty(folder: Path) -> Iterator[None]:
-    """Where the block fails, removes the folders that it created, if nothing is in them."""
+    Where the block fails, removes the folders that it created, if nothing is in them.
+    """
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        yield
+        make_folder(folder / JOURNAL)
+        with locked(folder) as is_locked:
+            if not is_locked and sys.platform != "win32":
+                remedy = "wait until it has ended, or name a new directory"
+                raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
+            check_folder(folder)  # a run may have ended since it was looked at
+            yield
     except BaseException:
-        for path in created:
-            with suppress(OSError):
+        with suppress(OSError):
+            for path in created:
                 path.rmdir()
         raise
 

@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from secid.arrays import Floats, Index
 from secid.errors import UsageError
@@ -60,8 +59,6 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     plan.check(settings, load is not None)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -77,14 +74,11 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
-            sets = [
-                (_triplets(questions, found.positive, own), s_qn[own.ids >= 0])
-                for own, s_qn in zip(found.picks, found.s_qn, strict=True)
-            ]
-            some = [part for part in sets if len(part[0])]
-            sampled = replace(settings, guide_sample=size)
-            by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
-            guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
+            rows = [_triplets(questions, found.positive, own) for own in found.picks]
+            near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+            sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
+            scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
+            guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
         swept = {
             miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
             for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
@@ -123,7 +117,10 @@ def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
     )
 
 
-def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects:
+def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
+    """None where there is no negative."""
+    if not len(rows):
+        return None
     queries, cluster = np.unique(rows.query, return_inverse=True)
     flags = guide.suspect().astype(np.float64)
     estimate = guide.mean(flags, cluster, names_of(questions.queries.keys[queries]), None)
@@ -133,15 +130,14 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
 def _swept(
     method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
 ) -> Swept:
-    taken, counts = picks.ids >= 0, picks.counts
+    counts = picks.counts
     n = int(counts.sum())
-    margins = (s_first[:, None] - s_qn)[taken]
     return Swept(
         method=options_of(method),
         n_negatives=n,
         n_short=int((counts < k).sum()),
         n_lacking=k * len(counts) - n,
         n_missing=int((counts == 0).sum()),
-        **score_means(s_qn[taken], margins, temperature),
+        **score_means(s_qn, s_first, picks.ids >= 0, temperature),
         suspects=suspects,
     )

@@ -192,7 +192,9 @@ class Reader:
         """Container, schema and cleaner of a file, from its first rows."""
         stream, keep = ByteStream(path), False
         try:
-            container = sniff(stream, self._settings.header)
+            given = self._settings
+            columns = given.query_column, given.positive_column, given.negative_column, given.label_column
+            container = sniff(stream, given.header, [*filter(None, columns)])
             parts = open_parts(stream, container)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
