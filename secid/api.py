@@ -288,7 +288,8 @@ def check(
     """What is in sources and what is wrong with them, without an encoder and without torch.
 
     sources      : as for `score`.
-    against_eval : BEIR folder whose queries and relevant passages must not be in the sources.
+    against_eval : BEIR folder, hf://datasets/OWNER/NAME or mteb:TASK whose queries and relevant passages must not be
+                   in the sources.
     fail_on      : "name" or "name=limit" of findings; Check.failed lists those above their limit.
     settings     : those of the files, tokenizer and examples; others have no effect.
     Returns the same as `secid check --json` prints. Raises SecidError for a source that cannot be read.
@@ -360,7 +361,7 @@ def audit(
         progress.note(line)
     from secid.scoring.audit import audit_sources, label_files
 
-    files = label_files(None if qrels is None else Path(qrels), split, values)
+    files = label_files(None if qrels is None else fspath(qrels), split, values)
     with work_folder() as work, ExitStack() as stack:
         readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
         return audit_sources(

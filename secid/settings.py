@@ -49,7 +49,10 @@ class Settings:
         None, "Column that splits a file into sources, named file:value.", "Input", "COLUMN"
     )
     collection: str | None = setting(
-        None, "BEIR folder: its corpus and queries resolve ids, its qrels are labelled positives.", "Input", "DIR"
+        None,
+        "BEIR folder or hf://datasets/OWNER/NAME: corpus and queries resolve ids, qrels are labelled positives.",
+        "Input",
+        "DIR",
     )
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")

@@ -17,7 +17,7 @@ OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
 def audit(
     sources: Sources,
     qrels: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--qrels",
             metavar="FILE",
@@ -47,7 +47,7 @@ def audit(
     from secid.pages.terminal import print_page
 
     files = out or []
-    check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [qrels] if qrels else []))
+    check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [Path(qrels)] if qrels else []))
     with ConsoleProgress(quiet) as progress:
         result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
     for path in files:

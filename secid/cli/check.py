@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,11 +19,12 @@ USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad")
 def check(
     sources: Sources,
     against_eval: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--against-eval",
             metavar="DIR",
-            help="BEIR folder whose queries and relevant passages must not occur in the sources.",
+            help="BEIR folder, hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact) whose queries and "
+            "relevant passages must not occur in the sources.",
             rich_help_panel="Input",
         ),
     ] = None,

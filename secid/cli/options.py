@@ -37,7 +37,7 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files, globs, folders, name=path, or - for stdin.",
+        help="Files, globs, folders, hf://datasets/OWNER/NAME, name=path, or - for stdin.",
         show_default=False,
     ),
 ]

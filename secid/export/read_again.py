@@ -16,7 +16,7 @@ from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
-from secid.read import FileContent, Reader, once_only, open_source
+from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
 from secid.run_folder.read import POSITIVES, read_positives, whole
@@ -75,7 +75,7 @@ def check_present(source: SourceResult) -> None:
         if once_only(file.path):
             raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
         try:
-            n_bytes = Path(file.path).stat().st_size
+            n_bytes = Path(on_disk(file.path)).stat().st_size
         except OSError as error:
             remedy = RESTORE if Path(file.path).is_absolute() else MOVED
             raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=remedy) from error
@@ -87,7 +87,7 @@ def check_unchanged(source: SourceResult) -> None:
     """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
     check_present(source)
     for file in source.paths:
-        if sha256_of(Path(file.path)) != file.sha256:
+        if sha256_of(Path(on_disk(file.path))) != file.sha256:
             raise _changed(file.path)
 
 

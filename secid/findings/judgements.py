@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +56,7 @@ class Judgements:
         return result
 
 
-def read_judgements(files: Sequence[Path], collection: Collection, most_unknown: float) -> Judgements:
+def read_judgements(files: Sequence[str], collection: Collection, most_unknown: float) -> Judgements:
     """The judgements of some qrels files. most_unknown: largest share without a text in the collection.
 
     Raises InputError for a file that is no qrels file, and where more of them are without a text.
@@ -68,7 +67,7 @@ def read_judgements(files: Sequence[Path], collection: Collection, most_unknown:
             key = pair[0], pair[1]
             highest[key] = max(own, highest.get(key, own))
     rows = [(*key, own) for key, own in highest.items()]
-    where = ", ".join(map(str, files))
+    where = ", ".join(files)
     if not rows:
         raise InputError("holds no judgement", where=where)
     grade = np.array([row[2] for row in rows])

@@ -72,7 +72,7 @@ class Questions:
 
 
 def questions_of_collection(
-    collection: Collection, files: Sequence[Path], labels: Sequence[Path], folder: Path, most_unknown: float
+    collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, most_unknown: float
 ) -> Questions:
     """The queries that some qrels files judge, with the passages of a grade above 0 as positives.
 
@@ -80,7 +80,7 @@ def questions_of_collection(
     Raises InputError where no judgement is above 0, too many have no text, or the corpus has none.
     """
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
-    where = ", ".join(map(str, files))
+    where = ", ".join(files)
     if not judgements:
         raise InputError("holds no judgement above 0", where=where, remedy="a positive is a passage of a grade above 0")
     queries = dict.fromkeys(row[0] for row in judgements)
@@ -132,7 +132,7 @@ def questions_of_pairs(
 
 
 def _questions(
-    rows: Rows, collection: Collection | None, labels: Sequence[Path], folder: Path, skipped: Mapping[str, int]
+    rows: Rows, collection: Collection | None, labels: Sequence[str], folder: Path, skipped: Mapping[str, int]
 ) -> Questions:
     spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
     query, starts, forms = array("q"), array("q"), set[int]()
@@ -202,7 +202,7 @@ def _questions(
     )
 
 
-def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
+def _labelled(files: Sequence[str], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
     """Texts of each relevant pair of these qrels. forms : hashes of the normal forms of the queries to keep."""
     for key, name, _ in (row for file in files for row in read_qrels(file) if row[2] > 0):
         query = collection.query(key)

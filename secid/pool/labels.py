@@ -7,24 +7,23 @@ They are labels and no more: a query of an evaluation set that is also in the so
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from secid.pool.collect import Collected, Gathered
-from secid.read.collection import Collection, open_collection
-from secid.read.evaluation import qrels_files, relevant_pairs
+from secid.read.collection import BEIR_FOLDER, Collection, collection_files, open_collection
+from secid.read.evaluation import relevant_pairs
 from secid.records import Record, Source
 from secid.settings import Settings
 
 
-def judgement_files(settings: Settings) -> list[Path]:
+def judgement_files(settings: Settings) -> Sequence[str]:
     """The qrels of --collection, of all splits: each labels. None where it has no queries file."""
     if settings.collection is None:
-        return []
-    files = qrels_files(Path(settings.collection))
-    return files if files and open_collection(settings).has("queries") else []
+        return ()
+    files = collection_files(settings.collection, BEIR_FOLDER).qrels
+    return files if files and open_collection(settings).has("queries") else ()
 
 
-def add_labels(gathered: Gathered, files: Sequence[Path], settings: Settings) -> None:
+def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> None:
     """Adds the relevant passages (a judgement above 0) of the queries gathered, as records without negatives.
 
     Judgements of other queries, and of passages that the corpus lacks, add nothing. Raises InputError for a file that
@@ -34,8 +33,8 @@ def add_labels(gathered: Gathered, files: Sequence[Path], settings: Settings) ->
     for file in files:
         for query, passage in relevant_pairs(file):
             relevant.setdefault(query, []).append(passage)
-    labels = Collected(Source("qrels", tuple(map(str, files))))
-    for record in list(_records(relevant, open_collection(settings), gathered, str(files[0]))):
+    labels = Collected(Source("qrels", tuple(files)))
+    for record in list(_records(relevant, open_collection(settings), gathered, files[0])):
         labels.add(record, gathered.queries, gathered.passages, {})
         gathered.labels = labels
 

@@ -29,6 +29,7 @@ from secid.probing.task import Arm, Lists, Task, read_task
 from secid.probing.training import Setting
 from secid.progress import Progress
 from secid.read import Reader
+from secid.read.collection import as_read
 from secid.results import EncoderInfo, InputFile, Run
 from secid.results.probe import (
     FEWEST_GROUPS,
@@ -81,7 +82,7 @@ def probe_sources(
             secid_version=VERSION,
             encoder=info,
             files=files,
-            collection=settings.collection,
+            collection=as_read(settings).collection,
             trainable="lora" if options.lora else "full",
             steps=options.steps,
             batch=options.batch,

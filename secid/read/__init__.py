@@ -6,12 +6,13 @@
 
 from secid.read.reader import FileContent, FileShape, Reader, open_source
 from secid.read.sources import passed_over, resolve_sources
-from secid.read.stream import once_only
+from secid.read.stream import on_disk, once_only
 
 __all__ = [
     "FileContent",
     "FileShape",
     "Reader",
+    "on_disk",
     "once_only",
     "open_source",
     "passed_over",

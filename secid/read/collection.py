@@ -1,11 +1,12 @@
-"""Texts by id: a BEIR folder, or a corpus and a queries file. The texts stay on disk."""
+"""Texts by id: a BEIR folder or data set of the hub, or a corpus and a queries file. The texts stay on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from secid.errors import InputError
 from secid.progress import Progress
@@ -13,14 +14,36 @@ from secid.read.containers import rows_of
 from secid.read.grouping import temporary_database
 from secid.read.passages import ID_KEYS, TEXT_KEYS, join_title
 from secid.read.rows import Broken, Row, shorten
+from secid.read.sources import data_files, is_address, is_data
+from secid.read.stream import on_disk
 from secid.records import fault_text
 from secid.settings import Settings, flag_of
 
 Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
+HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ have corpus, queries and qrels"
+TASK = "mteb:"
+"""How the name of a task of mteb starts, for which the hub has a collection."""
 MAX_BAD_ROWS = 100
 """Unreadable rows of a collection that are skipped before it counts as damaged; their ids are then missing."""
+
+
+class CollectionFiles(NamedTuple):
+    """Paths of a collection's files by role; () without any. where: the folder, or the address and its commit."""
+
+    where: str
+    corpus: tuple[str, ...]
+    queries: tuple[str, ...]
+    qrels: tuple[str, ...]
+    note: str = ""
+
+    def required(self, role: Literal["corpus", "queries"], remedy: str) -> tuple[str, ...]:
+        """The files of a role. Raises InputError where there are none."""
+        files = self.corpus if role == "corpus" else self.queries
+        if not files:
+            raise InputError(f"holds no {role}.jsonl", where=self.where, remedy=remedy)
+        return files
 
 
 class Collection:
@@ -29,18 +52,18 @@ class Collection:
     bad : file, line and fault of each row that cannot be read.
     """
 
-    def __init__(self, corpus: str | None, queries: str | None, *, titles: bool) -> None:
+    def __init__(self, corpus: Sequence[str], queries: Sequence[str], *, titles: bool) -> None:
         self._database = temporary_database()
         self.bad: dict[Role, list[str]] = {"passages": [], "queries": []}
-        self._files: dict[Role, str | None] = {"passages": corpus, "queries": queries}
-        for role, path in self._files.items():
+        self._files: dict[Role, Sequence[str]] = {"passages": corpus, "queries": queries}
+        for role, files in self._files.items():
             self._database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
-            if path is not None:
-                self._load(role, path, titles)
+            if files:
+                self._load(role, files, titles)
 
     def has(self, role: Role) -> bool:
         """Whether a file for the role was given."""
-        return self._files[role] is not None
+        return bool(self._files[role])
 
     def passage(self, key: str) -> str | None:
         """Text of a passage, its title joined; None where the id is unknown."""
@@ -63,10 +86,10 @@ class Collection:
         row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
         return row[0] if row else None
 
-    def _load(self, role: Role, path: str, titles: bool) -> None:
+    def _load(self, role: Role, files: Sequence[str], titles: bool) -> None:
         database = self._database
         database.execute("BEGIN")
-        rows = texts_with_ids(role, path, titles=titles, skipped=self.bad[role])
+        rows = texts_with_ids(role, files, titles=titles, skipped=self.bad[role])
         database.executemany(f"INSERT INTO {role} VALUES (?, ?)", rows)  # noqa: S608
         database.execute("COMMIT")
         database.execute(f"CREATE INDEX {role}_by_id ON {role} (id)")
@@ -76,22 +99,22 @@ class Collection:
         if repeated:
             raise InputError(
                 f"one id for several texts: {', '.join(row[0] for row in repeated)}",
-                where=path,
+                where=files[0],
                 remedy="ids may restart in each shard: make them unique, or give only the shard of these records",
             )
 
 
 def texts_with_ids(
-    role: Role, path: str, *, titles: bool, skipped: list[str] | None = None
+    role: Role, files: Sequence[str], *, titles: bool, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(id, text) of each row of a corpus or queries file, or of a folder of such files, in file order.
+    """(id, text) of each row of the files of a corpus or of queries, one at least, in file order.
 
     skipped : gets file, line and fault of each row that cannot be read.
     Raises InputError where it cannot be read, holds no row, or its rows are not ids and texts.
     """
     n_read = 0
     bad: list[tuple[int, str]] = []
-    for file in _files(path):
+    for file in files:
         for line, row in rows_of(file):
             pair = _id_and_text(row, role, titles=titles)
             if isinstance(pair, str):
@@ -104,7 +127,7 @@ def texts_with_ids(
             n_read += 1
             yield pair
     if not n_read:
-        raise InputError(f"holds no {role}", where=path)
+        raise InputError(f"holds no {role}", where=files[0])
 
 
 def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
@@ -137,14 +160,10 @@ def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, s
     return str(key), join_title(title, text)
 
 
-def _files(path: str) -> list[str]:
-    from secid.read.sources import data_files
-
-    return data_files(path) if Path(path).is_dir() else [path]
-
-
 @lru_cache(maxsize=2)
-def _opened(corpus: str | None, queries: str | None, titles: bool, stamps: tuple[Any, ...]) -> Collection:
+def _opened(
+    corpus: tuple[str, ...], queries: tuple[str, ...], titles: bool, stamps: tuple[tuple[int, int], ...]
+) -> Collection:
     return Collection(corpus, queries, titles=titles)
 
 
@@ -153,18 +172,19 @@ def open_collection(settings: Settings) -> Collection:
 
     Raises InputError where a file is missing or is not a collection.
     """
-    corpus, queries = settings.corpus, settings.queries
+    corpus, queries = (tuple(data_files(path)) if path else () for path in (settings.corpus, settings.queries))
     if settings.collection is not None:
-        folder = Path(settings.collection)
-        corpus = corpus or beir_file(folder, "corpus", BEIR_FOLDER)
-        queries = queries or beir_file(folder, "queries")
-    stamps = tuple(_stamp(path) for path in (corpus, queries) if path)
-    return _opened(corpus, queries, settings.titles, stamps)
+        found = collection_files(settings.collection, BEIR_FOLDER)
+        corpus, queries = corpus or found.required("corpus", BEIR_FOLDER), queries or found.queries
+    return _opened(corpus, queries, settings.titles, tuple(map(_stamp, (*corpus, *queries))))
 
 
 def noted_collection(settings: Settings, progress: Progress) -> Collection:
     """The same, with a note of its rows that cannot be read."""
     collection = open_collection(settings)
+    note = collection_files(settings.collection, BEIR_FOLDER).note if settings.collection else ""
+    if note:
+        progress.note(note)
     for role, bad in collection.bad.items():
         if bad:
             rows = "1 row cannot be read and is" if len(bad) == 1 else f"{len(bad)} rows cannot be read and are"
@@ -172,24 +192,61 @@ def noted_collection(settings: Settings, progress: Progress) -> Collection:
     return collection
 
 
+def as_read(settings: Settings) -> Settings:
+    """The settings with the commit in each address of the hub, so that they name what was read."""
+    given = settings.collection
+    return replace(
+        settings,
+        collection=collection_files(given, BEIR_FOLDER).where if given and _on_hub(given) else given,
+        corpus=_pinned(settings.corpus),
+        queries=_pinned(settings.queries),
+    )
+
+
+def _pinned(path: str | None) -> str | None:
+    if path is None or not is_address(path):
+        return path
+    from secid.read.hub import pinned
+
+    return pinned(path, data_files(path))
+
+
+def _on_hub(collection: str) -> bool:
+    return is_address(collection) or collection.startswith(TASK)
+
+
 BEIR_FOLDER = (
-    f"--collection takes a BEIR folder; {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take single files"
+    "--collection takes a BEIR folder or hf://datasets/OWNER/NAME; "
+    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take single files"
 )
 
 
 def _stamp(path: str) -> tuple[int, int]:
     try:
-        status = Path(path).stat()
+        status = Path(on_disk(path)).stat()
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
     return status.st_mtime_ns, status.st_size
 
 
-def beir_file(folder: Path, stem: str, remedy: str = "") -> str | None:
-    """The file of a BEIR folder with this stem; None, or InputError with the remedy given, where there is none."""
+def collection_files(collection: str, remedy: str) -> CollectionFiles:
+    """The files of a BEIR folder (corpus.*, queries.*, qrels/*.tsv or qrels*.tsv), of a data set of the hub, or of a
+    task of mteb (`mteb:SciFact`).
+
+    Raises InputError, with the remedy, where there is no such folder.
+    """
+    if _on_hub(collection):
+        from secid.read import hub
+
+        address = hub.task(collection.removeprefix(TASK))[0] if collection.startswith(TASK) else collection
+        files, note = hub.collection(address)
+        where = hub.pinned(address, [file for paths in files.values() for file in paths])
+        return CollectionFiles(where, **files, note=note)
+    folder = Path(collection)
     if not folder.is_dir():
-        raise InputError("no such directory", where=str(folder), remedy=remedy)
-    files = sorted(path for path in folder.iterdir() if path.name.split(".")[0] == stem)
-    if not files and remedy:
-        raise InputError(f"holds no {stem}.jsonl", where=str(folder), remedy=remedy)
-    return str(files[0]) if files else None
+        raise InputError("no such directory", where=collection, remedy=remedy)
+    named = {path.name.split(".")[0]: str(path) for path in sorted(folder.iterdir(), reverse=True)}
+    corpus, queries = (tuple(data_files(named[stem])) if stem in named else () for stem in ("corpus", "queries"))
+    qrels = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
+    judgements = (str(path) for path in qrels if path.is_file() and is_data(path.name))
+    return CollectionFiles(collection, corpus, queries, tuple(judgements))

@@ -14,7 +14,7 @@ from secid.errors import InputError
 from secid.read.jsonrows import BOM, json_document, json_lines, unwrap
 from secid.read.rewrites import in_utf8, unpacked
 from secid.read.rows import Broken, Parts, Row, gathered, shorten
-from secid.read.stream import CHUNK, ByteStream
+from secid.read.stream import CHUNK, ByteStream, on_disk
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
 
 Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file"]
@@ -89,6 +89,7 @@ def _remedy(magic: bytes, path: str, packed: str) -> str:
         return in_utf8(path, UTF_16) if "UTF" in OTHER_MAGIC[magic] else "fetch the file: git lfs pull"
     if PurePath(path).suffix == ".xlsx":
         return "save it as CSV in UTF-8"
+    path = on_disk(path)
     return unpacked(path, UNPACKERS[magic]) if not packed and Path(path).is_file() else "unpack it"
 
 

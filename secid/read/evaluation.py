@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError
-from secid.read.collection import beir_file, texts_with_ids
+from secid.read.collection import HUB_QRELS, TASK, collection_files, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
-from secid.read.sources import is_data, stem
-from secid.read.stream import ByteStream
+from secid.read.sources import stem
+from secid.read.stream import HUB, ByteStream
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
-FOLDER = "--against-eval takes a BEIR folder: queries, a corpus, and qrels"
+FOLDER = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
 WORDS = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
 """A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words with spaces between."""
 MOST_BYTES = 1 << 16
@@ -42,16 +42,17 @@ class EvaluationSet:
 
 
 def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
-    """The evaluation set of a BEIR folder: queries.jsonl, corpus.jsonl and qrels/*.tsv (or qrels*.tsv).
+    """The evaluation set of a collection: a BEIR folder, a data set of the hub, or a task of mteb.
 
     Only the queries of the test split count where there is one, else those of all qrels, else all queries (then no
     passage is known to be relevant). titles: join a passage's title before its text.
     Raises InputError where the folder or its queries are missing, or a file is not what it should be.
     """
-    path = Path(folder)
-    queries_file = beir_file(path, "queries", FOLDER) or ""
-    files = qrels_files(path)
-    files = of_split(files, EVALUATION_SPLIT) or files
+    found = collection_files(folder, FOLDER)
+    queries_files = found.required("queries", FOLDER)
+    if not found.qrels and found.where.startswith(HUB):
+        raise InputError("holds no qrels", where=found.where, remedy=HUB_QRELS)
+    files = of_split(found.qrels, _split_of(folder)) or found.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
@@ -59,26 +60,34 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
             wanted_queries.add(query)
             wanted_passages.add(passage)
     queries = {
-        key: text for key, text in texts_with_ids("queries", queries_file, titles=False)
+        key: text for key, text in texts_with_ids("queries", queries_files, titles=False)
         if not files or key in wanted_queries
     }  # fmt: skip
     if not queries:
         raise InputError("no query of the qrels is in the queries file", where=folder)
-    corpus = beir_file(path, "corpus", FOLDER) if wanted_passages else None
+    corpus = found.required("corpus", FOLDER) if wanted_passages else ()
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
         if key in wanted_passages
     }  # fmt: skip
-    return EvaluationSet(folder, tuple(map(str, files)), queries, passages)
+    return EvaluationSet(found.where, tuple(files), queries, passages)
 
 
-def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
+def _split_of(collection: str) -> str:
+    if not collection.startswith(TASK):
+        return EVALUATION_SPLIT
+    from secid.read.hub import task
+
+    return task(collection.removeprefix(TASK))[1] or EVALUATION_SPLIT
+
+
+def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
     """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs;
     with spaces no line names the columns.
 
     Raises InputError for any other row.
     """
-    for line, row in _rows(str(path)):
+    for line, row in _rows(path):
         cells = _cells(row)
         try:
             query, passage, score = str(cells[0]), str(cells[-2]), _grade(cells[-1])
@@ -91,7 +100,7 @@ def read_qrels(path: Path) -> Iterator[tuple[str, str, float]]:
         yield query, passage, score
 
 
-def relevant_pairs(path: Path) -> Iterator[tuple[str, str]]:
+def relevant_pairs(path: str) -> Iterator[tuple[str, str]]:
     """(query id, passage id) of each judgement above 0."""
     return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
 
@@ -125,12 +134,7 @@ def _cells(row: Row | Broken) -> list[Any]:
     return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
 
 
-def of_split(files: Sequence[Path], split: str) -> list[Path]:
-    """The qrels files of a split: NAME.tsv in a folder qrels, or qrels.NAME.tsv."""
-    return [file for file in files if stem(file.name).removeprefix("qrels").strip("._-") == split]
-
-
-def qrels_files(folder: Path) -> list[Path]:
-    """The qrels of a BEIR folder, of all splits: qrels/*.tsv or qrels*.tsv, and other suffixes of data files."""
-    paths = sorted([*(folder / "qrels").glob("*"), *folder.glob("qrels*")])
-    return [path for path in paths if path.is_file() and is_data(path.name)]
+def of_split(files: Sequence[str], split: str) -> list[str]:
+    """The qrels files of a split: NAME.tsv in a folder qrels, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
+    names = {file: stem(file).removeprefix("qrels").strip("._-") for file in files}
+    return [file for file, name in names.items() if split in (name, name.isdecimal() and Path(file).parent.name)]

@@ -17,7 +17,7 @@ from secid.read.rows import Broken, Part, Parts, Row
 from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
-from secid.read.stream import ByteStream, once_only
+from secid.read.stream import ByteStream, on_disk, once_only
 from secid.records import Block, Source, fault_text
 from secid.settings import Settings, flag_of
 
@@ -103,7 +103,7 @@ class Reader:
             raise
         self.files = tuple(file.shape() for file in self._files)
         once = any(map(once_only, source.paths))
-        self.n_bytes = None if once else sum(Path(path).stat().st_size for path in source.paths)
+        self.n_bytes = None if once else sum(Path(on_disk(path)).stat().st_size for path in source.paths)
 
     def close(self) -> None:
         """Close the files that are still open; only needed where the reader is not iterated to its end."""
@@ -164,7 +164,7 @@ class Reader:
     def _read(self, file: _File, contents: list[FileContent], groups: PairGroups | None) -> Iterator[Item | Block]:
         stream = file.stream or ByteStream(file.path)
         columnar = file.container.kind in COLUMNAR
-        n_bytes = Path(file.path).stat().st_size if columnar and not once_only(file.path) else 0
+        n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not once_only(file.path) else 0
         self._stream = stream
         try:
             if file.cleaner is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from secid.read.rows import shorten
-from secid.read.stream import ByteStream
+from secid.read.stream import ByteStream, on_disk
 
 ENCODINGS = ("CP1252", "CP1251", "GB18030", "CP932", "CP949")
 """Western European, Cyrillic, Chinese, Japanese and Korean; UTF-16 shows by its first bytes."""
@@ -22,6 +22,7 @@ LIST_KEY = re.compile(rb'"(\w+)"\s*:\s*\[\s*\{')
 def rewrite(path: str, command: str, suffix: str = ".jsonl") -> str:
     """The command, fed with the file's unpacked bytes, writing `records` with this suffix."""
     output = f"records{suffix}" if Path(path).name != f"records{suffix}" else f"new-records{suffix}"
+    path = on_disk(path)
     if not Path(path).is_file():  # standard input, a pipe
         return f"{command} > {output}"
     stream = ByteStream(path)
@@ -40,6 +41,7 @@ def unpacked(path: str, program: str) -> str:
 
 def rows_in_python(path: str) -> str:
     """The Python expression that gives the rows of a file, of standard input but for Parquet; "" for other files."""
+    path = on_disk(path)
     if not Path(path).is_file():
         return "map(json.loads, sys.stdin)"
     stream = ByteStream(path)
@@ -96,7 +98,7 @@ def as_lines(path: str, head: bytes) -> str:
 
 def in_utf8(path: str, encoding: str = "") -> str:
     """The command that writes a file in UTF-8, with what its first foreign word reads in each encoding that fits it."""
-    if not Path(path).is_file():
+    if not Path(on_disk(path)).is_file():
         return UTF_8
     stream = ByteStream(path)
     head = stream.peek()

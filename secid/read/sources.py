@@ -5,6 +5,8 @@
 - A folder is one source of its own name where its files are one (shards, `part-*` files or a `datasets` folder); where
   they have different stems, each is its own source.
 - `name=` before a file, glob or folder names one source of all its files.
+- An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of one
+  stem is named after it, and a data set of one source has its name.
 - `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
 - Where names are equal, those that the user did not give are prefixed by as many of their folders as make them differ:
   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
@@ -23,7 +25,7 @@ from itertools import product
 from pathlib import Path
 
 from secid.errors import InputError, UsageError
-from secid.read.stream import STDIN, once_only
+from secid.read.stream import HUB, STDIN, once_only
 from secid.records import Source, encodable
 from secid.settings import Settings
 
@@ -32,6 +34,9 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".
 SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
 PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
 """Numbered files as Spark and the hub write them: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
+SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config>[^:/]+):(?P<split>[^:/]+)")
+"""Files of the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
+COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
 """Files that are published or saved with the data of a folder, but hold none."""
 
@@ -71,6 +76,9 @@ def _entries(specs: Sequence[str]) -> list[_Entry]:
         if name is not None or pattern == STDIN:
             entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
             continue
+        if is_address(pattern) and (entries_of := _groups_of_address(pattern)):
+            entries |= {len(entries) + at: entry for at, entry in enumerate(entries_of)}
+            continue
         for path in _expand(pattern):
             if Path(path).is_dir():
                 groups = _folder(path)
@@ -88,7 +96,7 @@ def _entries(specs: Sequence[str]) -> list[_Entry]:
 
 def _home(path: str) -> Path:
     """The folder that holds what a file's source is named after: the file, or for shards without a stem its folder."""
-    parent = Path(path).parent
+    parent = Path(COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
@@ -156,8 +164,17 @@ def _named_paths(pattern: str) -> list[str]:
     return [file for path in _expand(pattern) for file in (_folder_files(path) if Path(path).is_dir() else [path])]
 
 
+def is_address(word: str) -> bool:
+    """Whether a word names files of the model hub: `hf://…`, or OWNER/NAME:CONFIG:SPLIT where no such path exists."""
+    return word.startswith(HUB) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
+
+
 def _expand(pattern: str) -> list[str]:
-    """Existing paths of a word: itself, or what it matches as a glob, sorted."""
+    """Existing paths of a word: itself, what it matches as a glob, or the files of an address of the hub; sorted."""
+    if is_address(pattern):
+        from secid.read.hub import find
+
+        return list(find(pattern).files)
     if Path(pattern).exists():
         return [pattern]
     # Path.glob takes no absolute pattern.
@@ -182,19 +199,49 @@ def _near(path: Path) -> str | None:
 
 def _folder(path: str) -> list[tuple[str, list[str]]]:
     """Names and files of a folder's sources."""
-    files = _folder_files(path)
+    files, name = _folder_files(path), Path(path).resolve().name
+    return [(name, files)] if _is_saved_dataset(Path(path)) else _groups(name, files)
+
+
+def _groups(name: str, files: list[str]) -> list[tuple[str, list[str]]]:
+    """Sources of the files in one folder: one of its name, or each of its own stem."""
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
-    if _is_saved_dataset(Path(path)) or len(stems) == 1:
-        return [(Path(path).resolve().name, files)]
+    if len(stems) == 1:
+        return [(name, files)]
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(_shard_key(file), []).append(file)
     return [(stem(group[0]), group) for group in groups.values()]
 
 
-def data_files(folder: str) -> list[str]:
-    """All data files of a folder as one list, shards checked. Raises InputError where there is none."""
-    return _checked_shards(_folder_files(folder))
+def _groups_of_address(address: str) -> list[_Entry]:
+    """The sources of an address of the hub that stands for a folder; [] where it names files."""
+    from secid.read.hub import find
+
+    found = find(address)
+    if found.name is None:
+        return []
+    folders: dict[Path, list[str]] = {}
+    for file in found.files:
+        folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
+    groups = {folder: _groups(folder.name, files) for folder, files in folders.items()}
+    if not address.startswith(HUB) or sum(map(len, groups.values())) == 1:  # a split, or all that is there
+        return [_Entry(found.name, list(found.files), Path(address).parent)]
+    return [
+        _Entry(name, files, folder.parent if len(inner) == 1 else folder)
+        for folder, inner in groups.items()
+        for name, files in inner
+    ]
+
+
+def data_files(path: str) -> list[str]:
+    """The data files of a file, a folder or an address as one list, shards checked.
+
+    Raises InputError where there is none.
+    """
+    if not is_address(path) and not Path(path).is_dir():
+        return [path]
+    return _checked_shards(_named_paths(path))
 
 
 def _folder_files(folder: str) -> list[str]:
@@ -221,9 +268,11 @@ def _folder_files(folder: str) -> list[str]:
 
 
 def passed_over(specs: Sequence[str]) -> list[str]:
-    """A line for each folder that specs name, listing its files that are not read; hidden ones are not listed."""
+    """A line for each folder that specs name, listing its files that are not read, hidden ones left out; and one for
+    each address of which other files are read than its own.
+    """
     paths = [path for _, pattern in map(_split_name, specs) if pattern != STDIN for path in _expand(pattern)]
-    lines = []
+    lines = _address_notes([pattern for _, pattern in map(_split_name, specs) if is_address(pattern)])
     for folder in [Path(path) for path in paths if Path(path).is_dir()]:
         has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
         read = set() if has_index else set(_folder_files(str(folder)))
@@ -232,6 +281,14 @@ def passed_over(specs: Sequence[str]) -> list[str]:
         if read and left:
             lines.append(f"{folder}: not read: {', '.join(left[:5])}" + (", …" if len(left) > 5 else ""))
     return lines
+
+
+def _address_notes(addresses: Sequence[str]) -> list[str]:
+    if not addresses:
+        return []
+    from secid.read.hub import find
+
+    return [note for note in (find(address).note for address in addresses) if note]
 
 
 def is_data(name: str) -> bool:

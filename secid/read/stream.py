@@ -20,6 +20,8 @@ from typing import BinaryIO, cast
 from secid.errors import InputError, plainly
 
 STDIN = "-"
+HUB = "hf://"
+"""How the address of a file of the model hub starts (secid/read/hub.py)."""
 CHUNK = 1 << 20
 """Bytes requested at once: larger does not read faster, and memory stays near it."""
 
@@ -32,6 +34,15 @@ SPOOL_LIMIT = 16 << 30
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """A zstd frame, or one without data, such as pzstd writes first."""
+
+
+def on_disk(path: str) -> str:
+    """The file behind a path: itself, or the copy of an address in the hub's cache."""
+    if not path.startswith(HUB):
+        return path
+    from secid.read.hub import local  # only where an address is met: it costs 0.3 s
+
+    return local(path)
 
 
 def once_only(path: str) -> bool:
@@ -200,6 +211,6 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     try:
         # A pipe gives what has arrived; with a buffer it waits for as much as is requested.
-        return Path(path).open("rb", buffering=CHUNK if once_only(path) else 0)
+        return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error

@@ -23,8 +23,9 @@ from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import BEIR_FOLDER, Collection, noted_collection
-from secid.read.evaluation import of_split, qrels_files
+from secid.read.collection import BEIR_FOLDER, HUB_QRELS, Collection, collection_files, noted_collection
+from secid.read.evaluation import of_split
+from secid.read.sources import data_files, is_address
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.clock import Clock
@@ -38,7 +39,7 @@ from secid.version import VERSION
 Keys = npt.NDArray[np.uint64]
 
 
-def label_files(qrels: Path | None, split: str | None, settings: Settings, instead: str | None = None) -> list[Path]:
+def label_files(qrels: str | None, split: str | None, settings: Settings, instead: str | None = None) -> Sequence[str]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
     instead : what a command without --qrels takes in place of a collection's.
@@ -59,24 +60,23 @@ def label_files(qrels: Path | None, split: str | None, settings: Settings, inste
         if settings.corpus is None or settings.queries is None:
             remedy = f"{texts} name their texts, or --collection DIR does"
             raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
-        return [qrels]
-    folder = Path(settings.collection or "")
-    if not folder.is_dir():
-        raise InputError("no such directory", where=str(folder), remedy=BEIR_FOLDER)
-    files = qrels_files(folder)
+        return data_files(qrels) if is_address(qrels) else [qrels]
+    found = collection_files(settings.collection or "", BEIR_FOLDER)
+    files = found.qrels
     if not files:
         remedy = f"--qrels FILE names the judgements, and {texts} the texts"
         remedy = f"{instead} names queries and positives" if instead else remedy
-        raise InputError("holds no qrels: no qrels/*.tsv, no qrels*.tsv", where=str(folder), remedy=remedy)
+        remedy += f"; {HUB_QRELS}" if is_address(found.where) else ""
+        raise InputError("holds no qrels: no qrels/*.tsv, no qrels*.tsv", where=found.where, remedy=remedy)
     if split is not None and not of_split(files, split):
-        names = ", ".join(file.name for file in files)
+        names = ", ".join(Path(file).name for file in files)
         raise UsageError(f"no qrels of a split {split!r}", where="--split", remedy=f"the collection has {names}")
     return files if split is None else of_split(files, split)
 
 
 def audit_sources(
     readers: Sequence[Reader],
-    files: Sequence[Path],
+    files: Sequence[str],
     split: str | None,
     load: Callable[[], tuple[Encoder, EncoderInfo]],
     settings: Settings,
@@ -150,7 +150,7 @@ class _Auditor:
         judgements: Judgements,
         collection: Collection | None,
         settings: Settings,
-        files: Sequence[Path],
+        files: Sequence[str],
     ) -> None:
         """collection: where texts are looked for; None where all were taken from it.
 
@@ -163,7 +163,7 @@ class _Auditor:
             n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
             raise InputError(
                 f"judges none of the {n_queries:,} queries of the sources (it judges {len(judgements.queries):,})",
-                where=", ".join(map(str, files)),
+                where=", ".join(files),
                 remedy=OTHER_COLLECTION,
             )
         self._sources = [

@@ -32,7 +32,7 @@ from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import noted_collection
+from secid.read.collection import as_read, noted_collection
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
 from secid.run_folder.environment import environment
@@ -182,7 +182,7 @@ def finished(
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
-        settings=resolved.document(),
+        settings=replace(resolved, values=as_read(resolved.values)).document(),
         encoder=encoder.info,
         idf=measurements.idf,
         budget=settings.budget,

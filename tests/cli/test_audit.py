@@ -83,8 +83,8 @@ def test_other_files_next_to_the_qrels_are_not_read(beir, name, text):
 def test_a_split_is_the_stem_of_its_file(beir):
     given = Settings(collection=str(beir))
     (beir / "qrels" / "dev.tsv.gz").write_bytes(gzip.compress(b"q1\td1\t1\n"))
-    assert [file.name for file in label_files(None, "dev", given)] == ["dev.tsv.gz"]
-    assert [file.name for file in label_files(None, "test", given)] == ["test.tsv"]
+    assert [Path(file).name for file in label_files(None, "dev", given)] == ["dev.tsv.gz"]
+    assert [Path(file).name for file in label_files(None, "test", given)] == ["test.tsv"]
     for wrong in ("tsv", "gz", "dev.tsv"):
         with pytest.raises(UsageError):
             label_files(None, wrong, given)
@@ -101,7 +101,7 @@ def test_judgements_listed_twice_count_once(beir, tiny):
 @pytest.mark.parametrize("text", ["q d 1\nq e 0\n", "q  d  1 \r\nq e 0", "q 0 d 1\nq 0 e 0\n", "q\td\t1\nq\te\t0\n"])
 def test_columns_of_qrels_may_be_parted_by_spaces(text, tmp_path):
     (tmp_path / "qrels.txt").write_bytes(text.encode())
-    assert list(read_qrels(tmp_path / "qrels.txt")) == [("q", "d", 1.0), ("q", "e", 0.0)]
+    assert list(read_qrels(str(tmp_path / "qrels.txt"))) == [("q", "d", 1.0), ("q", "e", 0.0)]
 
 
 def written(name: str = "in.jsonl", *, texts: bool, titles: bool = True, rows: list = ROWS) -> str:
@@ -192,8 +192,8 @@ def test_it_counts_what_the_finding_false_negative_counts(tiny, monkeypatch):
 
 def test_several_judgements_of_a_pair_count_by_the_highest(beir):
     Path("a.tsv").write_text("q1\td1\t0\nq4\td6\t3\nq1\td2\t1\nq1\td2\t0\n", "utf-8")
-    collection = Collection(str(beir / "corpus.jsonl"), str(beir / "queries.jsonl"), titles=True)
-    judgements = read_judgements([Path("a.tsv")], collection, 0.05)
+    collection = Collection([str(beir / "corpus.jsonl")], [str(beir / "queries.jsonl")], titles=True)
+    judgements = read_judgements(["a.tsv"], collection, 0.05)
     assert (len(judgements.queries), sorted(judgements.grade.tolist()), judgements.n_distinct) == (1, [1, 3], 3)
     assert judgements.unknown == {"unknown_query": 0, "unknown_passage": 0}
 

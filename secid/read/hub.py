@@ -1,0 +1,402 @@
+"""Data sets of the model hub: which files an address names, and where their bytes are.
+
+`hf://datasets/OWNER/NAME[@REVISION][/PATH]` names a file, a folder, or the data files that a pattern matches (`*` and
+`?` in a folder, `**` across folders); `OWNER/NAME[@REVISION]:CONFIG:SPLIT` the files of one split. The revision is
+resolved to a commit first. A file keeps its address with that commit as its path, so that results name it and it can be
+read again on any machine; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are
+huggingface_hub's. This module is imported only where an address is met.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_cached_repo_tree,
+    get_token,
+    hf_hub_download,
+    metadata_load,
+    snapshot_download,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import (
+    CachedRepoTreeNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    RevisionResolutionError,
+)
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils.tqdm import tqdm
+
+from secid.errors import InputError, UsageError, plainly
+from secid.files import NO_ROOM
+from secid.read.sources import SPLIT, is_data
+from secid.settings import flag_of
+
+ADDRESS = re.compile(
+    r"hf://datasets/(?P<name>[^/@]+/[^/@]+)(@(?P<revision>refs/(convert/[^/]+|pr/\d+)|[^/]+))?(/(?P<path>.*))?"
+)
+FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
+CONVERTED = "refs/convert/parquet"
+"""The branch on which the hub keeps a Parquet copy of a data set."""
+CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
+REVISIONS = {"~parquet": CONVERTED}
+README = "README.md"
+MOST_LISTED = 8
+NAME_FILES = "name files: hf://datasets/{}/PATH"
+CORPORA = ("corpus", "documents")
+"""Names of the config, or first words of the file name, that hold the passages."""
+EVALUATED_ELSEWHERE = {"MSMARCO": "dev"}
+"""Tasks of mteb that are evaluated on another split than test."""
+TASKS = {
+    "ArguAna": "arguana", "ClimateFEVER": "climate-fever", "DBPedia": "dbpedia", "FEVER": "fever", "FiQA2018": "fiqa",
+    "HotpotQA": "hotpotqa", "MSMARCO": "msmarco", "NFCorpus": "nfcorpus", "NQ": "nq", "QuoraRetrieval": "quora",
+    "SCIDOCS": "scidocs", "SciFact": "scifact", "TRECCOVID": "trec-covid", "Touche2020": "touche2020",
+    "Touche2020Retrieval.v3": "webis-touche2020-v3", "CQADupstackAndroidRetrieval": "CQADupstackAndroidRetrieval",
+    **{f"CQADupstack{name}Retrieval": f"cqadupstack-{name.lower()}" for name in (
+        "English", "Gaming", "Gis", "Mathematica", "Physics", "Programmers", "Stats", "Tex", "Unix", "Webmasters",
+        "Wordpress")},
+    **{f"{name}HardNegatives": f"{name}_test_top_250_only_w_correct-v2" for name in (
+        "ClimateFEVER", "FEVER", "HotpotQA")},
+    **{f"Nano{name}Retrieval": f"Nano{name}Retrieval" for name in (
+        "ArguAna", "ClimateFever", "DBPedia", "FEVER", "FiQA2018", "HotpotQA", "MSMARCO", "NFCorpus", "NQ", "Quora",
+        "SCIDOCS", "SciFact", "Touche2020")},
+}  # fmt: skip
+"""Retrieval tasks of BEIR, MTEB(eng, v2) and NanoBEIR, and the data sets under mteb/ that mteb 2.26 reads for them."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an address names. files: addresses with the commit, sorted.
+
+    name : what one source of all files is called; None where the address names files, which have names of their own.
+    note : what a reader should know; "" where there is nothing.
+    """
+
+    files: tuple[str, ...]
+    name: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class _Repository:
+    """A data set at one commit. files: paths of all its files, sorted."""
+
+    name: str
+    commit: str
+    files: tuple[str, ...]
+
+    def fetch(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """The addresses of these files, once they are in the cache."""
+        address = f"hf://datasets/{self.name}@{self.commit}"
+        missing = [path for path in paths if not self._is_cached(path)]
+        if missing:
+            patterns = list(map(glob.escape, missing))
+            with _errors(address):
+                snapshot_download(
+                    self.name, repo_type="dataset", revision=self.commit, allow_patterns=patterns, tqdm_class=_Bars
+                )
+        return tuple(f"{address}/{path}" for path in paths)
+
+    def _is_cached(self, path: str) -> bool:
+        cached = try_to_load_from_cache(self.name, path, repo_type="dataset", revision=self.commit)
+        return isinstance(cached, str)
+
+    def data(self, folder: str = "") -> list[str]:
+        """The data files under a folder, of all depths."""
+        return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
+
+    def listed(self) -> str:
+        """What it holds, in a few words."""
+        return f"it holds {_some(self.files)}"
+
+    def splits(self) -> dict[tuple[str, str], list[str]]:
+        """Data files by config and split, as the README lists them or as a Parquet conversion names its files; {}
+        without either.
+        """
+        if README in self.files and (listed := self._listed_splits()):
+            return listed
+        splits: dict[tuple[str, str], list[str]] = {}
+        for file in filter(None, map(CONVERTED_FILE.fullmatch, self.files)):
+            splits.setdefault((file["config"], file["split"]), []).append(file[0])
+        return splits
+
+    def _listed_splits(self) -> dict[tuple[str, str], list[str]]:
+        (readme,) = self.fetch([README])
+        splits = {}
+        try:
+            for config in (metadata_load(local(readme)) or {}).get("configs") or ():
+                listed = config.get("data_files") or ()
+                for entry in [{"split": "train", "path": listed}] if _patterns(listed) else listed:
+                    patterns = _patterns(entry["path"])
+                    files = [file for file in self.files if any(_matches(file, pattern) for pattern in patterns)]
+                    splits[str(config["config_name"]), str(entry["split"])] = files
+        except InputError:
+            raise
+        except Exception as error:  # what a stranger wrote, and errors of the YAML parser
+            remedy = NAME_FILES.format(self.name)
+            raise InputError("its header does not list configs and their files", where=readme, remedy=remedy) from error
+        return {key: files for key, files in splits.items() if files}
+
+
+class _Bars(tqdm):
+    """The hub's progress bars, on a terminal alone."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
+
+
+class _NoRevisionError(InputError):
+    """The data set has no such revision."""
+
+
+@lru_cache(maxsize=64)
+def find(word: str) -> Found:
+    """The files that an address names, fetched into the hub's cache.
+
+    Without a data file of its own, a data set is read from its Parquet conversion, which the note says.
+    Raises InputError where the data set cannot be read or nothing matches, UsageError for a config that is unknown, or
+    a data set of several configs.
+    """
+    if split := SPLIT.fullmatch(word):
+        return _split(word, **split.groupdict())
+    name, revision, path = _parts(word)
+    repository = _repository(name, revision)
+    if path in repository.files:
+        return Found(repository.fetch([path]), None)
+    if glob.has_magic(path):
+        matching = [file for file in repository.data() if _matches(file, path)]
+        if not matching:
+            raise InputError("matches no data file", where=word, remedy=repository.listed())
+        return Found(repository.fetch(matching), None)
+    note = ""
+    if not path:
+        if not repository.data() and revision is None:
+            repository, note = _conversion(repository, word, "it has no data file of its own")
+        _refuse_several_configs(repository, revision, word)
+    files = repository.data(path and f"{path}/")
+    if not files:
+        problem = "no such file or folder in the data set" if path else "holds no data file that secid reads"
+        raise InputError(problem, where=word, remedy=repository.listed())
+    return Found(repository.fetch(files), (path or name).rpartition("/")[2], note)
+
+
+@lru_cache(maxsize=64)
+def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
+    """The files of a collection by role (corpus, queries, qrels), fetched, and a note as in `Found`. A role may have
+    none.
+
+    They are those of the configs with these names (qrels: `default`, else `qrels`); else those with the names of a BEIR
+    folder, under the path of the address; else those of the Parquet conversion.
+    Raises InputError where the data set cannot be read, or has no corpus and no queries.
+    """
+    name, revision, path = _parts(word)
+    repository, folder, note = _repository(name, revision), path and f"{path}/", ""
+    roles = {} if path else _roles(_by_config(repository))
+    if not roles:
+        by_word: dict[str, list[str]] = {}
+        for file in repository.data(folder):
+            by_word.setdefault(re.split(r"[/.]", file.removeprefix(folder))[0], []).append(file)
+        roles = _roles(by_word)
+    if not roles and not path and revision is None:
+        repository, note = _conversion(repository, word, "it has no corpus and no queries of its own")
+        roles = _roles(_by_config(repository))
+    if not roles:
+        single = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take addresses of single files"
+        raise InputError("holds no corpus and no queries", where=word, remedy=f"{repository.listed()}; {single}")
+    repository.fetch([file for files in roles.values() for file in files])
+    return {role: repository.fetch(files) for role, files in roles.items()}, note
+
+
+def pinned(word: str, files: Sequence[str]) -> str:
+    """An address with the commit of the files that it gave."""
+    match = SPLIT.fullmatch(word) or ADDRESS.fullmatch(word)
+    read = ADDRESS.fullmatch(files[0])
+    if match is None or read is None:
+        return word
+    return f"{word[: match.end('name')]}@{read['revision']}{word[max(match.end('name'), match.end('revision')) :]}"
+
+
+def task(name: str) -> tuple[str, str | None]:
+    """The address of a task of mteb, and its split where that is not the test split. Raises UsageError."""
+    if name not in TASKS:
+        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in TASKS}, n=3, cutoff=0.5)
+        names = [known for known in TASKS if known.lower() in near] or list(TASKS)
+        raise UsageError(
+            "no task of mteb that secid knows",
+            where=f"mteb:{name}",
+            remedy=f"it knows {', '.join(names)}; name another by its data set: hf://datasets/mteb/NAME",
+        )
+    return f"hf://datasets/mteb/{TASKS[name]}", EVALUATED_ELSEWHERE.get(name)
+
+
+def local(address: str) -> str:
+    """The file behind an address of `find` or `collection`; fetched where the cache has it no longer."""
+    name, commit, path = _parts(address)
+    with _errors(address):
+        return hf_hub_download(name, path, repo_type="dataset", revision=commit)
+
+
+def _parts(word: str) -> tuple[str, str | None, str]:
+    match = ADDRESS.fullmatch(word)
+    if match is None:
+        raise InputError("not the address of a data set", where=word, remedy=f"write {FORM}")
+    return match["name"], match["revision"], (match["path"] or "").strip("/")
+
+
+@lru_cache(maxsize=64)
+def _repository(name: str, revision: str | None) -> _Repository:
+    where = f"hf://datasets/{name}" + (f"@{revision}" if revision else "")
+    with _errors(where):
+        asked = REVISIONS.get(revision, revision) if revision else None
+        resolved = HfApi().resolve_revision(
+            name, repo_type="dataset", revision=asked, local_files_only=constants.HF_HUB_OFFLINE
+        )
+        commit = resolved.resolved
+        try:
+            tree = get_cached_repo_tree(name, repo_type="dataset", revision=commit)
+        except CachedRepoTreeNotFoundError:
+            found = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
+            tree = [entry for entry in found if isinstance(entry, RepoFile)]
+    paths = sorted(entry.path for entry in tree)
+    return _Repository(name, commit, tuple(path for path in paths if ".." not in path.split("/")))
+
+
+def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
+    """The Parquet conversion of a data set and what to say of it; the data set itself where there is none."""
+    try:
+        converted = _repository(repository.name, CONVERTED)
+    except _NoRevisionError:
+        return repository, ""
+    return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet): {lacks}"
+
+
+def _split(word: str, name: str, revision: str | None, config: str, split: str) -> Found:
+    repository, note = _repository(name, revision), ""
+    if not repository.splits() and revision is None:
+        repository, note = _conversion(repository, word, "its README lists no configs")
+    splits = repository.splits()
+    if (config, split) not in splits:
+        known = [f"{config}:{split}" for config, split in splits]
+        remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
+        raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
+    own = name.rpartition("/")[2]
+    return Found(repository.fetch(splits[config, split]), own if config == "default" else config, note)
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join([*words[:MOST_LISTED], *["…"][: len(words) > MOST_LISTED]]) or "nothing"
+
+
+def _patterns(value: Any) -> list[str]:
+    """A pattern or a list of patterns; [] for anything else."""
+    values = [value] if isinstance(value, str) else list(value)
+    return values if all(isinstance(item, str) for item in values) else []
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a pattern stands for a path: `**` for any number of folders, other parts as in `fnmatch`.
+
+    Steps through the path once, since a pattern may be a stranger's.
+    """
+    parts = pattern.removeprefix("./").split("/")
+    places = {0}
+    for name in [*path.split("/"), None]:
+        for place in sorted(places):
+            while place < len(parts) and parts[place] == "**":
+                place += 1
+                places.add(place)
+        if name is None:
+            break
+        ahead = {place for place in places if place < len(parts)}
+        places = {
+            place + (parts[place] != "**") for place in ahead if parts[place] == "**" or fnmatchcase(name, parts[place])
+        }
+    return len(parts) in places
+
+
+def _by_config(repository: _Repository) -> dict[str, list[str]]:
+    configs: dict[str, list[str]] = {}
+    for (config, _), files in repository.splits().items():
+        configs.setdefault(config, []).extend(file for file in files if file not in configs.get(config, ()))
+    return configs
+
+
+def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Files by role; {} without corpus and without queries."""
+    corpus = next((named[name] for name in CORPORA if name in named), [])
+    queries = named.get("queries") or named.get("query") or []
+    qrels = named.get("default") or [file for name in named if name.startswith("qrels") for file in named[name]]
+    return {"corpus": corpus, "queries": queries, "qrels": qrels} if corpus or queries else {}
+
+
+def _refuse_several_configs(repository: _Repository, revision: str | None, word: str) -> None:
+    """Raises UsageError for a data set of several configs: they hold different things."""
+    configs = _by_config(repository)
+    if len(configs) > 1:
+        at = f"@{revision}" if revision else ""
+        words = [f"{repository.name}{at}:{config}:{split}" for config, split in repository.splits()]
+        ids = f"; --collection {word} resolves the ids of one" if _roles(configs) else ""
+        raise UsageError(
+            "has several configs, which are not read together", where=word, remedy=f"name one: {_some(words)}{ids}"
+        )
+
+
+@contextmanager
+def _errors(where: str) -> Iterator[None]:
+    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request."""
+    try:
+        yield
+    except HFValidationError as error:
+        raise InputError("not the address of a data set", where=where, remedy=f"write {FORM}") from error
+    except (OSError, RevisionResolutionError) as error:
+        if getattr(error, "errno", None) in NO_ROOM:
+            raise
+        raise _explained(error, where) from error
+    except Exception as error:  # errors of the HTTP client, by version of huggingface_hub
+        if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
+            raise
+        raise _explained(error, where) from error
+
+
+def _explained(error: Exception, where: str) -> InputError:
+    causes = (error, error.__cause__, error.__context__)
+    answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
+    token = "HF_TOKEN to a token that may read it" + ("; the one that is set may not" if get_token() else "")
+    if isinstance(answer, GatedRepoError):
+        remedy = f"accept them on its page, then set {token}"
+        return InputError("the data set has terms that you must accept first", where=where, remedy=remedy)
+    if isinstance(answer, RevisionNotFoundError):
+        return _NoRevisionError("the data set has no such revision", where=where, remedy="check its branches and tags")
+    if isinstance(answer, RepositoryNotFoundError):
+        remedy = f"check OWNER/NAME; for a private data set, set {token}"
+        return InputError("the hub has no such public data set", where=where, remedy=remedy)
+    status = None if answer is None else answer.response.status_code
+    if status in (401, 403):
+        return InputError(f"the hub refuses access (HTTP {status})", where=where, remedy=f"set {token}")
+    if status == 429:
+        remedy = "wait a few minutes" + ("" if get_token() else ", or set HF_TOKEN: the hub allows more with a token")
+        return InputError("the hub refuses further requests for now (HTTP 429)", where=where, remedy=remedy)
+    if status is not None:
+        return InputError(f"the hub answers with an error (HTTP {status})", where=where, remedy="try again later")
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else plainly(cause)
+    return InputError(
+        f"not in the hub cache, and cannot be fetched ({why})",
+        where=where,
+        remedy="try again with the network, which keeps what has arrived; or set HF_HOME to a cache that holds it",
+    )
