@@ -372,6 +372,8 @@ class Cleaner:
     def _passage(self, value: Any, empty: str) -> str:
         """The text of one passage cell. empty: the reason where it is blank, "no_positive" for positives."""
         title: Any = None
+        if isinstance(value, Broken):
+            raise _Unusable(value.reason, value.fact)
         lookup = None if self._binding.positive_texts and empty == "no_positive" else self._passage_of
         if self._binding.pairs and isinstance(value, list) and len(value) == 2:
             value = value[1]

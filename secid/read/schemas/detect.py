@@ -40,7 +40,7 @@ from secid.read.schemas.refusals import (
     refuse_words,
     undecided,
 )
-from secid.read.schemas.table import SHAPES, Shape
+from secid.read.schemas.table import FORMATS, SHAPES, Shape
 from secid.read.schemas.toolkits import are_miners, no_wider
 from secid.settings import Settings
 
@@ -191,11 +191,11 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
     shapes = tuple(shape for shape in SHAPES if shape.name == name)
     if shapes:
         return shapes
-    near = difflib.get_close_matches(name, [shape.name for shape in SHAPES], n=1)
+    near = difflib.get_close_matches(name, FORMATS, n=1)
     raise SchemaError(
         f"--format {name!r} is unknown" + (f"; did you mean {near[0]!r}?" if near else ""),
         where=path,
-        remedy="known: " + ", ".join(shape.name for shape in SHAPES),
+        remedy="known: " + ", ".join(FORMATS),
     )
 
 
