@@ -307,6 +307,8 @@ class Cleaner:
         negatives: list[Any] = []
         for passage, label in zip(passages, labels, strict=True):
             (positives if self._is_positive(label) else negatives).append(passage)
+        if negatives and not positives:
+            raise _Unusable("none_relevant")
         return positives, negatives
 
     def _is_positive(self, label: Any) -> bool:

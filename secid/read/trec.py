@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress, islice
 from math import isfinite
 from operator import itemgetter
 from pathlib import Path
@@ -127,19 +128,17 @@ class Run:
         if not relevant:
             yield start, Broken("none_relevant", _named("query", query))
             return
-        window = enumerate(best.values(), 1)
-        cells = [(line.passage, _cell(line, rank, grades)) for rank, line in window if self._takes(rank)]
-        self.counts.update(WORDS[key in grades] for key, cell in cells if not isinstance(cell, Broken))
+        first, last = self.ranks
+        cells = [_cell(line, rank, grades) for rank, line in islice(enumerate(best.values(), 1), first - 1, last)]
+        judged = [isinstance(cell, dict) and cell["docid"] in grades for cell in cells]
+        self.counts.update(WORDS[flag] for flag, cell in zip(judged, cells, strict=True) if isinstance(cell, dict))
         if not self.by_judgement:
-            yield start, {"query_id": query, "positives": relevant, "negatives": [cell for _, cell in cells]}
+            yield start, {"query_id": query, "positives": relevant, "negatives": cells}
             return
-        for judged, word in WORDS.items():
-            own = [cell for passage, cell in cells if (passage in grades) is judged]
-            if own or not (judged or cells):  # one row at least
+        for kind, word in WORDS.items():
+            own = [*compress(cells, (flag is kind for flag in judged))]
+            if own or not (kind or cells):  # one row at least
                 yield start, {"query_id": query, "positives": relevant, "negatives": own, JUDGED: word}
-
-    def _takes(self, rank: int) -> bool:
-        return self.ranks[0] <= rank <= self.ranks[1]
 
 
 def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:

@@ -21,7 +21,7 @@ from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, label_flags, list_columns, ready_flags
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key, cell, look_like_ids
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label, as_number, is_score
-from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, has_word, named, unread_role
+from secid.read.schemas.patterns import DOCS, NEGATIVE, POSITIVE, QUERY, fits, has_word, named, unread_role
 from secid.settings import Settings, flag_of
 
 MINE = "mine negatives first: `secid mine --help`"
@@ -169,7 +169,8 @@ def _inner(head: Head) -> list[tuple[str, bool]]:
         names = {name for value in values for name in value}
         queries = any(fits(name, QUERY) for name in names)
         passages = any(fits(name, POSITIVE[:1]) for name in names)
-        if any(fits(name, NEGATIVE) for name in names) and (queries or passages):
+        labelled = any(fits(name, DOCS) for name in names) and queries and not named(head, QUERY)
+        if labelled or (any(fits(name, NEGATIVE) for name in names) and (queries or passages)):
             inner.append((str(key), queries))
     return inner
 
