@@ -88,7 +88,9 @@ def mine(
     ] = False,
     schema: Annotated[
         str,
-        typer.Option("--as", metavar="SCHEMA", help="st-ntuple, flagembedding or tevatron.", rich_help_panel="Output"),
+        typer.Option(
+            "--as", metavar="SCHEMA", help="st-ntuple, flagembedding, tevatron or nvidia.", rich_help_panel="Output"
+        ),
     ] = "flagembedding",
     parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.", rich_help_panel="Output")] = False,
     json: Json = False,
