@@ -203,6 +203,7 @@ def test_a_window_that_is_none(beir: Path, tmp_path: Path, ranks: str) -> None:
 
 def test_a_run_needs_judgements(tmp_path: Path, collection: str) -> None:
     (tmp_path / "bm25.trec").write_text("11 Q0 1 1 9 x\n", encoding="utf-8")
+    (Path(collection) / "qrels.tsv").unlink()
     for settings in ({}, {"collection": collection}):
         with refused("bm25.trec") as caught:
             read(tmp_path / "bm25.trec", **settings)
