@@ -51,7 +51,7 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
 }
 """Columns of a schema's own; of the optional ones those that a file has."""
-OF_OBJECTS: Mapping[str, str] = {"tevatron": "docid", "nvidia": "id"}
+OF_OBJECTS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
 """Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
 `nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
