@@ -185,7 +185,8 @@ def _size(row: Row | Broken) -> int:
 def run_of(stream: ByteStream, settings: Settings) -> Run | None:
     """How a file is read that is a run by its first lines, or by --format; None for any other.
 
-    Nothing of the stream is consumed. Raises InputError for a run without judgements, or --format for another file.
+    Nothing of the stream is consumed. Raises InputError for a run without judgements, or --format for another file;
+    UsageError for flags that no run takes.
     """
     if settings.format not in (None, RUN):
         return None
@@ -202,6 +203,9 @@ def run_of(stream: ByteStream, settings: Settings) -> Run | None:
     if not fits:
         what = f"does not match --format {RUN}: {shorten(lines[0].decode(errors='replace'), 60)!r}"
         raise InputError(what, where=f"{stream.path}:1", remedy=f"a line of a run: {RUN_LINE}")
+    if settings.source_column not in (None, JUDGED):
+        what = f"{settings.source_column!r}: a run has no such column"
+        raise UsageError(what, where="--source-column", remedy=f"--source-column {JUDGED}, or none")
     by_judgement = JUDGED in (settings.by, settings.source_column)
     return Run(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
 

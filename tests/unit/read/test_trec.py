@@ -195,10 +195,12 @@ def test_queries_in_two_places_are_an_error_with_a_command_that_helps(beir: Path
 
 
 @pytest.mark.parametrize("ranks", ["10", "0-3", "5-2", "a-b", "1-2-3", ""])
-def test_a_window_that_is_none(beir: Path, tmp_path: Path, ranks: str) -> None:
+def test_a_window_or_column_that_is_none(beir: Path, tmp_path: Path, ranks: str) -> None:
     (tmp_path / "bm25.trec").write_text("q0 Q0 d1 1 9 x\n", encoding="utf-8")
     with pytest.raises(UsageError):
         read(tmp_path / "bm25.trec", collection=str(beir), ranks=ranks or " ")
+    with pytest.raises(UsageError):
+        read(tmp_path / "bm25.trec", collection=str(beir), source_column="topic")
 
 
 def test_a_run_needs_judgements(tmp_path: Path, collection: str) -> None:
