@@ -6,6 +6,8 @@ Each class names the exit code that `secid.cli` maps it to.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -101,6 +103,12 @@ def plainly(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or "no reason given"
+
+
+def near_name(name: str, names: Collection[str], otherwise: str) -> str:
+    """The remedy for an unknown name: the nearest of the names there are; `otherwise` where none is near."""
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def install_words(extra: str) -> str:

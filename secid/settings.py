@@ -5,7 +5,6 @@ The command line, the Python API, SECID_* variables and the settings files all g
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
-from secid.errors import SettingsError
+from secid.errors import SettingsError, near_name
 
 Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual", "wordpieces"]
 IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
@@ -429,8 +428,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
 
 
 def _suggest(name: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, [*names, *OTHER_TABLES], n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(sorted(names))}"
+    return near_name(name, [*names, *OTHER_TABLES], f"the settings are {', '.join(sorted(names))}")
 
 
 def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, READING, Json, Quiet, Split, takes_settings
+from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Split, takes_settings
+from secid.settings import flag_of
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
     from secid.mining.methods import OnShort
 
-MINING = "Mining"
 AS_OF_SCORE = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
 """Flags that work as those of `secid score` do, and that few need here."""
+
+
+def _flag(*names: str, of: str | None = None, text: str, group: str = "Mining") -> Any:
+    """An option in a group of the help. of : what its value is; None where it has none."""
+    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group)
 
 
 @takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
@@ -37,62 +42,29 @@ def mine(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="K", help="Negatives of each row.", rich_help_panel=MINING)] = 10,
+    k: Annotated[int, _flag("-k", of="K", text="Negatives of each row.")] = 10,
     pairs: Annotated[
-        Path | None,
-        typer.Option(
-            "--pairs",
-            metavar="SOURCE",
-            help="Take queries and positives from this source, not from qrels.",
-            rich_help_panel=MINING,
-        ),
+        Path | None, _flag("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
     ] = None,
     split: Split = None,
     on_short: Annotated[
-        str,
-        typer.Option(
-            "--on-short",
-            metavar="NAME",
-            help="Rows with fewer than K: keep, drop, or random (fill up).",
-            rich_help_panel=MINING,
-        ),
+        str, _flag("--on-short", of="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
     ] = "keep",
     max_reuse: Annotated[
-        int | None,
-        typer.Option(
-            "--max-reuse",
-            metavar="N",
-            help="Most rows of a source that a passage may be a negative in.",
-            rich_help_panel=MINING,
-        ),
+        int | None, _flag("--max-reuse", of="N", text="Most rows of a source that a passage may be a negative in.")
     ] = None,
     prompt: Annotated[
-        Path | None,
-        typer.Option(
-            "--prompt",
-            metavar="FILE",
-            help="The prompt of llm, with {query}, {positive} and {n}.",
-            rich_help_panel=MINING,
-        ),
+        Path | None, _flag("--prompt", of="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Requests that llm sends at once.", rich_help_panel=MINING)
-    ] = 8,
+    concurrency: Annotated[int, _flag("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
     sweep: Annotated[
         bool,
-        typer.Option(
-            "--sweep",
-            help="Write nothing, but show what other ranks and margins give; with --guide, suspects too.",
-            rich_help_panel=MINING,
-        ),
+        _flag("--sweep", text="Write nothing, but show what other ranks and margins give; with --guide, suspects too."),
     ] = False,
     schema: Annotated[
-        str,
-        typer.Option(
-            "--as", metavar="SCHEMA", help="st-ntuple, flagembedding, tevatron or nvidia.", rich_help_panel="Output"
-        ),
+        str, _flag("--as", of="SCHEMA", text="st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT)
     ] = "flagembedding",
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write Parquet.", rich_help_panel="Output")] = False,
+    parquet: Annotated[bool, _flag("--parquet", text="Write Parquet.", group=OUTPUT)] = False,
     json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
@@ -109,61 +81,43 @@ def mine(
     from secid import api
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_result
+    from secid.errors import UsageError
     from secid.pages.mine_text import print_mined, print_sweep
 
+    asked = {"k": k, "pairs": pairs, "split": split, "max_reuse": max_reuse, **settings}
     if sweep:
-        others = {
-            "--on-short": on_short != "keep",
-            "--as": schema != "flagembedding",
-            "--concurrency": concurrency != 8,
-        }
-        _refuse_output({"--out": out, "--parquet": parquet, "--prompt": prompt, **others})
+        output = {"--out": out, "--parquet": parquet, "--prompt": prompt, "--on-short": on_short != "keep",
+                  "--as": schema != "flagembedding", "--concurrency": concurrency != 8}  # fmt: skip
+        _refuse(output, "has no effect with --sweep, which writes nothing")
         with ConsoleProgress(quiet) as progress:
-            table = api.mine_sweep(
-                miners, k=k, pairs=pairs, split=split, max_reuse=max_reuse, progress=progress, **settings
-            )
+            table = api.mine_sweep(miners, progress=progress, **asked)
         print_result(table, json, print_sweep)
         return
-    folder = _folder(out, settings)
+    _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
+    if out is None:
+        raise UsageError("no folder to write to", remedy="-o FOLDER, or --sweep to write nothing")
     with ConsoleProgress(quiet) as progress:
         result = api.mine(
             miners,
-            folder,
-            k=k,
-            pairs=pairs,
-            split=split,
+            out,
             on_short=cast("OnShort", on_short),
-            max_reuse=max_reuse,
             schema=cast("Schema", schema),
             parquet=parquet,
             prompt=None if prompt is None else _text_of(prompt),
             concurrency=concurrency,
             progress=progress,
-            **settings,
+            **asked,
         )
     print_result(result, json, print_mined)
 
 
-def _refuse_output(given: Mapping[str, object]) -> None:
-    """Raises UsageError for a flag of the files that --sweep does not write."""
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    """Raises UsageError for the first flag that was given."""
     from secid.errors import UsageError
 
     for flag, value in given.items():
-        if value:
-            raise UsageError("has no effect with --sweep, which writes nothing", where=flag)
-
-
-def _folder(out: Path | None, settings: Mapping[str, object]) -> Path:
-    """Raises UsageError without a folder, or for a guide, which only --sweep asks."""
-    from secid.errors import UsageError
-    from secid.settings import flag_of
-
-    for name in GUIDE:
-        if settings.get(name) is not None:
-            raise UsageError("has no effect without --sweep", where=flag_of(name))
-    if out is None:
-        raise UsageError("no folder to write to", remedy="-o FOLDER, or --sweep to write nothing")
-    return out
+        if value not in (None, False):
+            raise UsageError(why, where=flag)
 
 
 def _text_of(path: Path) -> str:

@@ -38,6 +38,7 @@ def counted(reasons: Mapping[str, int]) -> str:
 
 def written_lines(written: Written, path: str) -> Iterator[str]:
     """The file, its schema, and what the schema does not hold."""
+    from secid.pages.glossary import lost_lines
     from secid.pages.numbers import plural
 
     layout = f" ({written.layout})" if written.layout else ""
@@ -45,9 +46,4 @@ def written_lines(written: Written, path: str) -> Iterator[str]:
     yield f"wrote {path}: {written.schema}{layout}, {holds}"
     if written.layout == "triplets":
         yield TRIPLETS
-    if written.n_made_ids:
-        rows = plural(written.n_made_ids, "row lacks", "rows lack")
-        yield f"{rows} an id: a hash of the text is written in its place"
-    if written.not_held:
-        counts = ", ".join(f"{name} ({n:,})" for name, n in written.not_held.items())
-        yield f"no place in {written.schema} for: {counts}"
+    yield from lost_lines(written.schema, written.n_made_ids, written.not_held)

@@ -7,7 +7,6 @@ network; `minilm` comes from the offline extra if that is installed. No torch he
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from secid.encode.cache_folder import hash_memory
 from secid.encode.hashes import file_sha256
 from secid.encode.modules import AGAIN, read_json
 from secid.encode.presets import ALIASES, REVISIONS
-from secid.errors import EncoderError, UnreachableError, plainly
+from secid.errors import EncoderError, UnreachableError, near_name, plainly
 from secid.records import Fact
 from secid.settings import Settings, flag_of
 
@@ -76,8 +75,7 @@ def _suggestion(folder: Path, spec: str) -> str:
         return "write the vectors with their texts: np.savez('vectors.npz', vector=rows, text=texts), row i of text i"
     if "/" in spec:
         return "check the path"
-    near = difflib.get_close_matches(spec, ALIASES, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"aliases: {', '.join(ALIASES)}"
+    return near_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
 
 
 def full_name(spec: str) -> str:

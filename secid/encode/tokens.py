@@ -90,6 +90,12 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         )
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise EncoderError("the tokenizer has no vocabulary: its files are missing", where=where, remedy=AGAIN)
+    if tokenizer.pad_token_id is None:  # sentence-transformers pads even a single text
+        raise EncoderError(
+            "the tokenizer has no padding token",
+            where=where,
+            remedy="tokenizer.pad_token = tokenizer.eos_token in transformers, then tokenizer.save_pretrained(FOLDER)",
+        )
     core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     core.no_padding()
     core.no_truncation()
@@ -107,9 +113,7 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])
     if any(core.encode("a").type_ids):
         raise EncoderError("the tokenizer uses token types other than 0, which is not supported", where=where)
-    padding = tokenizer.pad_token_id
-    padding, special = 0 if padding is None else padding, frozenset(tokenizer.all_special_ids)
-    return Tokeniser(core, special, padding, tokenizer.unk_token_id)
+    return Tokeniser(core, frozenset(tokenizer.all_special_ids), tokenizer.pad_token_id, tokenizer.unk_token_id)
 
 
 @cache

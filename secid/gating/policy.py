@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from secid.errors import SettingsError, UsageError
+from secid.errors import SettingsError, UsageError, near_name
 from secid.results.catalogue import DEFECT_LIMIT, FINDINGS
 from secid.settings import FIELDS
 
@@ -221,8 +221,7 @@ def _model_at(place: list[str]) -> type[BaseModel]:
 
 
 def _nearest(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return near_name(name, known, f"known: {', '.join(known)}")
 
 
 def tables() -> dict[str, type[Table]]:

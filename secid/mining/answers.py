@@ -72,6 +72,11 @@ class Answer:
     tokens_in: int | None
     tokens_out: int | None
 
+    @property
+    def tokens(self) -> tuple[int, int] | None:
+        """In and out; None unless both are known."""
+        return None if self.tokens_in is None or self.tokens_out is None else (self.tokens_in, self.tokens_out)
+
     @staticmethod
     def of(document: Any) -> Answer:
         """From a chat completion. Raises KeyError, IndexError, TypeError or ValueError if it is none."""

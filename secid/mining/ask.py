@@ -1,4 +1,4 @@
-"""The negatives of a source that a language model writes, for all rows of a run, on disk until they are written."""
+"""The texts that a language model writes for all rows of a run, among those of the candidates."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from secid.mining.answers import Pair, Written
 from secid.mining.llm import Endpoint, llm_negatives
 from secid.mining.methods import MiningPlan
 from secid.mining.questions import Questions
+from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.results.mine import Usage
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model wrote. counts : (R,) negatives of each row.   reasons : of all else, which `rejected` lists.
+    """What a model wrote.   texts : (R, m) numbers in the spool of the negatives of each row, -1 behind the last.
 
-    path : a line for each row, its negatives as JSON.   usage : of all answers.
+    reasons : of all else, which `rejected` lists.   usage : of all answers.
     """
 
-    path: Path
+    texts: Index
     rejected: Path
-    counts: Index
     reasons: dict[str, int]
     usage: Usage
 
-    def texts(self) -> Iterator[list[str]]:
-        """The negatives of each row."""
-        with self.path.open(encoding="utf-8") as file:
-            yield from map(json.loads, file)
-
 
 def ask(
-    questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, path: Path, progress: Progress
-) -> Answers:
-    """Asks for k negatives of each row. path : of a new file. Raises what `llm_negatives` raises."""
-    rejected, counts, reasons = path.with_suffix(".rejected"), array("q"), Counter[str]()
-    with path.open("w", encoding="utf-8") as texts, rejected.open("w", encoding="utf-8") as others:
+    questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, spool: TextSpool, rejected: Path,
+    progress: Progress,
+) -> Answers:  # fmt: skip
+    """Asks for k negatives of each row, whose texts go to the spool. rejected : of a new file.
+
+    Raises what `llm_negatives` raises.
+    """
+    numbers, counts, reasons = array("q"), array("q"), Counter[str]()
+    with rejected.open("w", encoding="utf-8") as file:
 
         def take(pair: Pair, written: Written) -> None:
             counts.append(len(written.texts))
-            texts.write(json.dumps(written.texts) + "\n")
+            numbers.extend(spool.add(written.texts))
             for reason, text in written.kept_beside:
                 reasons[reason] += 1
                 line = {"query": pair.query, "reason": reason, "text": text}
-                others.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
         usage = llm_negatives(lambda: _pairs(questions), endpoint, plan, journal, progress, take)
-    return Answers(path, rejected, np.array(counts, np.int64), dict(sorted(reasons.items())), usage)
+    n_texts = np.array(counts, np.int64)
+    is_text = np.arange(n_texts.max(initial=0)) < n_texts[:, None]
+    texts = np.full(is_text.shape, -1)
+    texts[is_text] = numbers
+    return Answers(texts, rejected, dict(sorted(reasons.items())), usage)
 
 
 def _pairs(questions: Questions) -> Iterator[Pair]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index
 from secid.mining.exclusions import EXCLUDED, Codes, Exclusions
-from secid.mining.methods import DEPTH, Dense, Method, Miner, Random
+from secid.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.mining.orders import Order, Ranking
 from secid.pool import sample_order
 
@@ -31,14 +31,13 @@ FILL = -1
 
 @dataclass
 class Picks:
-    """The negatives of one source, R rows of up to K or all C candidates, -1 and NaN behind the last one of each.
+    """The negatives of one source, R rows of up to K or all C passages, -1 and NaN behind the last one of each.
 
-    k : negatives wanted of each row.   cap : rows that a candidate may serve.
-    ids, ranks : (R, min(K, C)) candidate and its rank.   scores : the method's own; NaN where it has none.
+    k : negatives wanted of each row.   cap : rows that a passage may serve.
+    ids, ranks : (R, min(K, C)) passage and its rank.   scores : the method's own; NaN where it has none.
     by : (R, min(K, C)) which source found it, by number, or FILL.   why : (R,) 0 or a number of WHY, before filling.
     excluded : candidates passed over, by reason: of each query those before its last negative, all of the window where
-    the window was searched to its end.   used : (C,) how many rows each candidate serves.
-    n_written : (R,) texts that a language model wrote.
+    the window was searched to its end.   used : (C,) how many rows each passage serves.
     """
 
     k: int
@@ -49,13 +48,12 @@ class Picks:
     by: npt.NDArray[np.int16]
     why: npt.NDArray[np.uint8]
     used: npt.NDArray[np.int32]
-    n_written: Index
     excluded: Index
 
     @staticmethod
-    def empty(n_rows: int, k: int, n_candidates: int, cap: int | None) -> Picks:
+    def empty(n_rows: int, k: int, n_passages: int, cap: int | None) -> Picks:
         """Those of a source that has no negative yet. cap: None for any number."""
-        shape = n_rows, min(k, n_candidates)
+        shape = n_rows, min(k, n_passages)
         return Picks(
             k=k,
             cap=n_rows if cap is None else cap,
@@ -64,15 +62,14 @@ class Picks:
             scores=np.full(shape, np.nan),
             by=np.full(shape, FILL, np.int16),
             why=np.zeros(n_rows, np.uint8),
-            used=np.zeros(n_candidates, np.int32),
-            n_written=np.zeros(n_rows, np.int64),
+            used=np.zeros(n_passages, np.int32),
             excluded=np.zeros(len(EXCLUDED) + 1, np.int64),
         )
 
     @property
     def counts(self) -> Index:
         """(R,) negatives of each row."""
-        return np.asarray((self.ids >= 0).sum(axis=1)) + self.n_written
+        return np.asarray((self.ids >= 0).sum(axis=1))
 
     def take(self, row: int, order: Order, ranks: Index, by: int, most: int, exclusions: Exclusions) -> int:
         """Adds to a row the first `most` candidates whose normal form it does not have and that may serve one more row.
@@ -173,10 +170,10 @@ class Choice:
             order = Order(lists.ids[place, own], lists.scores[place, own])
             reused[place] = picks.take(row, order, rank[place, own], number, picks.k, self.exclusions)
             if reused[place] and isinstance(miner.method, Random) and not lists.complete[place]:
-                fill(picks, row, number, lists.queries[place : place + 1], any_passes, lists.ranking, self.exclusions)
+                fill(picks, row, number, lists.queries[place : place + 1], None, lists.ranking, self.exclusions)
         short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
         failed = near.sum(axis=1), above.sum(axis=1), reused
-        picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(picks.used), failed), 0)
+        picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
         last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
         searched = rank - lists.allowed < last[:, None]
         picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
@@ -230,6 +227,8 @@ def _why(
     n_window = np.minimum(n_allowed, miner.window[1]) - miner.window[0] + 1
     all_listed = (lists.ids >= 0).sum(axis=1) == n_candidates
     end = np.where(all_listed, WHY.index("few_candidates"), WHY.index("no_common_token"))
+    if isinstance(miner.method, Llm):
+        end[:] = WHY.index("few_written")
     return np.where(n_window < k, end, np.stack(failed).argmax(axis=0)).astype(np.uint8) + np.uint8(1)
 
 
@@ -250,30 +249,25 @@ def combine(
     own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
 
-def any_passes(ids: Index) -> Flags:
-    """Passes all, as sources without a margin do."""
-    return np.ones(len(ids), np.bool_)
-
-
 def fill(
     picks: Picks,
     row: int,
     by: int,
     query: Index,
-    passes: Callable[[Index], Flags],
+    passes: Callable[[Index], Flags] | None,
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
     """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
 
     by : as in `Picks`.   query : (1,).   passes : which of some candidates pass the source's margins and maximum for
-    this row.
+    this row; None where all do.
     """
     depth = 4 * picks.ids.shape[1]
-    while lacking := picks.k - int(picks.n_written[row]) - int((picks.ids[row] >= 0).sum()):
+    while lacking := picks.k - int((picks.ids[row] >= 0).sum()):
         order = ranking.first(query, depth)
         ids = order.ids[0, exclusions.codes(query, order.ids)[0] == 0]
-        ids = ids[passes(ids)]
+        ids = ids if passes is None else ids[passes(ids)]
         none = np.full(len(ids), -1)
         picks.take(row, Order(ids, none * np.nan), none, by, lacking, exclusions)
         if depth >= min(DRAWN, len(picks.used)):

@@ -9,12 +9,11 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from secid.errors import InputError, OutputError, SecidError, plainly
-from secid.files import check_writable, make_folder
+from secid.errors import InputError, SecidError
+from secid.export.writer import writing
 from secid.mining.answers import Answer
 from secid.pages.numbers import plural
 from secid.progress import Progress
@@ -24,35 +23,28 @@ class Journal:
     """Answers on disk, a line of JSON each, forced to disk one by one; of each request the first counts.
 
     Answers of another recipe are left there and not used, which a note says. recipe: what an answer depends on besides
-    its pair. Nothing is created before the first answer. Raises OutputError.
+    its pair. Raises OutputError.
     """
 
     def __init__(self, path: Path, recipe: Mapping[str, Any], progress: Progress) -> None:
         self._path, self._recipe = path, recipe
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
-        self._file: FileIO | None = None
-        self._is_new, self._is_new_folder = not path.exists(), not path.parent.exists()
-        check_writable(path)
-        if not self._is_new:
-            try:
-                others = self._read(self._open())
-            except OSError as error:
-                raise self._error(error) from error
-            for name, n in others.items():
-                progress.note(f"{path}: {plural(n, 'answer')} not used, of another {name}")
-
-    def _open(self) -> FileIO:
-        """The file, to read and append to. With a buffer, closing after a full disk would fail again."""
-        if self._file is None:
-            make_folder(self._path)
-            self._file = self._path.open("a+b", buffering=0)
-        return self._file
+        self._is_new = not path.exists()
+        with writing(self._path):
+            self._file = path.open("a+b", buffering=0)  # with a buffer, closing after a full disk would fail again
+            others = self._read()
+        for name, n in others.items():
+            progress.note(f"{path}: {plural(n, 'answer')} not used, of another {name}")
 
     def __contains__(self, request: str) -> bool:
         return request in self._places
 
-    def _read(self, file: FileIO) -> dict[str, int]:
+    def __len__(self) -> int:
+        """Answers that can be used."""
+        return len(self._places)
+
+    def _read(self) -> dict[str, int]:
         """Finds the answers, and counts those that are not used by what differs."""
         others: dict[str, int] = {}
         line, place = b"\n", 0
@@ -71,47 +63,33 @@ class Journal:
                     self._places.setdefault(request, (place, len(line)))
                 place += len(line)
         if not line.endswith(b"\n"):
-            file.write(b"\n")
+            self._file.write(b"\n")
         return others
 
     def add(self, request: str, key: str, answer: Answer) -> None:
         """Writes an answer. Raises OutputError."""
         entry = {"key": key, "request": request, "recipe": self._recipe, "answer": dataclasses.asdict(answer)}
         line = json.dumps(entry).encode() + b"\n"
-        with self._lock:
-            try:
-                file = self._open()
-                place = file.seek(0, os.SEEK_END)
-                if file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file.fileno())
-            except OSError as error:
-                raise self._error(error) from error
+        with self._lock, writing(self._path):
+            place = self._file.seek(0, os.SEEK_END)
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
             self._places.setdefault(request, (place, len(line)))
 
     def answer(self, request: str) -> Answer:
         """The answer to a request that the journal holds. Raises OutputError."""
-        with self._lock:
-            place, length = self._places[request]
-            try:
-                file = self._open()
-                file.seek(place)
-                return Answer(**json.loads(file.read(length))["answer"])
-            except OSError as error:
-                raise self._error(error) from error
+        place, length = self._places[request]
+        with self._lock, writing(self._path):
+            self._file.seek(place)
+            return Answer(**json.loads(self._file.read(length))["answer"])
 
     def close(self) -> None:
-        """Nothing is written or read afterwards. A journal without an answer, of a full disk, is removed."""
-        if self._file is not None:
-            self._file.close()
-            if self._is_new and not self._places:
-                with suppress(OSError):
-                    self._path.unlink()
-                    if self._is_new_folder:
-                        self._path.parent.rmdir()
-
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot be written: {plainly(error)}", where=str(self._path))
+        """Nothing is written or read afterwards. A new journal without an answer, of a full disk too, is removed."""
+        self._file.close()
+        if self._is_new and not self._places:
+            with suppress(OSError):
+                self._path.unlink()
 
 
 @contextmanager

@@ -11,11 +11,9 @@ import json
 import os
 import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,8 +68,6 @@ BUSY = frozenset({408, 409, 429})
 """Those that the client asks again after, as after 5xx."""
 REFUSED_AT_ONCE = 5
 """Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
-AHEAD = 4
-"""Requests that may wait for each one in flight, so that a slow answer holds up no other."""
 PRICED_TOKENS = 1_000_000
 
 SCHEMA = {
@@ -96,8 +92,8 @@ def llm_negatives(
     """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
 
     pairs   : the same at each call.   take : gets what came of each, in their order.
-    journal : file of all answers so far; those to the same request are used and not asked for again. It is created,
-              and its folder, with the first answer.
+    journal : file of all answers so far; those to the same request are used and not asked for again. It is
+              created, and removed at the end where it has none.
     Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
     broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
     """
@@ -105,7 +101,6 @@ def llm_negatives(
     recipe = {
         "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature
     }  # fmt: skip
-    kept = Journal(journal, recipe, progress)
 
     def requests() -> Iterator[tuple[Pair, str, str]]:
         """Each pair with its message, and the name of the request: what the answer depends on."""
@@ -113,56 +108,70 @@ def llm_negatives(
             text = rendered(prompt, pair, n)
             yield pair, text, _hash(json.dumps([text, recipe]))
 
-    def ask(pair: Pair, text: str, name: str) -> str:
-        """Asks, and writes the answer to the journal: "", or why the server refuses."""
-        reply = endpoint.ask(text)
-        if isinstance(reply, str):
-            return reply
-        if reply.finish_reason == NOT_CHAT and not endpoint.answered:  # it may be the address: the next run asks again
-            return reply.content
-        kept.add(name, pair.key, reply)
-        return ""
-
-    unbilled = {name for _, _, name in requests()}
-    n_new = sum(name not in kept for name in unbilled)
-    progress.start(f"negatives by {method.model}", n_new, "answers")
-    if n_new < len(unbilled):
-        progress.note(f"{plural(len(unbilled) - n_new, 'answer')} of the journal used, not paid for again")
-    usage = Usage(n_answers=0, n_uncounted=0, n_tokens_in=0, n_tokens_out=0, cost=None if method.price is None else 0.0)
-    source, n_refused = requests(), 0
-    waiting: deque[tuple[Pair, str, Future[str] | None]] = deque()
-    asked: dict[str, Future[str]] = {}
-    pool = ThreadPoolExecutor(plan.concurrency, thread_name_prefix="secid-llm")
-    try:
-        while True:
-            for pair, text, name in islice(source, AHEAD * plan.concurrency + 1 - len(waiting)):
-                if name not in kept and name not in asked:
-                    asked[name] = pool.submit(ask, pair, text, name)
-                waiting.append((pair, name, asked.get(name)))
-            if not waiting:
-                break
-            pair, name, future = waiting.popleft()
-            refusal = future.result() if future else ""
-            is_new = asked.pop(name, None) is not None  # else of an earlier run, or of an equal pair
-            progress.advance(int(is_new))
-            if refusal:
-                n_refused += 1
-                if not usage.n_answers and (n_refused == REFUSED_AT_ONCE or not waiting):
-                    message = f"the endpoint rejected every request; the last: {refusal}"
-                    raise endpoint.error(message, "check the address, and correct what it names")
-                take(pair, Written((), (("rejected", refusal),)))
+    tokens: dict[str, tuple[int, int] | None] = {}
+    with closing(Journal(journal, recipe, progress)) as kept:
+        refusals = _answer_all(requests, kept, endpoint, plan.concurrency, progress)
+        for pair, _, name in requests():
+            if name in refusals:
+                take(pair, Written((), (("rejected", refusals[name]),)))
                 continue
             answer = kept.answer(name)
-            if name in unbilled:
-                unbilled.remove(name)
-                usage = _with(usage, answer, method.price)
+            tokens[name] = answer.tokens
             take(pair, written(answer, pair, n))
+    return _usage(tokens.values(), method.price)
+
+
+def _answer_all(
+    requests: Callable[[], Iterator[tuple[Pair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
+    progress: Progress,
+) -> dict[str, str]:  # fmt: skip
+    """Asks what the journal does not hold, each request once. Returns why the server refuses some, by their names."""
+    names = {name for _, _, name in requests()}
+    new = {name for name in names if name not in kept}
+    progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
+    if len(new) < len(names):
+        progress.note(f"{plural(len(names) - len(new), 'answer')} of the journal used, not paid for again")
+    refusals: dict[str, str] = {}
+
+    def ask(pair: Pair, text: str, name: str) -> None:
+        """Asks, and puts the answer into the journal, or the reason of the server among the refusals."""
+        reply = endpoint.ask(text)
+        if isinstance(reply, str):
+            refusals[name] = reply
+        elif reply.finish_reason == NOT_CHAT and not endpoint.answered:
+            refusals[name] = reply.content  # it may be the address: the next run asks again
+        else:
+            kept.add(name, pair.key, reply)
+
+    def waited(asked: set[Future[None]], most: int) -> set[Future[None]]:
+        """Those still in flight when at most so many are. Raises what the others raise."""
+        while len(asked) > most:
+            done, asked = wait(asked, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            progress.advance(len(done))
+        return asked
+
+    pool, asked = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm"), set[Future[None]]()
+    try:
+        for pair, text, name in requests():
+            if name in new:
+                new.remove(name)
+                asked = waited(asked, concurrency - 1)
+                if len(refusals) >= REFUSED_AT_ONCE and not kept:
+                    asked = waited(asked, 0)  # those in flight may be answered
+                    if not kept:
+                        break
+                asked.add(pool.submit(ask, pair, text, name))
+        asked = waited(asked, 0)
+        if refusals and not kept:
+            message = f"the endpoint rejected every request; the last: {list(refusals.values())[-1]}"
+            raise endpoint.error(message, "check the address, and correct what it names")
     finally:
-        if any(future.running() for future in asked.values()):
+        if any(future.running() for future in asked):
             progress.note("waiting for requests that were sent already")
         pool.shutdown(wait=True, cancel_futures=True)
-        kept.close()
-    return usage
+    return refusals
 
 
 def rendered(prompt: str, pair: Pair, n: int) -> str:
@@ -320,14 +329,16 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
     return base, key
 
 
-def _with(usage: Usage, answer: Answer, price: tuple[float, float] | None) -> Usage:
-    """The sums with one more answer. price : of a million tokens in and out, in any currency."""
-    usage = replace(usage, n_answers=usage.n_answers + 1)
-    if answer.tokens_in is None or answer.tokens_out is None:
-        return replace(usage, n_uncounted=usage.n_uncounted + 1)
-    n_in, n_out = usage.n_tokens_in + answer.tokens_in, usage.n_tokens_out + answer.tokens_out
-    cost = None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS
-    return replace(usage, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
+def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float] | None) -> Usage:
+    """What answers took. tokens : in and out, of each; None if not known.   price : of a million in and out."""
+    n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
+    return Usage(
+        n_answers=len(tokens),
+        n_uncounted=sum(own is None for own in tokens),
+        n_tokens_in=n_in,
+        n_tokens_out=n_out,
+        cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,
+    )
 
 
 def _hash(text: str) -> str:

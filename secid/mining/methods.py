@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from secid.errors import UsageError
+from pydantic import Field, FiniteFloat, TypeAdapter
+
+from secid.errors import UsageError, near_name
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -199,7 +199,7 @@ def _miner(spec: str, k: int) -> Miner:
     base = PRESETS[kind].method if kind in PRESETS else kind
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
-        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=_near(kind, [*METHODS, *PRESETS]) or _known())
+        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=near_name(kind, [*METHODS, *PRESETS], _known()))
     if name == FILLED and kind != FILLED:
         raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
@@ -207,8 +207,6 @@ def _miner(spec: str, k: int) -> Miner:
         options = {**SIMANS, **options}
     elif options.keys() & SIMANS.keys():
         raise UsageError("a and b belong to pick=simans", where=spec)
-    if options.get("a", 0) < 0:
-        raise UsageError(f"a is 0 or more, got {options['a']:g}", where=spec)
     if kind == "llm" and "model" not in options:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
     if "ranks" in names_of(METHODS[kind]):
@@ -239,7 +237,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for name in given:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise UsageError(f"unknown option {name!r}", where=spec, remedy=_near(name, names) or remedy)
+            raise UsageError(f"unknown option {name!r}", where=spec, remedy=near_name(name, names, remedy))
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
 
 
@@ -272,23 +270,8 @@ def _ranks(value: str) -> tuple[int, int]:
     return _count(first), _count(last)
 
 
-def _number(value: str) -> float:
-    if not isfinite(float(value)):
-        raise ValueError
-    return float(value)
-
-
-def _price(value: str) -> tuple[float, float]:
-    n_in, _, n_out = value.partition("/")
-    if min(_number(n_in), _number(n_out)) < 0:
-        raise ValueError
-    return float(n_in), float(n_out)
-
-
-def _share(value: str) -> float:
-    if not 0 <= float(value) < 1:
-        raise ValueError
-    return float(value)
+Share = Annotated[float, Field(ge=0, lt=1)]
+Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
@@ -296,22 +279,29 @@ COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm2
 OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
-    "relative": Option(_share, "a share from 0 to below 1", "for 5 %: relative=0.05"),
-    **dict.fromkeys(("absolute", "maximum", "a", "b", "temperature"), Option(_number, "a number")),
+    "relative": Option(TypeAdapter(Share).validate_python, "a share from 0 to below 1", "for 5 %: relative=0.05"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
+    **dict.fromkeys(
+        ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
+    ),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
-    "price": Option(_price, "IN/OUT, each 0 or more", "of a million tokens: price=0.15/0.60"),
+    "price": Option(
+        lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
+        "IN/OUT, each 0 or more",
+        "of a million tokens: price=0.15/0.60",
+    ),
 }
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = {other.name for other in miners if not isinstance(other.method, Hybrid | Llm)}
+    own = {other.name for other in miners if not isinstance(other.method, Hybrid)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
         if name not in own:
             raise UsageError(
-                f"{name!r} is not a random, bm25 or dense source",
+                f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name one, such as {name}=dense; files of others are combined by `secid score` and `secid mix`",
+                remedy=f"name one beside it, such as {name}=dense; a hybrid is no part of another",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(
@@ -319,11 +309,6 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             where=f"{miner.name}={miner.text}",
             remedy="shares are counts, such as hybrid:bm25=5,dense=5 with -k 10",
         )
-
-
-def _near(name: str, names: Sequence[str]) -> str | None:
-    near = get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else None
 
 
 def _known() -> str:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Index
-from secid.errors import BadRecordsError, InputError, NothingToScoreError
+from secid.errors import InputError, NothingToScoreError
 from secid.export.rows import Passage, Row, RowsOnDisk
 from secid.findings.judgements import unknown_of
 from secid.findings.normal_form import normal_form
 from secid.pool import key_ranks
 from secid.pool.labels import judgement_files
+from secid.pool.plan import Tally
+from secid.pool.refuse import left_out_text, refuse_bad
 from secid.pool.texts import TextSpool, TextStore
 from secid.read import Reader
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
-from secid.records import REASONS
-from secid.settings import Settings, flag_of
+from secid.results import Example
+from secid.settings import Settings
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
@@ -34,12 +39,12 @@ class Questions:
     """R rows, each a query with its labelled positives, and the candidates for their negatives.
 
     rows     : gives them as they are written, but for the negatives; the same at each call.
-    query    : (R,) id in `queries`.   positive : (R,) the least id of its positives in `passages`: a key to sort by.
+    query    : (R,) id in `queries`.   sorting : (R,) sum of the text keys of its positives: sorts rows of one query.
     first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
-    passages : the candidates, in the order of their text keys, and then positives that are none.
+    passages : the candidates, in the order of their text keys, then positives that are none, then texts written.
     ids      : the ids of some candidates, rising; "" for one without.
-    skipped  : rows of the input, or judgements, that give nothing, by reason.
+    skipped  : rows, judgements, or passages of the collection that give nothing, by reason.
     """
 
     rows: Rows
@@ -47,11 +52,18 @@ class Questions:
     passages: TextStore
     n_candidates: int
     query: Index
-    positive: Index
+    sorting: npt.NDArray[np.uint64]
     first: Index
     labels: tuple[Index, Index]
     ids: Callable[[Index], list[str]]
     skipped: Mapping[str, int]
+
+    def with_texts(self, spool: TextSpool) -> tuple[Questions, Index]:
+        """With other texts behind the passages, and (n,) the id of each text by its number in the spool."""
+        others, ids = spool.store()
+        with closing(others):
+            passages, own = self.passages.joined(others)
+        return replace(self, passages=passages), own[ids]
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -97,29 +109,21 @@ def questions_of_pairs(
     readers : opened with `keep` and `without_negatives`.   tick : called now and then.
     Raises BadRecordsError where too many rows are malformed, NothingToScoreError where none can be used.
     """
-    skipped: dict[str, int] = {}
     on_disk = [RowsOnDisk(folder / f"{number}.rows") for number in range(len(readers))]
-    n_read = n_bad = 0
     for reader, kept in zip(readers, on_disk, strict=True):
         for _ in kept.watch(reader.blocks()):
             tick()
-    for kept in on_disk:
-        for place, row in kept.rows(None):
-            n_read += 1
-            if row is None:
-                skipped[place.reason] = skipped.get(place.reason, 0) + 1
-                n_bad += REASONS[place.reason].malformed
+    n_used, skipped, first = 0, Counter[str](), dict[str, Example]()
+    for place, row in (item for kept in on_disk for item in kept.rows(None)):
+        if row is None:
+            skipped[place.reason] += 1
+            first.setdefault(place.reason, Example(place.reason, place.path, place.line, None))
+        n_used += row is not None
     where = ", ".join(path for reader in readers for path in reader.source.paths[:3])
-    if n_read == sum(skipped.values()):
-        raise NothingToScoreError(f"no row has a query and a positive ({_counted(skipped)})", where=where)
-    refused = n_bad and settings.on_bad == "fail"
-    if refused or n_bad > settings.max_bad_fraction * n_read:
-        allow = f"skip and count them with {flag_of('on_bad', 'skip')}"
-        raise BadRecordsError(
-            f"{n_bad:,} of {n_read:,} rows are malformed ({_counted(skipped)})",
-            where=where,
-            remedy=f"fix the file, or {allow if refused else 'raise --set max_bad_fraction=X'}",
-        )
+    tally = Tally(n_used + skipped.total(), n_used, n_used, dict(skipped), {}, tuple(first.values()))
+    refuse_bad(where, tally, settings)
+    if not n_used:
+        raise NothingToScoreError(f"no row has a query and a positive ({left_out_text(tally)})", where=where)
 
     def rows() -> Iterator[Row]:
         return (row for kept in on_disk for _, row in kept.rows(None) if row is not None)
@@ -147,15 +151,21 @@ def _questions(
             for number, passage in zip(numbers, (*row.positives, *row.negatives), strict=True):
                 if passage.id:
                     own_ids.setdefault(number, passage.id)
-    places, n_own = array("q"), len(label_passage)
+    places, n_own, n_empty = array("q"), len(label_passage), 0
     if collection is not None:
         for texts in _labelled(labels, collection, forms):
             label_query.extend(spools[0].add(texts[:1]))
             label_passage.extend(spools[1].add(texts[1:]))
-        passages = ((place, text) for place, text in enumerate(collection.passages()) if text.strip())
+        passages = enumerate(collection.passages())
         while part := list(islice(passages, TEXTS_AT_ONCE)):
-            places.extend(place for place, _ in part)
-            listed.extend(spools[1].add([text for _, text in part]))
+            with_text = [(place, text) for place, text in part if text.strip()]
+            n_empty += len(part) - len(with_text)
+            places.extend(place for place, _ in with_text)
+            listed.extend(spools[1].add([text for _, text in with_text]))
+    if not listed:
+        for spool in spools:
+            spool.close()
+        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
     (queries, query_ids), (passages_read, passage_ids) = (spool.store() for spool in spools)
     first, place_of = np.unique(passage_ids[np.array(listed, np.int64)], return_index=True)
     is_candidate = np.zeros(len(passages_read), np.bool_)
@@ -166,6 +176,11 @@ def _questions(
     ids_known = {int(new_id[passage_ids[number]]): name for number, name in reversed(own_ids.items())}
     place_of = place_of[np.searchsorted(first, order[: len(first)])]
     in_file = np.array(places, np.int64)
+    if collection is not None:
+        skipped = {**skipped, "empty_passages": n_empty, "repeated_passages": len(places) - len(first)}
+        skipped |= {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
+    keys = np.ascontiguousarray(passages_read.keys[:, :8]).view(np.uint64).ravel()
+    own_keys = keys[passage_ids[np.array(label_passage[:n_own], np.int64)]]
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
     def ids(some: Index) -> list[str]:
@@ -180,16 +195,11 @@ def _questions(
         n_candidates=len(first),
         query=query_ids[np.array(query, np.int64)],
         first=labelled[np.array(starts, np.int64)],
-        positive=np.minimum.reduceat(labelled[:n_own], np.array(starts, np.int64)),
+        sorting=np.add.reduceat(own_keys, np.array(starts, np.int64)),
         labels=(query_ids[np.array(label_query, np.int64)], labelled),
         ids=ids,
-        skipped={reason: n for reason, n in {**skipped, **_unread(collection)}.items() if n},
+        skipped={reason: n for reason, n in skipped.items() if n},
     )
-
-
-def _unread(collection: Collection | None) -> dict[str, int]:
-    """Rows of a collection that cannot be read, by reason."""
-    return {} if collection is None else {f"unreadable_{role}": len(bad) for role, bad in collection.bad.items()}
 
 
 def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
@@ -204,7 +214,3 @@ def _labelled(files: Sequence[Path], collection: Collection, forms: Set[int]) ->
 
 def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
-
-
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))

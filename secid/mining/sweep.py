@@ -10,36 +10,26 @@ Source: METHOD 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from secid.arrays import Floats, Index
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
+from secid.mining.find import find, read_questions
 from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
-from secid.mining.run import (
-    Load,
-    asked_of,
-    exclusions_of,
-    first_scores,
-    lowest_positives,
-    read_questions,
-    scores_of,
-    search,
-)
+from secid.mining.run import Load, asked_of
 from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.settings import Settings
-from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of, share_interval
 from secid.triplets.guide import GuideScores, guide_scores, load_guide
 
@@ -69,8 +59,6 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     plan.check(settings, load is not None)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     if not dense or load is None:
         names = ", ".join(miner.name for miner in plan.miners)
@@ -79,33 +67,21 @@ def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Pat
     at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
-    with ExitStack() as stack:
-        questions = read_questions(plan, settings, work, progress)
-        stack.callback(questions.close)
-        exclusions = exclusions_of(questions, progress)
+    with closing(read_questions(plan, settings, work, progress)) as questions:
         encoder, info = load()
         guide = load_guide(settings, encoder, progress)
-        embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
-        stack.callback(embedder.close)
-        kept = replace(plan, miners=every, on_short="keep")
-        positive, s_qp = lowest_positives(kept, questions, exclusions, embedder)
-        picks = search(kept, questions, exclusions, embedder, s_qp, {}, settings, progress)
-        s_first = first_scores(questions, embedder)
-        scores = [*(own.scores for own in picks[:-1]), scores_of(picks[-1], questions, embedder)]
+        found = find(replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress)
         guided: Sequence[Suspects | None] = [None] * len(every)
         size = settings.guide_sample or SAMPLE
         if guide is not None:
-            sets = [
-                (_triplets(questions, positive, own), s_qn[own.ids >= 0])
-                for own, s_qn in zip(picks, scores, strict=True)
-            ]
-            some = [part for part in sets if len(part[0])]
-            sampled = replace(settings, guide_sample=size)
-            by_set = iter(guide_scores(questions, some, guide, sampled, work / "guide", progress, {}))
-            guided = [_suspects(questions, rows, next(by_set)) if len(rows) else None for rows, _ in sets]
+            rows = [_triplets(questions, found.positive, own) for own in found.picks]
+            near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+            sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
+            scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
+            guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
         swept = {
-            miner.method: _swept(miner.method, own, s_qn, s_first, plan.k, settings.temperature, suspects)
-            for miner, own, s_qn, suspects in zip(every, picks, scores, guided, strict=True)
+            miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
+            for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
         }
         sources = tuple(
             SweptSource(
@@ -141,7 +117,10 @@ def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
     )
 
 
-def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects:
+def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
+    """None where there is no negative."""
+    if not len(rows):
+        return None
     queries, cluster = np.unique(rows.query, return_inverse=True)
     flags = guide.suspect().astype(np.float64)
     estimate = guide.mean(flags, cluster, names_of(questions.queries.keys[queries]), None)
@@ -151,15 +130,14 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
 def _swept(
     method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
 ) -> Swept:
-    taken, counts = picks.ids >= 0, picks.counts
+    counts = picks.counts
     n = int(counts.sum())
-    margins = (s_first[:, None] - s_qn)[taken]
     return Swept(
         method=options_of(method),
         n_negatives=n,
         n_short=int((counts < k).sum()),
         n_lacking=k * len(counts) - n,
         n_missing=int((counts == 0).sum()),
-        **score_means(s_qn[taken], margins, temperature),
+        **score_means(s_qn, s_first, picks.ids >= 0, temperature),
         suspects=suspects,
     )

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from secid.files import sha256_of
 from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
-from secid.mining.methods import FILLED, Dense, Method, Miner, MiningPlan, Random
+from secid.mining.find import Found
+from secid.mining.methods import FILLED, Dense, Llm, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.pages.glossary import by_reason
 from secid.pages.mine_text import short_words
@@ -47,25 +48,28 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 class Negatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
-    s_qp, s_first : (R,) score of the positive that scores lowest, and of the row's first one.
-    s_qn : (R, K) scores of the negatives. NaN where there is none, or no encoder.
     answers : of a language model; None for other sources.
     """
 
     plan: MiningPlan
     questions: Questions
+    found: Found
     number: int
-    picks: Picks
     answers: Answers | None
-    s_qp: Floats
-    s_first: Floats
-    s_qn: Floats
     temperature: float
 
     @property
     def miner(self) -> Miner:
         """Its miner."""
         return self.plan.miners[self.number]
+
+    @property
+    def picks(self) -> Picks:
+        return self.found.picks[self.number]
+
+    @property
+    def s_qn(self) -> Floats:
+        return self.found.s_qn[self.number]
 
     @cached_property
     def kept(self) -> Flags:
@@ -82,7 +86,7 @@ class Negatives:
         """Raises InputError where no row is kept."""
         if self.kept.any():
             return
-        n, why = plural(len(self.kept), "row"), ", ".join(short_words(self.short))
+        n, why = plural(len(self.kept), "row"), short_words(self.short)
         margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
@@ -104,28 +108,31 @@ class Negatives:
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.kept].ravel())
         used = used[used >= 0]
-        names = dict(zip(used.tolist(), self.questions.ids(used), strict=True))
-        unranked = {FILL, *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random))}
+        names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
+        written = {n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Llm)}
+        unranked = {
+            FILL,
+            *written,
+            *(n for n, miner in enumerate(self.plan.miners) if isinstance(miner.method, Random)),
+        }
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
-        written = repeat(()) if self.answers is None else self.answers.texts()
-        every = zip(self.questions.rows(), written, strict=False)
-        rows = ((place, *item) for place, item in enumerate(every) if self.kept[place])
+        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
-            places = np.array([place for place, *_ in part])
+            places = np.array([place for place, _ in part])
             own = ids[places]
             texts = iter(self.questions.passages.take(own[own >= 0]))
-            for place, row, own_texts in part:
+            for place, row in part:
                 n = int((self.picks.ids[place] >= 0).sum())
                 cells = zip(
                     *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
                     self.picks.scores[place, :n].round(DECIMALS).tolist(),
-                    (self.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    (self.found.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
                     Passage(
                         next(texts),
-                        names[key],
+                        "" if by in written else names[key],
                         "",
                         _known(score),
                         None if by in unranked else rank,
@@ -134,15 +141,12 @@ class Negatives:
                     )
                     for key, rank, by, score, margin in cells
                 ]
-                by_model = [Passage(text, miner=self.miner.name) for text in own_texts]
-                yield row._replace(negatives=by_model + negatives)
+                yield row._replace(negatives=negatives)
 
     def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
         """What was written to `path`."""
         picks, kept, answers = self.picks, self.kept, self.answers
         taken = kept[:, None] & (picks.ids >= 0)
-        s_qn = self.s_qn[taken]
-        margins = (self.s_first[:, None] - self.s_qn)[taken]
         _, served = np.unique(picks.ids[taken], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
         n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
@@ -162,7 +166,7 @@ class Negatives:
             n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
-            **score_means(s_qn if answers is None else s_qn[:0], margins, self.temperature),
+            **score_means(self.s_qn, self.found.s_first, taken, self.temperature),
             n_passages=len(served),
             most_used=int(served.max(initial=0)),
             n_made_ids=written.n_made_ids,
@@ -175,27 +179,22 @@ class Negatives:
 def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progress: Progress) -> Mined:
     """The files of all sources and the manifest, together or not at all, and the run with its sources.
 
-    The manifest gets its name last. What a run left that was killed before that is replaced.
+    The manifest gets its name last. What a run left that was killed before that is replaced. What language models wrote
+    that is no negative is there in any case, to see what is wrong with it.
     """
-    plan, asked = sources[0].plan, [(own.miner.name, own.answers) for own in sources]
-    rejected = {folder / REJECTED.format(name): own.rejected for name, own in asked if own is not None}
+    plan, rejected = sources[0].plan, []
     with writing(folder):
         for path in left_by_a_kill(folder):
             path.unlink()
         for own in sources:
-            if own.answers is not None and not own.kept.any():  # to see what is wrong with them
-                shutil.copyfile(own.answers.rejected, folder / REJECTED.format(own.miner.name))
+            if own.answers is not None:
+                path = folder / REJECTED.format(own.miner.name)
+                rejected.append(shutil.copyfile(own.answers.rejected, path))
     for own in sources:
         own.refuse_none()
-    for path in rejected:
-        path.unlink(missing_ok=True)
     progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
-    with new_files(*paths, *rejected, folder / MANIFEST) as partials:
-        beside = dict(zip(rejected, partials[len(paths) : -1], strict=True))
-        for path, partial in beside.items():
-            with writing(path):
-                shutil.copyfile(rejected[path], partial)
+    with new_files(*paths, folder / MANIFEST) as partials:
         for own, path, partial in zip(sources, paths, partials, strict=False):
             with writing(path):
                 written = write_rows(own.rows, plan.schema, partial, plan.suffix)
@@ -203,7 +202,7 @@ def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progre
             progress.advance(1)
         run = replace(run, sources=tuple(summaries))
         document = _manifest(run, plan, sources[0].questions)
-        document["files"] |= {path.name: {"sha256": sha256_of(partial)} for path, partial in beside.items()}
+        document["files"] |= {path.name: {"sha256": sha256_of(path)} for path in rejected}
         with writing(folder / MANIFEST):
             partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return run
@@ -219,18 +218,18 @@ def options_of(method: Method) -> dict[str, Any]:
     return {"method": type(method).__name__.lower(), **options}
 
 
-def score_means(s_qn: Floats, margins: Floats, temperature: float) -> dict[str, float | None]:
+def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:
     """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
     score is not known.
 
-    margins : s_qp - s_qn. Of the numbers as they are written, so that these means are stable where the files are.
-    Source: METHOD 2.
+    s_qn, s_first : as in `Found`.   taken : (R, K) which count. Of the numbers as they are written, so that these means
+    are stable where the files are. Source: METHOD 2.
     """
-    if not len(s_qn) or np.isnan(s_qn).any():
+    if not taken.any() or np.isnan(s_qn[taken]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = margins.round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[taken].round(DECIMALS)
     return {
-        "s_query_negative": float(s_qn.round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[taken].round(DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }

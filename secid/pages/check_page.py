@@ -139,9 +139,10 @@ def _caution(item: SourceCaution) -> Item:
     detail = f": {words}" if words else ""
     places = [f"{named(example.path)}:{example.line}{evaluation_words(example)}" for example in item.examples]
     where = f" For example {listed(places[:SHOWN_PLACES])}." if places else ""
+    amount = plural(item.n, "file") if entry.of == "files" else f"{percent(item.fraction)} of the {entry.of}"
     return Item(
         name=item.name,
-        sentence=f"{percent(item.fraction)} of the {entry.of} {entry.says}{detail}. {capital(entry.do)}.{where}",
+        sentence=f"{amount} {entry.says}{detail}. {capital(entry.do)}.{where}",
         command="",
         examples=(),
         n_negatives=0,

@@ -84,10 +84,14 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
     worst = group[0]
     if isinstance(worst.item, SourceCaution):
         caution = CAUTIONS[worst.item.name]
-        shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in _items(group, SourceCaution)]
+        items = [*_items(group, SourceCaution)]
+        if caution.of == "files":
+            shares = [f"{plural(item.n, 'file')} of {named(name)}" for name, item in items]
+        else:
+            shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in items]
+            shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
         words = caution_words(worst.item)
         detail = f" ({named(worst.source.name)}: {words})" if words else ""
-        shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
         what = f"{_listed(shares)} {caution.says}{detail}. {capital(caution.do)}."
         examples = [(item.path, item.line, evaluation_words(item)) for item in worst.item.examples[:1]]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
@@ -279,6 +279,14 @@ def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]]]
 def by_reason(reasons: Mapping[str, int]) -> str:
     """Why rows or negatives were left out, with their counts."""
     return ", ".join(f"{in_plain_words(reason)} {count(n)}" for reason, n in reasons.items() if n)
+
+
+def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
+    """What a written file has otherwise than its input, or not at all. The counts are as in export.writer.Written."""
+    if n_made_ids:
+        yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
+    if not_held:
+        yield f"no place in {schema} for: {', '.join(f'{name} ({count(n)})' for name, n in not_held.items())}"
 
 
 def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:

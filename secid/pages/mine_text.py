@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from secid.pages.glossary import by_reason, recipe_line
+from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
 from secid.pages.sanitize import named, plain, short
@@ -82,7 +82,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """What is missing from a source, and what was passed over."""
     if source.n_short:
         of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
-        yield f"fewer than {mined.k} negatives for {of}: {', '.join(short_words(source.short))}"
+        yield f"fewer than {mined.k} negatives for {of}: {short_words(source.short)}"
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
     parts = (
@@ -96,26 +96,24 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         wider = f"ranks=1-{mined.n_candidates} looks at all candidates"
         yield wider if mined.on_short == "random" else f"{wider}, --on-short random draws some of those that pass"
     if source.excluded:
-        yield f"excluded {', '.join(f'{EXCLUDED[name]} ({count(n)})' for name, n in source.excluded.items())}"
+        yield f"excluded {_counted(source.excluded, EXCLUDED)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.kept_beside:
-        beside = ", ".join(f"{name.replace('_', ' ')} ({count(n)})" for name, n in source.kept_beside.items())
-        yield f"answers and texts that are no negatives: {beside}"
+        yield f"answers and texts that are no negatives: {_counted(source.kept_beside)}"
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
-    if source.n_made_ids:
-        rows = plural(source.n_made_ids, "row lacks", "rows lack")
-        yield f"{rows} an id: a hash of the text is written in its place"
-    if source.not_held:
-        lost = ", ".join(f"{name} ({count(n)})" for name, n in source.not_held.items())
-        yield f"no place in {mined.schema} for {lost}"
+    yield from lost_lines(mined.schema, source.n_made_ids, source.not_held)
 
 
-def short_words(short: Mapping[str, int]) -> list[str]:
+def short_words(short: Mapping[str, int]) -> str:
     """Why rows are short, with their counts."""
-    return [f"{SHORT[name]} ({count(n)})" for name, n in short.items()]
+    return _counted(short, SHORT)
+
+
+def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None) -> str:
+    return ", ".join(f"{(words or {}).get(name) or in_plain_words(name)} ({count(n)})" for name, n in reasons.items())
 
 
 def usage_words(usage: Usage) -> str:

@@ -81,7 +81,8 @@ def plan_of(
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
-    refuse_bad(sources, settings)
+    for planned in sources:
+        refuse_bad(planned.name, planned.tally, settings)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     labels = [
         grouped(rows, query_ids, passage_ids, query_store.keys)

@@ -25,39 +25,37 @@ COUNTED_AS_FINDINGS = ("empty_negative",)
 """Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
 
 
-def refuse_bad(sources: Sequence[PlannedSource], settings: Settings) -> None:
-    """Raises BadRecordsError where the settings do not allow the malformed rows that were found."""
-    for planned in sources:
-        tally = planned.tally
-        if not tally.n_malformed:
-            continue
-        n_bad = sum(bad_reasons(tally).values())
-        fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
-        example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
-        first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
-        if settings.on_bad == "fail":
+def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows of a source."""
+    if not tally.n_malformed:
+        return
+    n_bad = sum(bad_reasons(tally).values())
+    fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
+    example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+    first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
+    if settings.on_bad == "fail":
+        raise BadRecordsError(
+            f"{malformed(tally)} ({left_out_text(tally)}); {first}",
+            where=name,
+            remedy=f"fix the file, or skip and count them with {flag_of('on_bad', 'skip')}",
+        )
+    if fraction > settings.max_bad_fraction:
+        reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
+        if count == tally.n_read:  # neither another schema nor a larger fraction would help
             raise BadRecordsError(
-                f"{malformed(tally)} ({left_out_text(tally)}); {first}",
-                where=planned.name,
-                remedy=f"fix the file, or skip and count them with {flag_of('on_bad', 'skip')}",
+                f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                where=name,
+                remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
             )
-        if fraction > settings.max_bad_fraction:
-            reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
-            if count == tally.n_read:  # neither another schema nor a larger fraction would help
-                raise BadRecordsError(
-                    f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
-                    where=planned.name,
-                    remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
-                )
-            raise BadRecordsError(
-                f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
-                f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
-                f"({left_out_text(tally)}); {first}",
-                where=planned.name,
-                remedy=in_utf8(example.path)
-                if encoding
-                else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
-            )
+        raise BadRecordsError(
+            f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
+            f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
+            f"({left_out_text(tally)}); {first}",
+            where=name,
+            remedy=in_utf8(example.path)
+            if encoding
+            else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
+        )
 
 
 def bad_reasons(tally: Tally) -> dict[str, int]:

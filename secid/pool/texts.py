@@ -6,6 +6,7 @@ In memory a distinct text costs 28 bytes (offset, length, key); the text itself 
 from __future__ import annotations
 
 import mmap
+import shutil
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -235,6 +236,20 @@ class TextStore:
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
         """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
+
+    def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:
+        """This store with the texts of another one behind its own, and (n,) the id in it of each of those.
+
+        Appends to this store's file. A text that is here already keeps its id.
+        """
+        start = self._path.stat().st_size
+        with self._path.open("ab") as file, other._path.open("rb") as texts:
+            shutil.copyfileobj(texts, file)
+        keys = np.concatenate([self.keys, other.keys])
+        offsets = np.concatenate([self._offsets, start + other._offsets])
+        lengths = np.concatenate([self._lengths, other._lengths])
+        first, ids = _first_occurrences(keys)
+        return TextStore(self._path, offsets[first], lengths[first], keys[first]), ids[len(self) :]
 
     def close(self) -> None:
         """Lets go of the file, so that it can be removed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from shlex import quote
@@ -56,10 +56,10 @@ class Container:
         return f"{name}, {self.compression}" if self.compression else name
 
 
-def sniff(stream: ByteStream, header: bool | None = None) -> Container:
+def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str] = ()) -> Container:
     """The container of a stream from its first bytes (at most CHUNK); nothing is consumed.
 
-    header : whether the first row of a table is a header; auto-detected where None.
+    header, named : as in `header_of`.
     Raises InputError for a kind of file that secid does not read.
     """
     head, packed, path = stream.peek(), stream.compression, stream.path
@@ -80,7 +80,7 @@ def sniff(stream: ByteStream, header: bool | None = None) -> Container:
             where=path,
             remedy="each line must be one JSON object; name a table .csv or .tsv",
         )
-    return Container("table", packed, sniff_table(head.removeprefix(BOM), path, header))
+    return Container("table", packed, sniff_table(head.removeprefix(BOM), path, header, named))
 
 
 def _remedy(magic: bytes, path: str, packed: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from secid.errors import InputError
 from secid.read.rows import shorten
@@ -27,16 +27,19 @@ PANDAS_INDEX = re.compile(r"Unnamed: \d+")
 """What pandas names a column without a name; its index it leaves empty."""
 
 
-def header_of(rows: Sequence[Sequence[str]], header: bool | None, path: str) -> tuple[str, ...]:
+def header_of(
+    rows: Sequence[Sequence[str]], header: bool | None, path: str, named: Collection[str] = ()
+) -> tuple[str, ...]:
     """Names of the columns where the first row gives them, else ().
 
     rows : the first rows, at least one.   header : what --set header says; None where it is not given.
-    Two known names make a header. Raises InputError for another first row that may be one: names of one word each, or
-    short ones above a row twice as long.
+    named : columns that flags name.
+    Two known names make a header, and all that flags name do. Raises InputError for another first row that may be one:
+    names of one word each, or short ones above a row twice as long.
     """
     first = [composed(cell.strip()) for cell in rows[0]]
     known = sum(map(_is_known, first))
-    if header is not None or known >= 2 or not first:
+    if header is not None or known >= 2 or not first or (named and set(map(composed, named)) <= {*first}):
         return _distinct(first, path) if header is not False else ()
     cells = [*filter(None, (PANDAS_INDEX.sub("", cell) for cell in first))]
     if not all(NAME.fullmatch(cell) and not ID.fullmatch(cell) for cell in cells):

@@ -204,8 +204,12 @@ class Reader:
         """Container, schema and cleaner of a file, from its first rows."""
         stream, keep = ByteStream(path), False
         try:
-            run = run_of(stream, self._settings)
-            container = Container("run", stream.compression) if run else sniff(stream, self._settings.header)
+            given = self._settings
+            columns = given.query_column, given.positive_column, given.negative_column, given.label_column
+            run = run_of(stream, given)
+            container = (
+                Container("run", stream.compression) if run else sniff(stream, given.header, [*filter(None, columns)])
+            )
             parts = _parts(stream, container, run)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]

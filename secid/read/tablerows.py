@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -45,13 +45,13 @@ class Dialect:
         )
 
 
-def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
+def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[str]) -> Dialect:
     """Delimiter, quoting and header of a table from its first bytes.
 
     The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
     opens with a quotation mark is quoted as in CSV, and either needs to be or all others are quoted
     too, since passages hold free quotation marks (MS MARCO).
-    header : whether the first row is a header; auto-detected where None.
+    header, named : as in `header_of`.
     """
     text = head.decode("utf-8", errors="replace")
     lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
@@ -63,7 +63,7 @@ def sniff_table(head: bytes, path: str, header: bool | None) -> Dialect:
     if not rows:
         raise InputError("no row could be read", where=path, remedy=KNOWN)
     try:
-        names = header_of(rows, header, path)
+        names = header_of(rows, header, path, named)
     except InputError:
         if "\ufffd" in first:
             raise InputError("not valid UTF-8", where=f"{path}:1", remedy=in_utf8(path)) from None

@@ -7,12 +7,11 @@ columns of negatives.parquet, pages and `secid explain NAME` derive from the ent
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secid.errors import UsageError
+from secid.errors import UsageError, near_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
@@ -238,8 +237,8 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="changed_since_mined", of="files", limit=0.0,
-            says="changed since secid mine wrote them: the manifest next to them has another hash",
-            do="mine them again, or go on if you meant the change: the manifest does not describe them any more",
+            says="changed since secid mine: the manifest in the same folder has another hash",
+            do="mine again, or go on if the change is meant: the manifest no longer describes what is there",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
@@ -273,9 +272,8 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     names = [*FINDINGS, *others]
     if name in names:
         return None
-    near = difflib.get_close_matches(name, names, n=1)
     raise UsageError(
         f"unknown finding {name!r}",
         where=where,
-        remedy=f"did you mean {near[0]!r}?" if near else f"findings: {', '.join(names)}",
+        remedy=near_name(name, names, f"findings: {', '.join(names)}"),
     )

@@ -110,7 +110,7 @@ class MiningRun:
     """What was asked for, and the input.
 
     n_rows, n_candidates : of the input.   n_queries : distinct ones of these rows; qrels give a row for each.
-    skipped : rows or judgements of the input that give nothing, by reason.
+    skipped : rows, judgements, or passages of the collection that give nothing, by reason.
     k, seed, max_reuse : as they were asked for.   settings : the others that decide what is mined.
     encoder : None where none was used.
     """

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid import api
-from secid.errors import BadRecordsError, InputError, NothingToScoreError, OutputError, UsageError
+from secid.errors import BadRecordsError, InputError, OutputError, UsageError
 from secid.files import locked
-from secid.mining import run as module
+from secid.mining import find as module
 from secid.results.document import json_of
-from tests import llm_server
 from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
 from tests.fake_encoder import HashEncoder
-from tests.llm_server import Server
 from tests.oracle.test_mining import collection
 
 FIXTURES = ROOT / "fixtures" / "collection"
@@ -210,12 +208,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
     ("files", "options", "error", "named"),
     [
         ({"corpus": CORPUS, "queries": QUERIES}, {}, InputError, "qrels"),
-        (
-            {**WHOLE, "qrels__test": QRELS.replace("\t1\n", "\t0\n")},
-            {},
-            InputError,
-            "test.tsv",
-        ),
+        ({**WHOLE, "qrels__test": QRELS.replace("\t1\n", "\t0\n")}, {}, InputError, "test.tsv"),
         ({**WHOLE, "qrels__test": QRELS.replace("d1", "d9")}, {}, InputError, "'d9'"),
         ({**WHOLE, "qrels__test": QRELS.replace("q1", "q9")}, {}, InputError, "'q9'"),
         ({"corpus": "", "queries": QUERIES, "qrels__test": QRELS}, {}, InputError, "corpus"),
@@ -224,12 +217,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
         (WHOLE, {"on_short": "pad"}, UsageError, "'pad'"),
         (WHOLE, {"prompt": "{query}"}, UsageError, "llm"),
         (WHOLE, {"schema": "dpr"}, UsageError, "tevatron"),
-        (
-            {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS},
-            {"tokenizer": "wordpieces"},
-            UsageError,
-            "trigrams",
-        ),
+        (WHOLE, {"tokenizer": "wordpieces"}, UsageError, "trigrams"),
         (WHOLE, {}, InputError, "for any of 1 row: no other candidate shares a token with the query (1)"),
         ({"corpus": CORPUS}, {"pairs": "gone.jsonl"}, InputError, "gone.jsonl"),
     ],
@@ -275,22 +263,29 @@ def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
         assert caught.value.where == out
 
 
-@pytest.mark.parametrize(
-    ("rows", "error"),
-    [
-        ([{"anchor": " ", "positive": "p"}, {"anchor": "", "positive": "p"}], NothingToScoreError),
-        ([*PAIRS, {"anchor": " ", "positive": "p"}], BadRecordsError),
-    ],
-)
-def test_malformed_pairs_are_counted_and_too_many_refused(rows, error):
-    write_rows(Path("pairs.jsonl"), rows)
-    with pytest.raises(error):
-        api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2)
-    if error is BadRecordsError:
-        with pytest.raises(BadRecordsError, match="on_bad=skip"):
-            api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5, on_bad="fail")
-        mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=2, max_bad_fraction=0.5)
-        assert mined.skipped == {"empty_query": 1}
+def test_malformed_pairs_are_counted_and_too_many_refused_with_the_first_line():
+    write_rows(Path("pairs.jsonl"), [{"anchor": " ", "positive": "p"}, *PAIRS])
+    options = {"pairs": "pairs.jsonl", "k": 2}
+    for more, remedy in (({}, "raise --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
+        with pytest.raises(BadRecordsError, match=remedy) as caught:
+            api.mine(["any=random"], "out", **options, **more)
+        assert "1 of 13 rows malformed" in str(caught.value)
+        assert "first: pairs.jsonl:1: empty_query" in str(caught.value)
+    assert api.mine(["any=random"], "out", **options, max_bad_fraction=0.5).skipped == {"empty_query": 1}
+
+
+def test_passages_without_text_and_repeated_ones_are_no_candidates_and_are_counted(invoke):
+    added = [{"_id": "e1", "title": "", "text": " "}, {"_id": "e2", "text": ""}, json.loads(CORPUS.splitlines()[0])]
+    beir(
+        **{
+            **WHOLE,
+            "corpus": CORPUS + "".join(json.dumps({**row, "_id": f"x{n}"}) + "\n" for n, row in enumerate(added)),
+        }
+    )
+    code, out, _ = invoke("mine", "any=random", "--collection", "beir", "-k", 1, "-o", "out", "--json")
+    assert code == 0
+    assert json.loads(out)["n_candidates"] == len(CORPUS.splitlines())
+    assert json.loads(out)["skipped"] == {"empty_passages": 2, "repeated_passages": 1}
 
 
 def test_rows_of_a_collection_that_cannot_be_read_are_noted_and_counted(invoke):
@@ -336,15 +331,16 @@ def test_what_outscores_its_positive_is_what_score_says(tiny):
     assert 0 < source.inverted_share == pytest.approx(run.sources[0].inversion_fraction)
 
 
-def test_a_full_disk_leaves_nothing(monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("secid.mining.write.write_rows", full)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_full_disk_leaves_nothing_and_a_folder_that_was_there_stays(monkeypatch, is_there):
+    if is_there:
+        Path("deep/out").mkdir(parents=True)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
     with pytest.raises(OutputError) as caught:
         mine(["lex=bm25"], "deep/out")
     assert caught.value.where == "deep/out/lex.jsonl"
-    assert listing(".") == []
+    assert listing("deep/out" if is_there else ".") == []
 
 
 def test_a_file_that_cannot_get_its_name_takes_the_others_with_it(monkeypatch):
@@ -361,15 +357,6 @@ def test_a_file_that_cannot_get_its_name_takes_the_others_with_it(monkeypatch):
         mine(["lex=bm25", "any=random"])
     assert (caught.value.where, names) == ("out/any.jsonl", ["lex.jsonl", "any.jsonl"])
     assert listing(".") == []
-
-
-def test_a_folder_that_was_there_stays_where_nothing_can_be_written(monkeypatch):
-    Path("out").mkdir()
-    full = OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
-    with pytest.raises(OutputError):
-        mine(["lex=bm25"])
-    assert listing("out") == []
 
 
 def test_the_manifest_names_each_file_with_its_hash_and_no_path():
@@ -540,79 +527,6 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
     Path("out/lex.jsonl").write_bytes(written)
     mine(["any=random"])
     assert [name for name in listing("out") if not name.endswith(".partial")] == [".manifest.json", "any.jsonl"]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
-    with llm_server.running() as server:
-        yield server
-
-
-def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
-    Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
-    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
-    return api.mine([f"gpt=llm:model=m,url={url}", *specs], out, HashEncoder(), **given)
-
-
-def test_a_language_model_writes_negatives_beside_other_sources(server):
-    mined = ask(server, specs=["near=dense"])
-    gpt, near = mined.sources
-    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short, gpt.s_query_negative) == (66, 198, 0, None)
-    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
-    assert near.n_negatives == 198
-    rows = lines("out/gpt.jsonl")
-    assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
-    assert all(row["neg_miners"] == ["gpt"] * 3 for row in rows)
-    assert sorted(path.name for path in Path("out").glob("*")) == [
-        ".gpt.rejected.jsonl", ".llm-gpt.jsonl", ".manifest.json", "gpt.jsonl", "near.jsonl",
-    ]  # fmt: skip
-    assert "sk-secret-key" not in "".join(path.read_text(encoding="utf-8") for path in Path("out").iterdir())
-    assert len(api.check(["out/gpt.jsonl"]).sources) == 1
-
-
-def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
-    copy = lines(FIXTURES / "corpus.jsonl")[0]["text"]
-    server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
-    gpt = ask(server, on_short="random").sources[0]
-    assert gpt.short == {"few_written": 66}
-    assert gpt.kept_beside["empty"] == 66
-    rejected = lines("out/.gpt.rejected.jsonl")
-    assert len(rejected) == sum(gpt.kept_beside.values())
-    assert gpt.n_negatives == 198
-    assert gpt.n_filled == 198 - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
-    assert gpt.n_filled > 0
-
-
-def test_answers_without_a_negative_are_kept_with_their_reasons(server):
-    server.usual = lambda query, n: (200, llm_server.completion("none"))
-    with pytest.raises(InputError, match=r"not json 66") as caught:
-        ask(server)
-    assert "same command" not in str(caught.value)
-    assert len(lines("out/.gpt.rejected.jsonl")) == 66
-    server.usual = llm_server.right
-    assert ask(server, seed=1).sources[0].n_negatives == 198
-
-
-def test_what_was_paid_is_kept_where_the_run_fails(server, monkeypatch):
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with monkeypatch.context() as patch:
-        patch.setattr("secid.mining.write.write_rows", Mock(side_effect=full))
-        with pytest.raises(OutputError):
-            ask(server)
-    assert listing("out") == [".llm-gpt.jsonl"]
-    asked = len(server.asked)
-    ask(server)
-    assert len(server.asked) == asked == 66
-
-
-def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
-    ask(server)
-    asked, files = len(server.asked), listing("out")
-    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
-    ask(server)
-    assert (len(server.asked), listing("out")) == (asked, files)
 
 
 class Dataset:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from secid import api
-from secid.errors import EndpointError, OutputError, SecidError
+from secid.errors import EndpointError, InputError, OutputError, SecidError
+from secid.mining import find as module
 from secid.mining import llm
-from secid.mining import run as module
-from secid.progress import Silent
 from tests import llm_server
 from tests.cli.conftest import listing, start
-from tests.cli.test_mine import FIXTURES, ask, lines
+from tests.cli.test_mine import FIXTURES, lines
+from tests.fake_encoder import HashEncoder
 from tests.llm_server import Server
+from tests.notes import Notes
 
 SECRET = "sk-very-secret-0123456789"
 OPTIONS = ["--collection", FIXTURES, "-k", 3, "--prompt", "prompt.txt", "-o", "out"]
 KEPT = "already paid for: the same command resumes from them"
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
@@ -41,6 +37,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
     with llm_server.running() as server:
         yield server
+
+
+def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
+    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
+    return api.mine([f"gpt=llm:model=m,url={server.url}", *specs], out, HashEncoder(), **given)
 
 
 def failure(call: Any) -> SecidError:
@@ -65,11 +66,6 @@ def test_tokens_and_cost_are_in_the_result_the_summary_and_the_manifest(invoke, 
     assert len(server.asked) == 66
 
 
-def test_without_a_language_model_there_is_no_usage():
-    mined = api.mine(["lex=bm25"], "out", collection=str(FIXTURES), k=3)
-    assert mined.sources[0].usage is None
-
-
 def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -91,20 +87,10 @@ def test_a_run_without_an_answer_leaves_nothing(server, out):
         assert listing(".") == ["prompt.txt"]
 
 
-def test_an_existing_folder_stays(server):
-    Path("out").mkdir()
-    server.usual = lambda query, n: (401, {})
-    failure(lambda: ask(server))
-    assert listing("out") == []
-
-
 def test_a_full_disk_at_the_first_answer_leaves_nothing(server, monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("secid.mining.journal.os.fsync", full)
-        error = failure(lambda: ask(server, concurrency=1))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("secid.mining.journal.os.fsync", Mock(side_effect=full))
+    error = failure(lambda: ask(server, concurrency=1))
     assert (type(error), error.where) == (OutputError, "out/.llm-gpt.jsonl")
     assert listing(".") == ["prompt.txt"]
 
@@ -126,15 +112,18 @@ def test_an_error_says_how_many_answers_are_kept(server):
     assert len(server.asked) == 56
 
 
-def test_so_does_an_interruption_at_any_later_time(server, monkeypatch):
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("secid.mining.write.write_rows", stop)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")], ids=repr)
+def test_what_was_paid_is_kept_where_the_run_ends_at_any_later_time(server, monkeypatch, error):
     progress = Notes()
-    with pytest.raises(KeyboardInterrupt):
-        ask(server, progress=progress)
-    assert progress.notes[-1] == f"66 answers are kept, {KEPT}"
+    with monkeypatch.context() as patch:
+        patch.setattr("secid.mining.write.write_rows", Mock(side_effect=error))
+        with pytest.raises((KeyboardInterrupt, OutputError)) as caught:
+            ask(server, progress=progress)
+    kept = f"66 answers are kept, {KEPT}"
+    assert kept in (progress.notes[-1], getattr(caught.value, "remedy", None))
+    assert listing("out") == [".gpt.rejected.jsonl", ".llm-gpt.jsonl"]
+    ask(server)
+    assert len(server.asked) == 66
 
 
 def test_ctrl_c_says_how_many_answers_are_kept(server):
@@ -148,13 +137,12 @@ def test_ctrl_c_says_how_many_answers_are_kept(server):
     assert run.returncode == 130
     assert listing("out") == [".llm-gpt.jsonl"]
     n = len(lines("out/.llm-gpt.jsonl"))
-    assert n >= 6
+    assert n == len(server.asked) < 20  # those in flight too
     assert err.count(f"{n} answers are kept, {KEPT}\n") == 1
     assert SECRET not in err
-    asked = len(server.asked)
     server.delay = lambda query: 0.0
     resumed = ask(server).sources[0]
-    assert len(server.asked) - asked == 66 - n
+    assert len(server.asked) == 66
     whole = ask(server, "whole").sources[0]
     assert (resumed.usage, resumed.sha256) == (whole.usage, whole.sha256)
 
@@ -187,3 +175,80 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_texts(server, monkeypatch):
     assert ask(server).sources[0].n_negatives == 198
     assert server.keys == ["Bearer a"] * 66
     assert not any("*" in text for row in lines("out/gpt.jsonl") for text in row["neg"])
+
+
+def test_a_language_model_writes_negatives_beside_other_sources(server):
+    mined = ask(server, specs=["near=dense"])
+    gpt, near = mined.sources
+    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (66, 198, 0)
+    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
+    assert near.n_negatives == 198
+    rows = lines("out/gpt.jsonl")
+    assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
+    assert all(row["neg_miners"] == ["gpt"] * 3 for row in rows)
+    assert sorted(path.name for path in Path("out").glob("*")) == [
+        ".gpt.rejected.jsonl", ".llm-gpt.jsonl", ".manifest.json", "gpt.jsonl", "near.jsonl",
+    ]  # fmt: skip
+    assert SECRET not in "".join(path.read_text(encoding="utf-8") for path in Path("out").iterdir())
+    assert len(api.check(["out/gpt.jsonl"]).sources) == 1
+
+
+def test_what_a_model_writes_has_margins_and_is_part_of_a_hybrid(server):
+    """Its third text is the nearest candidate of the query, which the hybrid has already."""
+    near = {row["query"]: row["neg"] for row in _nearest()}
+
+    def answer(query: str, n: int) -> tuple[int, Any]:
+        written = [*llm_server.texts(query, n - 1), near[query][0]]
+        return 200, llm_server.completion(json.dumps([written[0], written[-1], *written[1:-1]]))
+
+    server.usual = answer
+    gpt, _, mix = ask(server, specs=["near=dense", "mix=hybrid:near=2,gpt=2"], k=4).sources
+    assert (gpt.n_negatives, mix.n_negatives, mix.n_short) == (264, 264, 0)
+    assert mix.usage is None
+    encoder = HashEncoder()
+    for row, mixed in zip(lines("out/gpt.jsonl"), lines("out/mix.jsonl"), strict=True):
+        first, second, third, _ = row["neg"]
+        assert mixed["neg"] == [*near[row["query"]][:2], first, third]
+        assert second == near[row["query"]][0]
+        assert mixed["neg_miners"] == ["near", "near", "gpt", "gpt"]
+        assert row["neg_ranks"] == [None] * 4
+        query = encoder.encode([row["query"]], "query")[0]
+        positives, negatives = (encoder.encode(row[name], "passage") @ query for name in ("pos", "neg"))
+        np.testing.assert_allclose(row["neg_margins"], positives.min() - negatives, atol=1e-6)
+    assert gpt.s_query_negative is not None
+
+
+def _nearest() -> list[Any]:
+    api.mine(["near=dense"], "nearest", HashEncoder(), collection=str(FIXTURES), k=4)
+    return lines("nearest/near.jsonl")
+
+
+def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
+    copy = lines(FIXTURES / "corpus.jsonl")[0]["text"]
+    server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
+    gpt = ask(server, on_short="random").sources[0]
+    assert gpt.short == {"few_written": 66}
+    assert gpt.kept_beside["empty"] == 66
+    rejected = lines("out/.gpt.rejected.jsonl")
+    assert len(rejected) == sum(gpt.kept_beside.values())
+    assert gpt.n_negatives == 198
+    assert gpt.n_filled == 198 - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
+    assert gpt.n_filled > 0
+
+
+def test_answers_without_a_negative_are_kept_with_their_reasons(server):
+    server.usual = lambda query, n: (200, llm_server.completion("none"))
+    with pytest.raises(InputError, match=r"not json 66") as caught:
+        ask(server)
+    assert "same command" not in str(caught.value)
+    assert len(lines("out/.gpt.rejected.jsonl")) == 66
+    server.usual = llm_server.right
+    assert ask(server, seed=1).sources[0].n_negatives == 198
+
+
+def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
+    ask(server)
+    asked, files = len(server.asked), listing("out")
+    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
+    ask(server)
+    assert (len(server.asked), listing("out")) == (asked, files)

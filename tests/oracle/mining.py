@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,38 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.fake_encoder import HashEncoder
+from tests.unit.findings import slow_texts
+from tests.unit.findings.slow_texts import is_empty
 
 MASK = 2**64 - 1
-PLACEHOLDERS = {
-    "n a",
-    "na",
-    "nan",
-    "none",
-    "null",
-    "nil",
-    "empty",
-    "todo",
-    "tbd",
-    "text",
-    "passage",
-    "removed",
-    "deleted",
-}
-
-
-@lru_cache(None)
-def normal_form(text: str) -> str:
-    """Letters, digits and marks; each symbol a word of its own. Source: METHOD 14, docs/decisions/symbols.md."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", html.unescape(text)).casefold())
-    kinds = [(character, unicodedata.category(character)) for character in folded]
-    is_symbol = {character: kind in ("Sm", "Sc", "So") or character in "#%" for character, kind in kinds}
-    parts = (c if kind[0] in "LMN" else f" {c} " if is_symbol[c] and c not in "|⁄−" else " " for c, kind in kinds)
-    return " ".join("".join(parts).split())
-
-
-def is_empty(form: str) -> bool:
-    words = " ".join(word for word in form.split() if any(map(str.isalnum, word)))
-    return not words or words in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
+normal_form, is_near = lru_cache(None)(slow_texts.form), lru_cache(None)(slow_texts.is_near)
 
 
 def text_key(role: str, text: str) -> bytes:
@@ -138,13 +109,8 @@ class Rules:
         return "repeat" if form in before else ""
 
     @staticmethod
-    @lru_cache(None)
     def near(negative: str, positive: str) -> bool:
-        left, right = (
-            {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (negative.split(), positive.split())
-        )
-        common = len(left & right)
-        return (len(left) >= 2 and common >= 0.8 * len(left)) or (len(right) >= 3 and common >= 0.8 * len(right))
+        return is_near(negative, positive)
 
     # orders of candidates
     def order(self, method: str, key: str) -> list[tuple[str, float | None]]:

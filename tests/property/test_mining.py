@@ -13,7 +13,7 @@ import torch
 
 import secid
 from secid.measure.blocks import Vectors
-from secid.mining import choose, orders, run, write
+from secid.mining import choose, find, orders, write
 from secid.mining.orders import DenseRanking, dots
 from tests.oracle.test_mining import K, Twins, collection, typed
 
@@ -63,7 +63,7 @@ def test_the_order_of_queries_and_candidates_changes_nothing(base, tmp_path):
 def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (run, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (orders, "QUERY_BLOCK"), (orders, "PAIRS_AT_ONCE"),
+        (find, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (orders, "QUERY_BLOCK"), (orders, "PAIRS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(orders, "WINDOW", 10 * size)

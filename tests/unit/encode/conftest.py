@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from secid.progress import Silent
+from tests.notes import Notes
 
 TEXTS = [
     "a",
@@ -259,16 +259,6 @@ def text_keys(texts: list[str], role: str) -> Any:
 
     digests = b"".join(hashlib.blake2b(f"{role}\0{text}".encode(), digest_size=16).digest() for text in texts)
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 16)
-
-
-class Notes(Silent):
-    """Keeps the notes of a run."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:

@@ -19,9 +19,9 @@ from secid.encode import load
 from secid.encode.endpoint import parse_address
 from secid.errors import EncoderError
 from secid.pages.encoder import fact_lines
-from secid.progress import Silent
 from secid.records import Fact
 from secid.settings import Settings
+from tests.notes import Notes
 from tests.snapshots import Snapshot, refusal, situations
 
 SECRET = "sk-very-secret-0123456789"
@@ -202,14 +202,6 @@ def test_waiting_for_a_server_is_noted_once(server: Server, waits: list[float]) 
         server.script = [lambda texts: (503, {"error": "later"})]
         encoder.encode(["a"], "query")
     assert [note.startswith(f"{server.url}/embeddings: HTTP 503") for note in patient.notes] == [True]
-
-
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def test_a_silent_server_is_reported(server: Server, waits: list[float]) -> None:

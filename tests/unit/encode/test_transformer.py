@@ -796,6 +796,10 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
     loading("an unknown device", bert, "--device", device="gpu")
     loading("no room for the text", bert, bert, max_length=5)
     loading("too many dimensions", bert, None, truncate_dim=33)
+    unpadded = shutil.copytree(bert, tmp_path / "unpadded")
+    config = json.loads((unpadded / "tokenizer_config.json").read_text("utf-8"))
+    write_json(unpadded / "tokenizer_config.json", {**config, "pad_token": None})
+    loading("no padding token", unpadded, unpadded)
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "forward", lambda *rest: torch.full((1, 32), float("nan")))
         embedding("NaN in bf16", tiny_encoder(bert, dtype="bf16"), bert)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,34 +22,16 @@ from secid.mining import answers, llm
 from secid.mining.answers import Pair, Written
 from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
 from secid.mining.methods import Llm, MiningPlan, parse_miners
-from secid.progress import Silent
 from secid.results.mine import Usage
 from secid.settings import Settings
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts
+from tests.notes import Notes
 from tests.snapshots import Snapshot, refusal, situations
 
 SECRET = "sk-very-secret-0123456789"
 POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
-
-
-class Record(Silent):
-    """Notes, and how far the stage came."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.total: int | None = -1
-        self.done = 0
-
-    def start(self, stage: str, total: int | None, unit: str) -> None:
-        self.total = total
-
-    def advance(self, n: int) -> None:
-        self.done += n
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
@@ -79,12 +60,12 @@ class Asker:
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
-        self.progress, self.usage = Record(), NOTHING
+        self.progress, self.usage = Notes(), NOTHING
 
     def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
         """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress, results = Record(), list[tuple[Pair, Written]]()
+        self.progress, results = Notes(), list[tuple[Pair, Written]]()
         own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
         journal = changed.pop("journal", self.journal)
         fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
@@ -406,6 +387,12 @@ def test_a_server_that_refuses_every_query_stops_the_run(ask: Asker, n: int) -> 
     assert len(ask.server.asked) < 20
 
 
+def test_refusals_that_come_before_slow_answers_do_not_stop_the_run(ask: Asker) -> None:
+    ask.server.delay = lambda query: 0.5 if query == "question 0" else 0.0
+    ask.server.usual = lambda query, n: right(query, n) if query == "question 0" else (400, {"error": "too long"})
+    assert [len(item.texts) for item in ask(2 * llm.REFUSED_AT_ONCE)] == [3] + [0] * (2 * llm.REFUSED_AT_ONCE - 1)
+
+
 def test_no_server(ask: Asker, impatient: None) -> None:
     refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
 
@@ -541,22 +528,6 @@ def test_a_full_disk_stops_the_run_and_the_next_one_continues(server: Server, tm
     out, _ = child(server, journal, 20).communicate()
     assert out.count("\n") == 20
     assert len(server.asked) == 20 - n_kept
-
-
-def test_a_run_that_is_interrupted_keeps_the_answers_in_flight(server: Server, tmp_path: Path) -> None:
-    server.delay = lambda query: 0.3
-    journal = tmp_path / "journal.jsonl"
-    run = child(server, journal, 40)
-    while len(server.asked) < 7:
-        assert run.poll() is None
-        time.sleep(0.01)
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate()
-    assert run.returncode != 0
-    assert "KeyboardInterrupt" in err
-    keys = [json.loads(line)["key"] for line in journal.read_text(encoding="utf-8").splitlines()]
-    assert sorted(keys) == sorted(f"{int(query.removeprefix('question ')):032x}" for query in server.asked)
-    assert len(keys) < 15
 
 
 # the key

@@ -62,48 +62,40 @@ def test_shares_of_a_hybrid_are_counts():
 
 
 REFUSED = [
-    ([], "random"),
-    (["bm25"], "NAME=METHOD"),
-    (["a="], "NAME=METHOD"),
-    (["a/b=bm25"], "a/b"),
-    ([".a=bm25"], ".a"),
-    (["a=bm52"], "bm25"),
-    (["a=bm25", "A=dense"], "A"),
-    (["a=bm25:relative=0.1"], "ranks"),
-    (["a=random:ranks=1-5"], "ranks"),
-    (["a=dense:ranks=0-5"], "ranks=0-5"),
-    (["a=dense:ranks=20-11"], "ranks=20-11"),
-    (["a=dense:ranks=5"], "ranks=5"),
-    (["a=dense:ranks=1-2"], "a=dense:ranks=1-2"),
-    (["a=dense:relative=much"], "relative=much"),
-    (["a=dense:relative=nan"], "relative=nan"),
-    (["a=dense:relative=5"], "relative=0.05"),
-    (["a=dense:relative=1"], "relative=1"),
-    (["a=dense:relative=-0.1"], "relative=-0.1"),
-    (["a=dense:relativ=0.1"], "did you mean 'relative'"),
-    (["a=qwen-01"], "did you mean 'qwen-0.1'"),
-    (["a=dense:relative"], "relative"),
-    (["a=dense:relative=0.1,relative=0.2"], "relative=0.2"),
-    (["a=dense:pick=best"], "simans"),
-    (["a=dense:a=1"], "simans"),
-    (["a=simans:a=-1"], "-1"),
-    (["a=hybrid:b=10"], "b"),
-    (["b=bm25", "a=hybrid:b=ten"], "b=ten"),
-    (["b=bm25", "a=hybrid:b=5"], "5"),
-    (["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"], "a"),
-    (["random=dense"], "fills up"),
-    (["a=llm"], "model"),
-    (["a=llm:model=m,price=1"], "price"),
-    (["a=llm:model=m,price=1/-1"], "price"),
-    (["a=llm:model=m", "b=hybrid:a=10"], "a"),
+    [],
+    ["bm25"],
+    ["a="],
+    ["a/b=bm25"],
+    [".a=bm25"],
+    ["a=bm52"],
+    ["a=bm25", "A=dense"],
+    ["a=bm25:relative=0.1"],
+    ["a=random:ranks=1-5"],
+    ["a=dense:ranks=0-5"],
+    ["a=dense:ranks=20-11"],
+    ["a=dense:ranks=5"],
+    ["a=dense:ranks=1-2"],
+    ["a=dense:relative=much"],
+    ["a=dense:relative=nan"],
+    ["a=dense:relative=5"],
+    ["a=dense:relative=1"],
+    ["a=dense:relative=-0.1"],
+    ["a=dense:relativ=0.1"],
+    ["a=qwen-01"],
+    ["a=dense:relative"],
+    ["a=dense:relative=0.1,relative=0.2"],
+    ["a=dense:pick=best"],
+    ["a=dense:a=1"],
+    ["a=simans:a=-1"],
+    ["a=hybrid:b=10"],
+    ["b=bm25", "a=hybrid:b=ten"],
+    ["b=bm25", "a=hybrid:b=5"],
+    ["b=bm25", "a=hybrid:b=10", "c=hybrid:a=10"],
+    ["random=dense"],
+    ["a=llm"],
+    ["a=llm:model=m,price=1"],
+    ["a=llm:model=m,price=1/-1"],
 ]
-
-
-@pytest.mark.parametrize(("specs", "named"), REFUSED)
-def test_what_cannot_be_used_is_refused_by_name(specs, named):
-    with pytest.raises(UsageError) as error:
-        parse_miners(specs, 10)
-    assert named in str(error.value)
 
 
 @pytest.mark.parametrize("k", [0, 10**30])
@@ -121,7 +113,7 @@ def test_an_unknown_method_is_answered_with_all_there_are():
 
 def test_refusals(snapshot: Snapshot):
     texts: dict[str, str] = {}
-    for specs, _ in REFUSED:
+    for specs in REFUSED:
         with pytest.raises(UsageError) as error:
             parse_miners(specs, 10)
         texts[" ".join(specs) or "nothing"] = str(error.value)

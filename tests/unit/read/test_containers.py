@@ -439,6 +439,15 @@ def test_crlf_tsv_without_header(items: Items) -> None:
     assert [item.negatives for item in found] == [("n one",), ("n two",)]
 
 
+def test_a_first_line_with_all_columns_that_flags_name_is_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Frage,good one,schlecht\nq,p,n\nq2,p2,n2\n", encoding="utf-8")
+    named = {"query_column": "Frage", "positive_column": "good one", "negative_column": "schlecht"}
+    assert [record.query for record in read(path, **named)[1]] == ["q", "q2"]
+    with refused("--query-column", SchemaError):
+        read(path, **{**named, "positive_column": "good"})
+
+
 def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", [{"query": "q", "positive": "p", "negative": "n"}] * 100)
     path.write_bytes(path.read_bytes()[:-20])
