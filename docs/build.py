@@ -87,9 +87,9 @@ def _cell(text: str) -> str:
 
 def schema_table() -> str:
     """The schemas that detection knows, as --format takes them."""
-    from secid.read.schemas.table import SHAPES
+    from secid.read.schemas.table import FORMATS
 
-    rows = [f"| `{shape.name}` | {_cell(shape.title)} |" for shape in SHAPES]
+    rows = [f"| `{name}` | {_cell(title)} |" for name, title in FORMATS.items()]
     return "\n".join(["| `--format` | family |", "|---|---|", *rows])
 
 

@@ -215,7 +215,7 @@ def select(
     drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
               is false_negative, near_copy and repeat; "none" or () keeps all.
     top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
-    schema  : st-ntuple, flagembedding or tevatron; the source's own by default where it is one of them, else
+    schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
               flagembedding.
     encoder : the run's encoder; loaded as the run's settings say by default.
     Raises SecidError.

@@ -157,6 +157,9 @@ REASONS: Mapping[str, Reason] = {
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
     "duplicate_key": Reason("a JSON object names one key twice", True),
     "late_column": Reason("negatives in a column missing or empty in the rows that the schema was inferred from", True),
+    "none_relevant": Reason("its labels or judgements call no passage of the query relevant", False),
+    "judged_relevant": Reason("a passage of a run that is judged relevant, so no negative", False),
+    "repeated_passage": Reason("a passage that a run lists again for the query; its best rank counts", False),
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
 """Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""
@@ -168,6 +171,7 @@ FAULTS: Mapping[str, str] = {
     "empty_list": "an empty list",
     "string": "{text!r}",
     "unknown_id": "{of} {id}",
+    "id": "{of} {id}",
     "shape": "a row of another shape ({error})",
     "label": "label {label!r} is no number",
     "label_threshold": "label {label} is neither 0 nor 1, and there is no --positive-score",

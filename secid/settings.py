@@ -54,6 +54,9 @@ class Settings:
         "Input",
         "DIR",
     )
+    ranks: str | None = setting(
+        None, "Ranks of a TREC run whose passages are negatives; 1-10 if not given.", "Input", "FIRST-LAST"
+    )
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
@@ -157,6 +160,7 @@ class SettingsDict(TypedDict, total=False):
     positive_score: float | None
     source_column: str | None
     collection: str | None
+    ranks: str | None
     corpus: str | None
     queries: str | None
     titles: bool | None
@@ -267,7 +271,7 @@ RECIPE_FIELDS = (
 """Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
 READING = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
-    "collection", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
+    "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODING = (
     "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",

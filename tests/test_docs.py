@@ -276,19 +276,6 @@ def test_python_snippets_run(page, number, here):
         exec(compile(blocks(page, "python")[number], f"{page.name}:{number}", "exec"), {"__name__": "snippet"})
 
 
-def test_the_records_of_trec_files_are_read(here):
-    from secid.read import open_source
-    from secid.records import Record, Source
-    from secid.settings import Settings
-
-    (script,) = [block for block in blocks(ROOT / "docs" / "how-to.md", "python") if "run.trec" in block]
-    exec(compile(script, "how-to.md", "exec"), {"__name__": "snippet"})
-    source = Source("records", ("records.jsonl",))
-    (record,) = open_source(source, Settings(collection="fixtures/collection"))
-    assert isinstance(record, Record)
-    assert (record.query[:11], len(record.positives), len(record.negatives)) == ("how can you", 2, 5)
-
-
 def test_examples_in_the_docstrings_of_the_api_run(here):
     from secid import api
 

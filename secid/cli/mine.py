@@ -62,7 +62,7 @@ def mine(
         _flag("--sweep", text="Write nothing, but show what other ranks and margins give; with --guide, suspects too."),
     ] = False,
     schema: Annotated[
-        str, _flag("--as", of="SCHEMA", text="st-ntuple, flagembedding or tevatron.", group=OUTPUT)
+        str, _flag("--as", of="SCHEMA", text="st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT)
     ] = "flagembedding",
     parquet: Annotated[bool, _flag("--parquet", text="Write Parquet.", group=OUTPUT)] = False,
     json: Json = False,

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from secid.export.writer import Written
 
 SCHEMA_HELP = (
-    "Schema of the file: st-ntuple, flagembedding or tevatron. [default: that of the source where it is one of these, "
-    "else flagembedding]"
+    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source where it is one of "
+    "these, else flagembedding]"
 )
 OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
 TRIPLETS = (

@@ -4,8 +4,9 @@
     flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one, pos_ids and neg_ids
                    where any has one; other scalar columns
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
+    nvidia         question_id, query, pos_doc, neg_doc of {id, text}; other scalar columns
 
-Of mined negatives the last two hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
+Of mined negatives the last three hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
 or keys of each object; null where one has none.
 
 JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Row
+from secid.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
 from secid.files import partial_files
 from secid.read.reader import HEAD_ROWS
 from secid.read.schemas.detect import detect
@@ -37,9 +38,9 @@ from secid.records import Scalar
 from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
 
-Schema = Literal["st-ntuple", "flagembedding", "tevatron"]
+Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
-OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", "flagembedding": "flagembedding", "tevatron": "tevatron"}
+OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
 """Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
 BATCH_ROWS = 1024
 """Rows of Parquet put together at once: the readers' own batch size."""
@@ -47,8 +48,12 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "st-ntuple": ("anchor", "positive"),
     "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS, *ID_COLUMNS, *PROVENANCE.values()),
     "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
+    "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
 }
 """Columns of a schema's own; of the optional ones those that a file has."""
+OF_OBJECTS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
+"""Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
+`nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that name the query, the first that a row has."""
 NOT_FINITE = "NaN or infinity"
@@ -194,10 +199,11 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
             elif schema == "flagembedding":
                 yield {**_lists(row, scored, with_ids, mined), **others}
             else:
-                yield {**_objects(row, mined), **others}
+                yield {**_objects(row, schema, mined), **others}
 
     types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
-    names = [name for name, kind in types.items() if name not in TEXT_COLUMNS[schema] and (kind or not parquet)]
+    own = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in OF_OBJECTS else ())}
+    names = [name for name, kind in types.items() if name not in own and (kind or not parquet)]
     names = _that_keep_the_reading(list(islice(documents(names), HEAD_ROWS)), names)
     held = {
         PASSAGE_IDS: schema != "st-ntuple",
@@ -205,7 +211,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
         POSITIVE_SCORES: not mined or schema == "st-ntuple",  # else these are among the scores of passages
         MINED: schema != "st-ntuple",
         FURTHER: schema != "st-ntuple",
-        **dict.fromkeys((*names, *([QUERY_ID] if schema == "tevatron" else ())), True),
+        **dict.fromkeys((*names, *([QUERY_ID] if schema in OF_OBJECTS else ())), True),
     }
     not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
     if not parquet:
@@ -215,7 +221,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
         layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
         n_rows=_write(documents(names), {name: types[name] for name in names}, out, suffix),
         n_negatives=survey.n_negatives,
-        n_made_ids=survey.n_without_ids if schema == "tevatron" else 0,
+        n_made_ids=survey.n_without_ids if schema in OF_OBJECTS else 0,
         not_held=dict(sorted(not_held.items())),
     )
 
@@ -302,22 +308,21 @@ def _or_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _objects(row: Row, mined: Collection[str]) -> dict[str, Any]:
+def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
+    """Of nvidia the text has the title in it, as the trainer reads no other key."""
+    query_id, query, *roles = TEXT_COLUMNS[schema]
+
+    def passage(own: Passage, extra: Collection[str]) -> dict[str, Any]:
+        titled = {"title": own.title} if schema == "tevatron" else {}
+        text = own.text.removeprefix(f"{own.title} ") if titled and own.title else own.text
+        more = {name: getattr(own, name) for name in extra}
+        return {OF_OBJECTS[schema]: own.id or _made_id(own.text), **titled, "text": text, **more}
+
     return {
-        QUERY_ID: _query_id(row) or _made_id(row.query),
-        "query": row.query,
-        **{
-            f"{role}_passages": [
-                {
-                    "docid": passage.id or _made_id(passage.text),
-                    "title": passage.title,
-                    "text": passage.text.removeprefix(f"{passage.title} ") if passage.title else passage.text,
-                    **{name: getattr(passage, name) for name in mined if role == "negative"},
-                }
-                for passage in side
-            ]
-            for role, side in (("positive", row.positives), ("negative", row.negatives))
-        },
+        query_id: _query_id(row) or _made_id(row.query),
+        query: row.query,
+        roles[0]: [passage(own, ()) for own in row.positives],
+        roles[1]: [passage(own, mined) for own in row.negatives],
     }
 
 
@@ -358,7 +363,7 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str]
         **dict.fromkeys(("pos", "neg", *ID_COLUMNS, PROVENANCE["miner"]), pa.list_(pa.string())),
         **dict.fromkeys((*SCORE_COLUMNS, PROVENANCE["margin"]), pa.list_(pa.float64())),
         PROVENANCE["rank"]: pa.list_(pa.int64()),
-        **{role: passages(role) for role in ("positive_passages", "negative_passages")},
+        **{role: passages(role) for name in OF_OBJECTS for role in TEXT_COLUMNS[name][2:] if role not in types},
     }
     others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
     schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])

@@ -47,7 +47,7 @@ def mine(
     split    : only the judgements of this split of the collection; all by default.
     on_short : what becomes of a row with fewer than k: keep it, drop it, or fill it up with random candidates.
     max_reuse: how many rows one passage may serve in a source; any number by default. Qrels give a row for each query.
-    schema   : st-ntuple, flagembedding or tevatron.   parquet : write Parquet instead of JSON lines.
+    schema   : st-ntuple, flagembedding, tevatron or nvidia.   parquet : write Parquet instead of JSON lines.
     prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
     settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
     Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.

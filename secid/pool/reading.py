@@ -17,6 +17,7 @@ from secid.settings import Settings, flag_of
 
 UNUSED = {
     flag_of("positive_score"): "no input has labels",
+    flag_of("ranks"): "no input is a TREC run",
     flag_of("header", True): "no input is CSV or TSV",
     flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
@@ -70,6 +71,10 @@ def read_plan(
         gathered.close()
         raise
     tick()
+    for reader in readers:
+        if judged := reader.judged():
+            own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
+            progress.note(f"{reader.source.name}: negatives of the run: {own} (--source-column judged splits them)")
     if judgements:
         n_of_files, n_of_qrels = plan.n_labelled
         names = ", ".join(map(str, judgements))

@@ -14,6 +14,8 @@ from secid.settings import Settings, flag_of
 
 REMEDIES = {
     "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
+    "none_relevant": "each query needs a label or judgement that calls a passage relevant: are the judgements in "
+    "--collection DIR those of these queries?",
     "text_not_found": "is this the collection that the ids come from? --collection DIR, or "
     f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, name it",
 }

@@ -307,6 +307,8 @@ class Cleaner:
         negatives: list[Any] = []
         for passage, label in zip(passages, labels, strict=True):
             (positives if self._is_positive(label) else negatives).append(passage)
+        if negatives and not positives:
+            raise _Unusable("none_relevant")
         return positives, negatives
 
     def _is_positive(self, label: Any) -> bool:
@@ -372,6 +374,8 @@ class Cleaner:
     def _passage(self, value: Any, empty: str) -> str:
         """The text of one passage cell. empty: the reason where it is blank, "no_positive" for positives."""
         title: Any = None
+        if isinstance(value, Broken):
+            raise _Unusable(value.reason, value.fact)
         lookup = None if self._binding.positive_texts and empty == "no_positive" else self._passage_of
         if self._binding.pairs and isinstance(value, list) and len(value) == 2:
             value = value[1]

@@ -176,7 +176,7 @@ def open_collection(settings: Settings) -> Collection:
     if settings.collection is not None:
         found = collection_files(settings.collection, BEIR_FOLDER)
         corpus, queries = corpus or found.required("corpus", BEIR_FOLDER), queries or found.queries
-    return _opened(corpus, queries, settings.titles, tuple(map(_stamp, (*corpus, *queries))))
+    return _opened(corpus, queries, settings.titles, tuple(map(stamp, (*corpus, *queries))))
 
 
 def noted_collection(settings: Settings, progress: Progress) -> Collection:
@@ -221,7 +221,8 @@ BEIR_FOLDER = (
 )
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def stamp(path: str) -> tuple[int, int]:
+    """What changes with the contents of a file."""
     try:
         status = Path(on_disk(path)).stat()
     except OSError as error:

@@ -17,7 +17,7 @@ from secid.read.rows import Broken, Parts, Row, gathered, shorten
 from secid.read.stream import CHUNK, ByteStream, on_disk
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
 
-Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file"]
+Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file", "run"]
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
 DOCUMENTS = frozenset({"json_array", "json_object"})
 

@@ -101,7 +101,7 @@ def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: in
         good, bad = (tuple(pair.passage for pair in side) for side in (positives, negatives))
         record = Record(first.query, good, bad, first.path, first.line, split or "", dropped, n_rows=len(pairs))
         return record._replace(extras=_extras(first.query, positives, negatives) if first.columns else None)
-    reason = "no_negatives" if positives else "no_positive"
+    reason = "no_negatives" if positives else "none_relevant"
     return Defect(reason, first.path, first.line, Fact("one_label", {"n": len(pairs)}), split, len(pairs))
 
 

@@ -89,6 +89,11 @@ def with_commas(path: str, delimiter: str) -> str:
     return f"write it with commas: {rewrite(path, command, '.csv')}"
 
 
+def in_order(path: str) -> str:
+    """The command that writes the lines of a file sorted by their first word, each word's in their order."""
+    return f"sort them by query: {rewrite(path, 'LC_ALL=C sort -s -k 1,1', '.trec')}"
+
+
 def as_lines(path: str, head: bytes) -> str:
     """The command that writes the records of a document, of which `head` is the start, as JSON lines."""
     key = LIST_KEY.search(head) if head.startswith(b"{") else None

@@ -13,7 +13,7 @@ from secid.read.headers import header_of
 from secid.read.jsonrows import BOM
 from secid.read.rewrites import in_utf8, with_commas
 from secid.read.rows import ROW_LIMIT, Broken, Row, shorten, too_large
-from secid.read.schemas.refusals import TREC, TREC_REMEDY
+from secid.read.schemas.refusals import QRELS, QRELS_REMEDY
 from secid.read.stream import CHUNK, ByteStream
 from secid.records import Fact
 
@@ -21,8 +21,8 @@ csv.field_size_limit(ROW_LIMIT)
 
 SNIFFED_LINES = 50
 OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars", "，": "full-width commas", "；": "full-width semicolons"}
-TREC_LINE = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+( +\S+ +\S+)? *")
-"""A relevance judgement, or with a score and a name after it a line of a run, separated by spaces as TREC does."""
+JUDGEMENT = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+ *")
+"""A relevance judgement, separated by spaces as TREC does."""
 KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
 
 
@@ -82,8 +82,8 @@ def _refuse_other_files(text: str, first: str, path: str) -> None:
     if other is not None and (not separated or _fits_alone(text, other)):
         what = f"fields separated by {OTHER_DELIMITERS[other]}"
         raise InputError(what, where=path, remedy=with_commas(path, other))
-    if TREC_LINE.fullmatch(first):
-        raise InputError(TREC, where=path, remedy=TREC_REMEDY)
+    if JUDGEMENT.fullmatch(first):
+        raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
     if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):
         what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
         raise InputError(what, where=path, remedy=KNOWN)

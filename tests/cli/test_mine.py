@@ -91,7 +91,7 @@ def test_without_an_encoder_no_margin_is_known():
     assert all(score > 0 for score in row["neg_scores"])
 
 
-@pytest.mark.parametrize("schema", ["flagembedding", "tevatron", "st-ntuple"])
+@pytest.mark.parametrize("schema", ["flagembedding", "tevatron", "st-ntuple", "nvidia"])
 def test_parquet_holds_what_json_lines_hold(schema):
     mine(["near=dense"], "a", HashEncoder(), schema=schema)
     mine(["near=dense"], "b", HashEncoder(), schema=schema, parquet=True)

@@ -90,6 +90,7 @@ def test_nothing_changes_or_vanishes_unnamed(table, schema, suffix):
     if schema != "st-ntuple":
         for record, document in zip(records, documents, strict=True):
             assert record.extras is not None
+            document.setdefault("query_id", document.get("question_id"))
             for name, value in record.extras.columns.items():
                 assert is_blank(name, value) or is_named(name, result.not_held) or is_written(name, value, document)
     else:

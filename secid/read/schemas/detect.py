@@ -17,7 +17,7 @@ from secid.read.schemas.binding import Binding, bind_columns, extracted, number_
 from secid.read.schemas.explain import list_columns, pair_flags, ready_flags
 from secid.read.schemas.head import LISTS, Head, Key, make_head
 from secid.read.schemas.ids import columns_of_ids, with_ids
-from secid.read.schemas.labels import list_binding, pair_binding
+from secid.read.schemas.labels import list_binding, own_labels, pair_binding
 from secid.read.schemas.patterns import (
     DOCS,
     LABEL,
@@ -40,7 +40,7 @@ from secid.read.schemas.refusals import (
     refuse_words,
     undecided,
 )
-from secid.read.schemas.table import SHAPES, Shape
+from secid.read.schemas.table import FORMATS, SHAPES, Shape
 from secid.read.schemas.toolkits import are_miners, no_wider
 from secid.settings import Settings
 
@@ -191,11 +191,11 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
     shapes = tuple(shape for shape in SHAPES if shape.name == name)
     if shapes:
         return shapes
-    near = difflib.get_close_matches(name, [shape.name for shape in SHAPES], n=1)
+    near = difflib.get_close_matches(name, FORMATS, n=1)
     raise SchemaError(
         f"--format {name!r} is unknown" + (f"; did you mean {near[0]!r}?" if near else ""),
         where=path,
-        remedy="known: " + ", ".join(shape.name for shape in SHAPES),
+        remedy="known: " + ", ".join(FORMATS),
     )
 
 
@@ -248,8 +248,12 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     if settings.negative_column:
         message = "--label-column makes the negatives, --negative-column names others"
         raise undecided(head, [], message, path, "leave one of them out")
-    label = _column(head, settings.label_column, (), "--label-column", path)
     passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
+    own = settings.label_column or ""
+    objects = head.typical(passage) if head.kinds[passage] == "structs" else []
+    if any(isinstance(item, dict) and own in item for items in objects for item in items):
+        return own_labels(query, passage, own)
+    label = _column(head, settings.label_column, (), "--label-column", path)
     if head.kinds[passage] in LISTS:
         return list_binding(query, passage, label)
     return pair_binding(query, passage, label)

@@ -85,9 +85,16 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
         passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
         names = named(make_head(passages), LABEL)
         if names and all(isinstance(passage_text(item), str) for item in passages):
-            own = names[0]
-            yield _list(query, docs, f"their {own}", (query, docs),
-                        lambda row: (row[query], row[docs], [passage.get(own) for passage in row[docs]]))  # fmt: skip
+            yield own_labels(query, docs, names[0])
+
+
+def own_labels(query: Key, docs: Key, label: str) -> Binding:
+    """Binding of a list of passages that hold their labels themselves."""
+    columns = (str(query), str(docs)) if isinstance(query, str) else None
+    return _list(
+        str(query), str(docs), f"their {label}", columns,
+        lambda row: (row[query], row[docs], [passage.get(label) for passage in row[docs]]),
+    )  # fmt: skip
 
 
 def list_binding(query: Key, docs: Key, label: Key) -> Binding:

@@ -21,7 +21,7 @@ from secid.read.schemas.binding import Binding, extracted
 from secid.read.schemas.explain import TEXTS, label_flags, list_columns, ready_flags
 from secid.read.schemas.head import LISTS, SCALARS, Head, Key, cell, look_like_ids
 from secid.read.schemas.labels import FLAGS, LABEL_WORDS, as_label, as_number, is_score
-from secid.read.schemas.patterns import NEGATIVE, POSITIVE, QUERY, fits, has_word, named, unread_role
+from secid.read.schemas.patterns import DOCS, NEGATIVE, POSITIVE, QUERY, fits, has_word, named, unread_role
 from secid.settings import Settings, flag_of
 
 MINE = "mine negatives first: `secid mine --help`"
@@ -29,13 +29,11 @@ COLLECTION = (
     f"name it with --collection (the folder), or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
     "next to a file of records"
 )
-TREC = "TREC relevance judgements or a run, not records with negatives"
-TREC_REMEDY = (
-    "docs/how-to.md has a script that makes records from judgements and a run (`Make records from TREC files`); "
-    "--collection DIR then names their texts"
-)
+RUN_LINE = "301 Q0 d7 1 12.5 bm25"
+AS_RUN = f"a run has lines of six columns, such as `{RUN_LINE}`, or of three, whose third is the rank"
 IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
+QRELS_REMEDY = f"a run that they judge is a source, with --collection DIR and these judgements in DIR/qrels; or {MINE}"
 
 SMALL = range(-2, 11)
 """Relevance grades in use; TREC judges spam as -2."""
@@ -83,8 +81,8 @@ def _is_collection(head: Head) -> bool:
     return bool(ids & set(head.kinds) and texts & set(head.kinds)) and not labelled
 
 
-def _is_trec(head: Head) -> bool:
-    return not head.named and len(head.kinds) in (4, 6) and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
+def _is_qrels(head: Head) -> bool:
+    return not head.named and len(head.kinds) == 4 and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
 
 
 def _is_graded(head: Head) -> bool:
@@ -97,7 +95,7 @@ def _is_graded(head: Head) -> bool:
     return few and all(grade in SMALL for grade in distinct)
 
 
-def _is_run(head: Head) -> bool:
+def is_run(head: Head) -> bool:
     """Whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
     if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
         return False
@@ -171,7 +169,8 @@ def _inner(head: Head) -> list[tuple[str, bool]]:
         names = {name for value in values for name in value}
         queries = any(fits(name, QUERY) for name in names)
         passages = any(fits(name, POSITIVE[:1]) for name in names)
-        if any(fits(name, NEGATIVE) for name in names) and (queries or passages):
+        labelled = any(fits(name, DOCS) for name in names) and queries and not named(head, QUERY)
+        if labelled or (any(fits(name, NEGATIVE) for name in names) and (queries or passages)):
             inner.append((str(key), queries))
     return inner
 
@@ -255,11 +254,11 @@ REFUSALS = (
     Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
     Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
     Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
-    Refusal(_has("query-id", "corpus-id"), QRELS, TREC_REMEDY),
-    Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", TREC_REMEDY),
-    Refusal(_is_trec, TREC, TREC_REMEDY),
-    Refusal(_is_run, "a run (query, passage, rank or score), not triples of ids",
-            f"{TREC_REMEDY}; {IDS_THIRD}"),
+    Refusal(_has("query-id", "corpus-id"), QRELS, QRELS_REMEDY),
+    Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", AS_RUN),
+    Refusal(_is_qrels, QRELS, QRELS_REMEDY),
+    Refusal(is_run, "a run (query, passage, rank or score), not triples of ids",
+            f"{AS_RUN}; {IDS_THIRD}"),
     Refusal(_is_graded, QRELS, _grade_flags),
     Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
     Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),

@@ -107,3 +107,8 @@ SHAPES = (
     Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
 )  # fmt: skip
+
+RUN = "trec"
+"""The format of runs, which `read.trec` makes rows of: their lines are none."""
+FORMATS = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
+"""What `--format` takes, with titles."""

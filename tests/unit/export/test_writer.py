@@ -64,7 +64,7 @@ def test_rows_come_back_the_same(tmp_path, schema, suffix):
     assert read_back(tmp_path / f"out{suffix}") == texts(rows)
     assert (result.n_rows, result.n_negatives, len(documents)) == (2059, 4118, 2059)
     ids, scores, both = {"ids of passages": 2059}, {"scores of passages": 2059}, {"lang": 2059, "n": 2059}
-    lost = {"st-ntuple": {**ids, **scores, **both}, "flagembedding": {}, "tevatron": scores}
+    lost = {"st-ntuple": {**ids, **scores, **both}, "flagembedding": {}, "tevatron": scores, "nvidia": scores}
     assert result.not_held == lost[schema]
     assert documents[6] == {
         "st-ntuple": {"anchor": "q 7", "positive": "T good 7", "negative_1": "bad 7 0", "negative_2": "bad 7 1"},
@@ -77,6 +77,10 @@ def test_rows_come_back_the_same(tmp_path, schema, suffix):
             "positive_passages": [{"docid": "p7", "title": "T", "text": "good 7"}],
             "negative_passages": [{"docid": f"n{k}", "title": "", "text": f"bad 7 {k}"} for k in range(2)],
             "lang": "de", "n": 7,
+        },
+        "nvidia": {
+            "question_id": hashed("q 7"), "query": "q 7", "pos_doc": [{"id": "p7", "text": "T good 7"}],
+            "neg_doc": [{"id": f"n{k}", "text": f"bad 7 {k}"} for k in range(2)], "lang": "de", "n": 7,
         },
     }[schema]  # fmt: skip
 
@@ -195,7 +199,7 @@ def test_scores_are_written_where_every_passage_has_one(tmp_path):
 
 def test_further_positives_are_kept_where_a_row_holds_several(tmp_path):
     rows = [row(1)._replace(positives=[Passage("one"), Passage("two"), Passage("three")])]
-    for schema, n_lost in (("st-ntuple", 2), ("flagembedding", 0), ("tevatron", 0)):
+    for schema, n_lost in (("st-ntuple", 2), ("flagembedding", 0), ("tevatron", 0), ("nvidia", 0)):
         result, _ = written(rows, schema, tmp_path / f"{schema}.jsonl")
         assert result.not_held.get("further positives", 0) == n_lost
         assert len(read_back(tmp_path / f"{schema}.jsonl")[0][1]) == 3 - n_lost

@@ -250,6 +250,7 @@ SCORING = (
         "source_column",
         "titles",
         "collection",
+        "ranks",
     ),
     *("corpus", "queries", "header", "positive_score"),
     *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),

@@ -113,4 +113,5 @@ def collection(tmp_path: Path) -> str:
     texts = {"1": "p", "2": "n", "3": "m", "d1": "p", "d2": "n"}
     write_jsonl(folder / "corpus.jsonl", [{"_id": key, "title": "", "text": text} for key, text in texts.items()])
     write_jsonl(folder / "queries.jsonl", [{"_id": "11", "text": "q"}])
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n11\t1\t1\n", encoding="utf-8")
     return str(folder)

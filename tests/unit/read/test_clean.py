@@ -170,7 +170,7 @@ def test_labels_in_lists(items: Items) -> None:
         "wrong_type",
         "string_for_list",
         "string_for_list",
-        "no_positive",
+        "none_relevant",
     ]
 
 

@@ -238,7 +238,7 @@ REFUSED: dict[str, Case] = {
     "qrels with a header": Case("a.tsv", [{"query-id": "q1", "corpus-id": "d1", "score": 1}]),
     "lists of candidates": Case("a.jsonl", [{"query-id": "1", "corpus-ids": ["2", "3"]}]),
     "TREC judgements with tabs": Case("a.tsv", [[1, 0, "d1", 1], [1, 0, "d2", 0]]),
-    "a run": Case("a.tsv", [[f"q{q}", f"d{q + n}", n] for q in (1, 2) for n in (1, 2, 3)]),
+    "a run of scores": Case("a.tsv", [[f"q{q}", f"d{q + n}", n / 4] for q in (1, 2) for n in (1, 2, 3)]),
     "SQuAD": Case("a.json", '{"version": "1", "data": [{"title": "T", "paragraphs": [{"context": "c", "qas": []}]}]}'),
     "SQuAD by rows": Case(
         "a.jsonl", [{"question": "a 0", "context": "b 0", "answers": {"text": ["b"], "answer_start": [0]}}]

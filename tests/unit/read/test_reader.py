@@ -103,7 +103,7 @@ def test_groups_without_positive_or_negative_are_defects(tmp_path: Path) -> None
     assert [(item.line, item.reason) for item in found if isinstance(item, Defect)] == [
         (5, "missing_field"),
         (6, "empty_negative"),
-        (3, "no_positive"),
+        (3, "none_relevant"),
         (4, "no_negatives"),
     ]
 
@@ -141,7 +141,7 @@ def test_positives_count_for_all_sources_of_their_query(of_positives: Any, suffi
         ("dense", ("own",) if of_positives else ("p", "own"), ("m",)),
     ]
     defects = [(item.split, item.reason, item.n_rows) for item in found if isinstance(item, Defect)]
-    assert defects == [("gold", "no_negatives", 1)] * bool(of_positives) + [("dense", "no_positive", 1)]
+    assert defects == [("gold", "no_negatives", 1)] * bool(of_positives) + [("dense", "none_relevant", 1)]
 
 
 def test_a_positive_of_no_source_is_a_row_of_each_source_that_uses_it(tmp_path: Path) -> None:
