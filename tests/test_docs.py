@@ -14,6 +14,7 @@ import sys
 import tomllib
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -67,10 +68,12 @@ def trackers() -> dict[str, Any]:
         assert Path(path).is_file()
 
     run = nullcontext(SimpleNamespace(summary=SimpleNamespace(update=numbers)))
-    return {
-        "mlflow": SimpleNamespace(start_run=nullcontext, log_metrics=numbers, log_artifact=file),
-        "wandb": SimpleNamespace(init=lambda project: run),
+    own = {
+        "mlflow": {"start_run": nullcontext, "log_metrics": numbers, "log_artifact": file},
+        "wandb": {"init": lambda project: run},
     }
+    # transformers looks for the spec of both
+    return {name: SimpleNamespace(__spec__=ModuleSpec(name, None), **made) for name, made in own.items()}
 
 
 @pytest.fixture
