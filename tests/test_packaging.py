@@ -11,10 +11,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import secid
 
 ROOT = Path(__file__).resolve().parents[1]
+ACTIONS = re.compile(r"uses: (actions/\S+)")
 COME_WITH_OTHERS = {"markupsafe": "jinja2", "pydantic_core": "pydantic"}
 """Packages that are part of another one's interface: its escaped text, its JSON."""
 
@@ -64,6 +66,26 @@ def test_the_version_stands_in_two_places_that_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == secid.__version__
     assert f"\n## {secid.__version__}\n" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
+
+
+def test_the_wheel_is_tried_on_every_system_and_python_that_is_promised():
+    """With the oldest and the newest dependencies; actions are pinned as the gate's action and its example pin them."""
+    text = (ROOT / ".github" / "workflows" / "wheel.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    matrix = {name: job["strategy"]["matrix"] for name, job in workflow["jobs"].items()}
+    assert list(matrix) == ["oldest", "newest"]
+    for own in matrix.values():
+        assert {name.split("-")[0] for name in own["os"]} == {"ubuntu", "macos", "windows"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [f">={version}" for version in matrix["oldest"]["python"]] == [project["requires-python"]]
+    promised = {line.rsplit(" ", 1)[1] for line in project["classifiers"] if "Python :: 3." in line}
+    assert promised <= set(matrix["newest"]["python"])
+    assert workflow[True]["schedule"]  # YAML reads `on` as a truth value
+    elsewhere = [*(ROOT / ".github" / "actions").rglob("action.yml"), ROOT / "docs" / "ci" / "github.yml"]
+    known = {action for path in elsewhere for action in ACTIONS.findall(path.read_text(encoding="utf-8"))}
+    assert set(ACTIONS.findall(text)) <= known
+    wrong = subprocess.run(["bash", ROOT / ".ci" / "wheel", "all"], capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stderr) == (2, "usage: .ci/wheel oldest|newest [PYTHON]\n")
 
 
 def test_packages_that_the_code_imports_are_declared():

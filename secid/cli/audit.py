@@ -41,7 +41,7 @@ def audit(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
     from secid.pages.audit_page import AUDIT_FORMATS, audit_page
     from secid.pages.terminal import print_page
@@ -53,3 +53,4 @@ def audit(
     for path in files:
         write_whole(path, AUDIT_FORMATS[path.suffix](result))
     print_result(result, json, lambda console, audited: print_page(console, audit_page(audited)))
+    print_verdict(result, quiet)

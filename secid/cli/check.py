@@ -51,7 +51,7 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
     from secid.pages.check_page import CHECK_FORMATS
     from secid.pages.check_text import print_check
@@ -64,4 +64,5 @@ def check(
         write_whole(path, CHECK_FORMATS[path.suffix](result))
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         print_result(result, json, print_check)
+    print_verdict(result, quiet)
     return 1 if result.failed else 0

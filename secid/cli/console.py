@@ -45,8 +45,8 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """The console of everything else."""
-    return Notes(file=sys.stderr, highlight=False, soft_wrap=True)
+    """The console of everything else. rich would print to stdout where stderr is closed."""
+    return Notes(file=sys.stderr, quiet=sys.stderr is None, highlight=False, soft_wrap=True)
 
 
 class TimeLeft(ProgressColumn):
@@ -72,7 +72,7 @@ class ConsoleProgress:
         self._task: TaskID | None = None
 
     def __enter__(self) -> ConsoleProgress:
-        if not self._quiet and self._console.is_terminal:
+        if not self._quiet and self._console.file.isatty():
             self._bars = Bars(
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),

@@ -113,11 +113,13 @@ def gate(
         check_outputs(out, GATE_FORMATS, chain(given, files_read(sources, settings)))
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_verdict
 
     with ConsoleProgress(quiet) as progress:
         verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
     verdict = replace(verdict, exit_zero=exit_zero)
     _show(verdict, json, out or [], annotations)
+    print_verdict(verdict, quiet)
     return verdict.exit_code
 
 

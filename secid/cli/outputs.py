@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,12 @@ from secid.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from secid.results import Run
+    from secid.results.audit import Audit
+    from secid.results.check import Check
+    from secid.results.gate import GateVerdict
+    from secid.results.probe import Probe
 
 Result = TypeVar("Result")
 
@@ -26,11 +33,13 @@ def check_outputs(
     inputs  : files and folders; not looked at without outputs.
     folders : what to say of an output that may be meant as a folder.
     """
+    from secid.pages.formats import format_of
+
     for path in outputs:
-        if path.suffix not in suffixes:
+        if format_of(path) not in suffixes:
             hint = folders if path.is_dir() or not path.suffix else ""
             raise UsageError(
-                f"no page format has the suffix {path.suffix!r}",
+                f"no page format has the suffix {format_of(path)!r}",
                 where=str(path),
                 remedy=f"use {', '.join(suffixes)}{hint}",
             )
@@ -65,6 +74,22 @@ def print_result(result: Result, as_json: bool, show: Callable[[Console, Result]
         sys.stdout.write(json_of(result))
     else:
         show(stdout(), result)
+
+
+def print_verdict(result: Run | Check | GateVerdict | Audit | Probe, quiet: bool) -> None:
+    """Prints the verdict as the last line of stderr, for scripts; nothing when quiet, or on a terminal, where the page
+    above it says the same in words.
+    """
+    from rich.text import Text
+
+    from secid.cli.console import stderr
+    from secid.pages.verdict_line import verdict_line
+
+    console = stderr()
+    if not quiet and not console.file.isatty():
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()  # the result first, where both go to one file
+        console.print(Text(verdict_line(result)))
 
 
 def print_json(document: Any) -> None:

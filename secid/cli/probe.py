@@ -65,7 +65,7 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
     from secid.pages.probe_page import PROBE_FORMATS, print_probe
 
@@ -90,3 +90,4 @@ def probe(
     for path in files:
         write_whole(path, PROBE_FORMATS[path.suffix](result))
     print_result(result, json, print_probe)
+    print_verdict(result, quiet)

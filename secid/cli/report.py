@@ -23,7 +23,9 @@ def report(
     ],
     out: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--out", help="File to write; .html, .md or .json picks the format.", metavar="FILE"),
+        typer.Option(
+            "-o", "--out", help="File to write: .html, .md, .json, or metrics.json for numbers alone.", metavar="FILE"
+        ),
     ] = None,
     json: Json = False,
     legend: Legend = False,
@@ -39,7 +41,7 @@ def report(
     from secid.files import write_whole
     from secid.pages.comparison import compare, labels
     from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
-    from secid.pages.formats import run_formats
+    from secid.pages.formats import format_of, run_formats
     from secid.pages.sanitize import plain
     from secid.pages.terminal import print_page, print_run
     from secid.results.document import read_probe, read_run
@@ -49,16 +51,17 @@ def report(
     folder = runs[0] if len(runs) == 1 and runs[0].is_dir() else None
     probe = None if folder is None else read_probe(folder)
     of_run = run_formats(probe)
-    check_outputs(files, of_run, (path / "report.json" if path.is_dir() else path for path in runs))
+    inputs = (path / "report.json" if path.is_dir() else path for path in runs)
+    check_outputs(files, of_run if len(runs) == 1 else COMPARISON_FORMATS, inputs)
     named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
     run = named[0][1]
     comparison = compare(named) if len(named) > 1 else None
 
-    def rendered(suffix: str) -> str:
-        return of_run[suffix](run) if comparison is None else COMPARISON_FORMATS[suffix](comparison)
+    def rendered(name: str) -> str:
+        return of_run[name](run) if comparison is None else COMPARISON_FORMATS[name](comparison)
 
     for path in files:
-        write_whole(path, rendered(path.suffix))
+        write_whole(path, rendered(format_of(path)))
         stderr().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False)
     if json:
         sys.stdout.write(rendered(".json"))

@@ -61,10 +61,10 @@ def _score(
 
     from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import check_outputs, files_read
+    from secid.cli.outputs import check_outputs, files_read, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
-    from secid.pages.formats import FORMATS
+    from secid.pages.formats import FORMATS, format_of
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
@@ -88,7 +88,7 @@ def _score(
             folder, problem, result = None, error, replace(error.run, folder=None)
     for path in outputs:
         try:
-            write_whole(path, FORMATS[path.suffix](result))
+            write_whole(path, FORMATS[format_of(path)](result))
             progress.note(f"wrote {path}")
         except OutputError as error:
             problem = error
@@ -101,6 +101,7 @@ def _score(
     if problem is not None:
         sys.stdout.flush()
         raise problem
+    print_verdict(result, quiet)
 
 
 score = takes_settings(*SETTINGS)(_score)

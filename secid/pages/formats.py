@@ -1,13 +1,16 @@
-"""Formats of a result by the suffix of its file: its page as HTML or Markdown, or the result itself as JSON."""
+"""Formats of a result by the name of its file: its page as HTML or Markdown, the result as JSON, or its metrics."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from secid.pages import html, markdown
 from secid.pages.page import Page
 from secid.pages.sections import page_of
+from secid.records import encodable
 from secid.results import Run
 from secid.results.document import to_json
 from secid.results.probe import Probe
@@ -24,9 +27,19 @@ def formats(page: Callable[[Result], Page], document: Callable[[Result], str]) -
     }
 
 
+METRICS = "metrics.json"
+"""Name of a file of metrics, or its end after a dot."""
+
+
+def format_of(path: Path) -> str:
+    """The format that the name of a file picks: its suffix, or METRICS."""
+    return METRICS if f".{path.name}".endswith(f".{METRICS}") else path.suffix
+
+
 def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
-    """Those of a run, with its probe on the pages; the JSON document is the run's alone."""
-    return formats(lambda run: page_of(run, probe), to_json)
+    """Those of a run, with its probe on the pages; the JSON document is the run's alone, and so are the metrics."""
+    own = formats(lambda run: page_of(run, probe), to_json)
+    return {**own, METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"}
 
 
 FORMATS = run_formats(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
@@ -82,3 +83,14 @@ class Run:
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
+
+        NAME is a field of SourceResult, or findings.FINDING, its share of the negatives. A field that is None or not
+        finite is left out.
+        """
+        fields = {f"{source.name}/{name}": value for source in self.sources for name, value in vars(source).items()}
+        shares = {f"{source.name}/findings.{one.name}": one.share for source in self.sources for one in source.findings}
+        named = sorted((fields | shares).items())
+        return {name: value for name, value in named if isinstance(value, int | float) and isfinite(value)}

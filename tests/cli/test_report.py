@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import listing
+from secid.results.document import read_run
+from tests.cli.conftest import FIXTURES, listing
 from tests.unit.pages.samples import GOLDEN
 
 
@@ -112,3 +115,38 @@ def test_json_is_the_document_that_a_file_would_hold(run, tmp_path, invoke):
         assert outcome.code == 0
         assert outcome.out == Path(f"{len(runs)}.json").read_text(encoding="utf-8")
         assert json.loads(outcome.out)["schema_version"]
+
+
+def test_metrics_are_the_numbers_of_the_report_and_nothing_else(run, invoke):
+    report = json.loads(Path("run/report.json").read_text(encoding="utf-8"))
+    report["sources"][0]["hardness"] = None
+    Path("run/report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert invoke("report", run, "-o", "metrics.json", "-o", "a.metrics.json", "-o", "no-metrics.json").code == 0
+    text = Path("metrics.json").read_text(encoding="utf-8")
+    expected = {}
+    for source in report["sources"]:
+        shares = {f"findings.{item['name']}": item["share"] for item in source["findings"]}
+        numbers = {key: value for key, value in source.items() if type(value) in (int, float)}
+        expected |= {f"{source['name']}/{key}": value for key, value in (numbers | shares).items()}
+    assert json.loads(text) == expected == read_run(run).metrics()
+    assert list(json.loads(text)) == sorted(expected)
+    first, second = (source["name"] for source in report["sources"][:2])
+    assert f"{first}/hardness" not in expected
+    assert {f"{second}/hardness", f"{second}/findings.false_negative"} <= expected.keys()
+    assert Path("a.metrics.json").read_text(encoding="utf-8") == text
+    assert "schema_version" in json.loads(Path("no-metrics.json").read_text(encoding="utf-8"))
+
+
+def test_a_number_that_is_not_finite_is_no_metric(run):
+    whole = read_run(run)
+    broken = replace(whole, sources=(replace(whole.sources[0], trace=math.nan, frobenius=math.inf),))
+    lost = {f"{whole.sources[0].name}/{name}" for name in ("trace", "frobenius")}
+    alone = replace(whole, sources=whole.sources[:1])
+    assert alone.metrics().keys() - broken.metrics().keys() == lost
+
+
+def test_several_runs_and_other_results_have_no_metrics(run, tmp_path, invoke):
+    shutil.copytree(tmp_path / run, tmp_path / "other")
+    for arguments in (("report", run, "other"), ("check", FIXTURES / "sources" / "poisoned.jsonl")):
+        outcome = invoke(*arguments, "-o", "metrics.json")
+        assert (outcome.code, "'metrics.json'" in outcome.err, Path("metrics.json").exists()) == (2, True, False)

@@ -17,14 +17,16 @@ TITLE = "Which source training prefers"
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
 FROZEN = "frozen encoder"
 WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
-NO_TEST_OF_FALSE_NEGATIVES = (
-    "The control of known positives gained more than every source, and it trains against relevant passages: this probe "
-    "does not notice false negatives, so do not choose a source by it."
-)
-NOT_ABOVE_RANDOM = (
-    "No source is significantly better than random passages as negatives: what was gained is due to the passages of "
-    "other rows in the batch, not to mined negatives."
-)
+DOUBTS = {
+    "known_positive_first": (
+        "The control of known positives gained more than every source, and it trains against relevant passages: this "
+        "probe does not notice false negatives, so do not choose a source by it."
+    ),
+    "not_above_random": (
+        "No source is significantly better than random passages as negatives: what was gained is due to the passages "
+        "of other rows in the batch, not to mined negatives."
+    ),
+}
 PROBE_TERMS = (
     ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
     (
@@ -105,18 +107,23 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
 """Why the sources were not ranked and what to do, by the kind in `not_evaluated`."""
 
 
-def cautions(probe: Probe) -> Iterator[str]:
-    """What makes the order worth less, and controls that were not made."""
+def doubts(probe: Probe) -> Iterator[str]:
+    """Why no source should be chosen by this probe, by its controls: kinds, the keys of DOUBTS."""
     controls = {control.name: control for control in probe.controls}
     known, random = controls.get("known_positive"), controls.get("random")
     if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
-        yield NO_TEST_OF_FALSE_NEGATIVES
+        yield "known_positive_first"
     if (
         random
         and "sources" not in probe.not_evaluated
         and not any(_is_above(source.vs_random) for source in probe.sources)
     ):
-        yield NOT_ABOVE_RANDOM
+        yield "not_above_random"
+
+
+def cautions(probe: Probe) -> Iterator[str]:
+    """What makes the order worth less, and controls that were not made."""
+    yield from (DOUBTS[kind] for kind in doubts(probe))
     for names in probe.identical:
         same = listed([named(name) for name in names])
         yield f"{same} have the same negatives for these queries: they were trained once, and have one result."

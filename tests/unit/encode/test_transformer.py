@@ -825,7 +825,8 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
     loading("no weights", bert, bert)
     write_json(bert / "model.safetensors.index.json", {})
     loading("an index without a map", bert, bert / "model.safetensors.index.json")
-    snapshot("encoders.txt", situations({name: text.replace(str(tmp_path), "WORK") for name, text in texts.items()}))
+    own = {name: text.replace(str(tmp_path), "WORK").replace("mm: mat1", "mat1") for name, text in texts.items()}
+    snapshot("encoders.txt", situations(own))  # torch 2.15 begins its message with the operator
 
 
 def test_the_offline_weights_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from secid.pages.formats import FORMATS, run_formats
 from secid.pages.probe_page import PROBE_FORMATS, print_probe
 from secid.pages.sanitize import without_isolates
-from secid.pages.sections.probe import NOT_ABOVE_RANDOM, cautions, headline, scope
+from secid.pages.sections.probe import DOUBTS, cautions, headline, scope
 from secid.pages.terminal import print_run
 from secid.results.document import json_of
 from tests.snapshots import Snapshot, situations
@@ -71,9 +71,9 @@ def test_the_json_document_is_the_result():
 
 def test_one_source_above_random_is_enough():
     whole = probes.below_random()
-    assert NOT_ABOVE_RANDOM in cautions(whole)
+    assert DOUBTS["not_above_random"] in cautions(whole)
     first = replace(whole.sources[0], vs_random=probes.gap(0.02))
-    assert NOT_ABOVE_RANDOM not in cautions(replace(whole, sources=(first, *whole.sources[1:])))
+    assert DOUBTS["not_above_random"] not in cautions(replace(whole, sources=(first, *whole.sources[1:])))
 
 
 class Tags(HTMLParser):

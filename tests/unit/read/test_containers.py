@@ -566,8 +566,10 @@ def test_every_arrow_text_type_is_read(kind: Any, tmp_path: Path) -> None:
 )
 def test_every_arrow_list_type_is_read(kind: Any, tmp_path: Path) -> None:
     lists = pa.array([["n", "m"], None, ["n", None]], type=kind)
-    pq.write_table(pa.table({"query": ["q"] * 3, "pos": lists, "neg": lists}), tmp_path / "a.parquet")
-    found = read(tmp_path / "a.parquet")[1]
+    table = pa.table({"query": ["q"] * 3, "pos": lists, "neg": lists})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as file:  # pyarrow 24 writes no such Parquet
+        file.write_table(table)
+    found = read(tmp_path / "a.arrow")[1]
     assert reasons(found) == ["", "missing_field", ""]
     assert found[2].dropped == (("missing_field", 1), ("unusable_positive", 1))
 

@@ -1,0 +1,55 @@
+"""The verdict of a command in one line for scripts, made from the fields that its JSON has."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from typing import get_args
+
+from secid.pages.sanitize import inert, plain
+from secid.pages.sections.probe import doubts
+from secid.results import Run, Status
+from secid.results.audit import Audit
+from secid.results.check import Check
+from secid.results.gate import GateVerdict, Outcome
+from secid.results.probe import Probe
+
+
+def verdict_line(result: Run | Check | GateVerdict | Audit | Probe) -> str:
+    """ "VERDICT: WORD key=value …", quoted as a shell's words, so that shlex.split takes it apart. docs/agents.md lists
+    words and keys. The names are untrusted: characters that no line shows become U+FFFD.
+    """
+    word, facts = _verdict(result)
+    values = (plain(f"{name}={value}") for name, value in facts.items() if value is not None)
+    return inert(f"VERDICT: {word} {shlex.join(values)}")
+
+
+def _verdict(result: Run | Check | GateVerdict | Audit | Probe) -> tuple[str, dict[str, object]]:
+    facts: dict[str, object] = {"n_sources": len(result.sources)}
+    if isinstance(result, Run | Check):
+        statuses = [source.status for source in result.sources]
+        facts |= _counts(statuses, get_args(Status))
+        word = next(status for status in reversed(get_args(Status)) if status in statuses)
+        if isinstance(result, Run):
+            return word, {"command": "score", **facts, "run": result.folder}
+        return "fail" if result.failed else word, {"command": "check", **facts, "n_failed": len(result.failed)}
+    if isinstance(result, GateVerdict):
+        outcomes = [source.outcome for source in result.sources]
+        return result.outcome, {"command": "gate", **facts, **_counts(outcomes, get_args(Outcome))}
+    if isinstance(result, Audit):
+        relevant = sum(source.n_labelled_relevant for source in result.sources)
+        judged = relevant + sum(source.n_labelled_non_relevant for source in result.sources)
+        word = "relevant" if relevant else "none_relevant" if judged else "unjudged"
+        return word, {"command": "audit", **facts, "n_labelled_relevant": relevant, "n_judged": judged}
+    reason = result.not_evaluated.get("sources")
+    n_best = sum(source.tie == 1 for source in result.sources)
+    word = "abstained" if reason else "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
+    if reason:
+        return word, {"command": "probe", **facts, "reason": reason}
+    caution = ",".join(doubts(result)) or None
+    return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}
+
+
+def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, object]:
+    """How many are of each kind, by n_KIND."""
+    return {f"n_{kind}": sum(item == kind for item in items) for kind in kinds}

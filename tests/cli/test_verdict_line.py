@@ -1,0 +1,72 @@
+"""Where the verdict line is printed: last on stderr, for scripts alone, and only where there is a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import FIXTURES, Invoke, child_environment, run_child
+
+POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" / "bm25.jsonl.gz"
+COLLECTION = FIXTURES / "collection"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word", "code"),
+    [
+        (("check", POISONED), "repair", 0),
+        (("check", POISONED, "--fail-on", "repeat"), "fail", 1),
+        (("check", SOUND, "--fail-on", "repeat"), "usable", 0),
+        (("score", POISONED, "--run", "run", "--encoder"), "repair", 0),
+        (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0),
+        (("probe", SOUND, POISONED, "--encoder"), "abstained", 0),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--quiet",)])
+def test_it_is_last_on_stderr_unless_quiet(invoke: Invoke, tiny, arguments, word, code, flags):
+    more = (tiny, *flags) if arguments[-1] == "--encoder" else flags
+    outcome = invoke(*arguments, *more)
+    assert outcome.code == code
+    assert "VERDICT" not in outcome.out
+    if flags == ("--quiet",):
+        assert outcome.err == ""
+    else:
+        assert outcome.err.count("VERDICT: ") == 1
+        assert outcome.err.splitlines()[-1].startswith(f"VERDICT: {word} command={arguments[0]} ")
+
+
+def test_an_error_has_none(invoke: Invoke, tiny, source):
+    for arguments in (("check", "missing.jsonl"), ("score", source, "--encoder", tiny, "--run", "/proc/no/run")):
+        outcome = invoke(*arguments)
+        assert (outcome.code, "VERDICT" in outcome.err) == (2, False)
+
+
+def test_a_terminal_shows_none(tmp_path):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "secid", "check", str(SOUND)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=child_environment(), cwd=tmp_path)
+    os.close(theirs)
+    assert done.returncode == 0
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal ends
+        while part := os.read(ours, 1 << 16):
+            shown += part
+    assert b"bm25" in shown
+    assert b"VERDICT" not in shown
+
+
+def test_forced_colours_put_nothing_before_it(tmp_path):
+    """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
+    outcome = run_child("check", SOUND, cwd=tmp_path, FORCE_COLOR="1")
+    assert outcome.err.splitlines()[-1].startswith("VERDICT: usable ")
+
+
+def test_a_closed_stderr_leaves_the_document_alone(tmp_path):
+    command = f"exec '{sys.executable}' -m secid check '{SOUND}' --json 2>&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=child_environment(), cwd=tmp_path)
+    assert (done.returncode, done.stdout[:1], done.stderr) == (0, b"{", b"")
