@@ -4,6 +4,7 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
+from secid.read.objects import Spec, specs_of, typed
 from secid.read.reader import FileContent, FileShape, Reader, open_source
 from secid.read.sources import passed_over, resolve_sources
 from secid.read.stream import once_only
@@ -12,8 +13,11 @@ __all__ = [
     "FileContent",
     "FileShape",
     "Reader",
+    "Spec",
     "once_only",
     "open_source",
     "passed_over",
     "resolve_sources",
+    "specs_of",
+    "typed",
 ]

@@ -190,9 +190,10 @@ class Reader:
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""
-        stream, keep = ByteStream(path), False
+        data = self.source.data
+        stream, keep = ByteStream(path, None if data is None else data.open()), False
         try:
-            container = sniff(stream, self._settings.header)
+            container = sniff(stream, self._settings.header) if data is None else Container(data.kind)
             parts = open_parts(stream, container)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
