@@ -49,10 +49,10 @@ TEXTS: Mapping[type, Callable[[Console, Any], None]] = {Mined: print_mined, Swee
 """Of results without a page."""
 COLUMNS = 80
 LARGEST_FRAME = 1_000_000
-"""Characters of a page in a notebook, which keeps every output: the example report has 180,000."""
+"""Characters of a page in a notebook, which keeps every output: the example report has 260,000."""
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
-    'style="width:100%;height:36em;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>{note}'
+    'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>{note}'
 )
 """A document of its own: neither its style nor its script reaches the notebook. Its inner text is for viewers that
 remove frames."""
@@ -83,11 +83,11 @@ def html_of(result: Any) -> str | None:
         return None
     page, text = PAGES[type(result)](result), escape(text_of(result))
     for part in chain((page,), smaller(page)):
-        document = html.render(part)
+        document = escape(html.render(part, framed=True))
         if len(document) <= LARGEST_FRAME:
             missing = left_out(page, part)
             note = f"<p>Left out for size: {escape(', '.join(missing))}.</p>" if missing else ""
-            return FRAME.format(title=escape(page.title), page=escape(document), text=text, note=note)
+            return FRAME.format(title=escape(page.title), page=document, text=text, note=note)
     return f"<pre>{text}</pre>"
 
 

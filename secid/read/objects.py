@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, BinaryIO
@@ -114,27 +115,22 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
     """An object that exports an Arrow stream, batch by batch."""
     import pyarrow as pa
 
-    try:
+    with _arrow_errors(name):
         reader = pa.RecordBatchReader.from_stream(value)
         _write_batches(reader, reader.schema, name, file)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise _no_arrow(name, error) from error
 
 
 def _write_dataset(value: Any, name: str, file: BinaryIO) -> None:
     """A datasets.Dataset, in the order of its rows; it has no method that exports an Arrow stream."""
-    import pyarrow as pa
-
-    tables = value.with_format("arrow").iter(DATASET_ROWS)
-    try:
+    with _arrow_errors(name):
+        # A shuffled one gives its rows as a chunk each, and a batch for every row takes minutes.
+        tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
         batches = (batch for table in tables for batch in table.to_batches())
         _write_batches(batches, value.features.arrow_schema, name, file)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise _no_arrow(name, error) from error
 
 
 DATASET_ROWS = 1000
-"""Rows taken at once from a Dataset: shuffled ones are gathered from all over its file."""
+"""Rows taken at once from a Dataset."""
 
 
 def _write_batches(batches: Iterable[Any], schema: Any, name: str, file: BinaryIO) -> None:
@@ -142,18 +138,38 @@ def _write_batches(batches: Iterable[Any], schema: Any, name: str, file: BinaryI
 
     from secid.read.columnar import pieces
 
-    with pa.ipc.new_stream(file, schema) as writer:
+    whole = pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+    with pa.ipc.new_stream(file, whole) as writer:
         for batch in batches:
-            for piece in pieces(batch):  # a DataFrame is one batch, and a batch of a file is in memory as a whole
-                writer.write_batch(piece)
+            for piece in pieces(batch if schema == whole else batch.cast(whole)):
+                writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
             _refuse_too_large(file, name)
 
 
-def _no_arrow(name: str, error: Exception) -> InputError:
-    problem = " ".join(str(part) for part in error.args) or plainly(error)
-    return InputError(
-        f"cannot be read as an Arrow table ({shorten(problem, 160)})", where=path_of_object(name), remedy=ONE_TYPE
-    )
+def _without_views(kind: Any) -> Any:
+    """The type with texts in place of views of texts, which polars has: each slice would be written with all texts."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(_without_views(kind.value_type))
+    return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
+
+
+@contextmanager
+def _arrow_errors(name: str) -> Iterator[None]:
+    """Errors of pyarrow, and of what makes the object an Arrow table, in the user's words."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        problem = shorten(" ".join(map(str, error.args)), 160)
+        raise InputError(
+            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
+        ) from error
 
 
 def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:

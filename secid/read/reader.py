@@ -97,7 +97,7 @@ class Reader:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
                 where = ", ".join(source.paths[:3])
-                raise InputError("holds no row: the file is empty, or has a header alone", where=where)
+                raise InputError("holds no row: it is empty, or has a header alone", where=where)
         except BaseException:
             self.close()
             raise

@@ -304,8 +304,9 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
                     remedy="save it to a file and name that",
                 )
         if source.name in by_name:
+            other_name = f"other={source.paths[0]}" if source.data is None else '("other", object)'
             raise UsageError(
                 f"two sources would be named {source.name!r}: {by_name[source.name].paths[0]} and {source.paths[0]}",
-                remedy=f"name one yourself: other={source.paths[0]}" if source.data is None else '("other", object)',
+                remedy=f"name one yourself: {other_name}",
             )
         by_name[source.name] = source
