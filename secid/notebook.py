@@ -34,7 +34,6 @@ from secid.results.mine import Mined, Sweep
 from secid.results.probe import Probe
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
 
 PAGES: Mapping[type, Callable[[Any], Page]] = {
@@ -112,7 +111,7 @@ def sources_table(run: Run) -> pyarrow.Table:
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
-def sources_frame(run: Run) -> pandas.DataFrame:
+def sources_frame(run: Run) -> Any:
     """The same as a pandas DataFrame. Raises UsageError without pandas."""
     if find_spec("pandas") is None:
         raise UsageError("to_pandas needs pandas, which is not installed", remedy="pip install pandas, or use to_arrow")

@@ -19,7 +19,6 @@ from secid.results.shown import Shown
 from secid.results.sources import ControlResult, SourceResult
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
 
 SCHEMA_VERSION = "1.0"
@@ -93,6 +92,6 @@ class Run(Shown):
         """One row a source, with its texts and numbers; see secid.notebook.sources_table."""
         return import_module("secid.notebook").sources_table(self)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """The same as a DataFrame. Raises UsageError where pandas is not installed."""
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame. Raises UsageError where pandas is not installed."""
         return import_module("secid.notebook").sources_frame(self)

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
     """Raises UsageError where none is named, EncoderError for an object that is none."""
-    from secid.encode import refuse_no_encoder_object
+    if encoder is not None and not isinstance(encoder, str):
+        from secid.encode import refuse_no_encoder_object
 
-    refuse_no_encoder_object(encoder)
+        refuse_no_encoder_object(encoder)
     if encoder is None and settings.encoder is None:
         raise UsageError(
             "no encoder named",
