@@ -29,13 +29,14 @@ from secid.scoring.encoders import (
 from secid.settings import Settings, SettingsDict, encoder_kind, resolve
 
 if TYPE_CHECKING:
-    from secid.encode import Description, Encoder
+    from secid.encode import Description, Encoder, EncoderLike
     from secid.export.best_mixture import MixResult
     from secid.export.flagged import Flagged
     from secid.export.mixture import Blend
     from secid.export.select import By, Selection
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
+    from secid.read import Spec
     from secid.results import Run
     from secid.results.audit import Audit
     from secid.results.check import Check
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def score(
-    sources: Sequence[str | PathLike[str]],
-    encoder: str | Encoder | None = None,
+    sources: Sequence[Any],
+    encoder: EncoderLike | None = None,
     *,
     run: str | PathLike[str] | None = None,
     force: bool = False,
@@ -55,8 +56,9 @@ def score(
 ) -> Run:
     """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
 
-    sources  : files, globs, folders of shards, "name=path", or "-" for standard input.
-    encoder  : short name, hub name, folder, vectors file, endpoint, or an Encoder object.
+    sources  : files, globs, folders of shards, "name=path", or "-" for standard input; and objects, alone or as
+               (name, object): DataFrames and other tables that export Arrow streams, datasets, iterables of dicts.
+    encoder  : short name, hub name, folder, vectors file, endpoint, a SentenceTransformer, or an Encoder object.
     run      : folder for report.json, report.md, report.html, negatives.parquet and state/; none by default.
     force    : replace an existing run folder.
     other_encoders : score the same sources under these too, for the ablation "encoder"; each by its own recipe,
@@ -84,9 +86,9 @@ def score(
     from secid.scoring.clock import Clock
 
     clock = Clock()
-    from secid.read import open_source, passed_over, resolve_sources
+    from secid.read import open_source, passed_over, resolve_sources, specs_of
 
-    specs = [fspath(source) for source in sources]
+    specs = specs_of(sources)
     files = resolve_sources(specs, values)  # a missing file is an error before what takes seconds is imported
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
@@ -122,7 +124,7 @@ def score(
 
 
 def _probe_command(
-    specs: Sequence[str], encoder: str | Encoder | None, values: Settings, given: SettingsDict, run: Run
+    specs: Sequence[Spec], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
     """What probes the sources of a run; None where they cannot be read again, the encoder cannot be trained, or a
     source has too few queries.
@@ -132,7 +134,9 @@ def _probe_command(
     few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
     if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
-    return probe_command(specs, {"encoder": encoder, **given})
+    from secid.read import typed
+
+    return probe_command(typed(specs), {"encoder": encoder, **given})
 
 
 def mix(
@@ -278,7 +282,7 @@ def _folder(run: str | PathLike[str]) -> Path:
 
 
 def check(
-    sources: Sequence[str | PathLike[str]],
+    sources: Sequence[Any],
     *,
     against_eval: str | PathLike[str] | None = None,
     fail_on: Sequence[str] = (),
@@ -305,9 +309,9 @@ def check(
     values = resolve(settings).values
     progress = progress or Silent()
     progress.start("load libraries", None, "")
-    from secid.read import passed_over, resolve_sources
+    from secid.read import passed_over, resolve_sources, specs_of, typed
 
-    specs = [fspath(source) for source in sources]
+    specs = specs_of(sources)
     files = resolve_sources(specs, values)
     from secid.read.evaluation import read_evaluation
     from secid.scoring.check import check_sources, with_commands
@@ -317,12 +321,12 @@ def check(
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
         report = check_sources(files, values, work, progress, evaluation)
-    return with_commands(replace(report, failed=failures(report.sources, limits)), specs, settings)
+    return with_commands(replace(report, failed=failures(report.sources, limits)), typed(specs), settings)
 
 
 def audit(
-    sources: Sequence[str | PathLike[str]],
-    encoder: str | Encoder | None = None,
+    sources: Sequence[Any],
+    encoder: EncoderLike | None = None,
     *,
     qrels: str | PathLike[str] | None = None,
     split: str | None = None,
@@ -353,9 +357,9 @@ def audit(
     from secid.scoring.clock import Clock
 
     clock = Clock()
-    from secid.read import open_source, passed_over, resolve_sources
+    from secid.read import open_source, passed_over, resolve_sources, specs_of
 
-    specs = [fspath(source) for source in sources]
+    specs = specs_of(sources)
     opened = resolve_sources(specs, values)
     for line in passed_over(specs):
         progress.note(line)
@@ -370,8 +374,8 @@ def audit(
 
 
 def probe(
-    sources: Sequence[str | PathLike[str]],
-    encoder: str | Encoder | None = None,
+    sources: Sequence[Any],
+    encoder: EncoderLike | None = None,
     *,
     steps: int = 100,
     seeds: int = 3,
@@ -386,7 +390,7 @@ def probe(
 ) -> Probe:
     """Fine-tunes the encoder briefly on each source and compares nDCG@10 on held-out queries.
 
-    sources, encoder : as for `score`; an encoder with weights, so no endpoint, vectors file or object of your own.
+    sources, encoder : as for `score`; an encoder with weights, so no endpoint, vectors file or function of your own.
     steps, batch : of each training; `batch` queries a step, each with one of its negatives.
     seeds, folds : trainings of a source: one for each. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
@@ -408,7 +412,7 @@ def probe(
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
     refuse_no_encoder(encoder, values)
     from secid.probing.options import Options, rates_of, refuse_untrainable
-    from secid.read import open_source, passed_over, resolve_sources
+    from secid.read import open_source, passed_over, resolve_sources, specs_of
     from secid.results.document import PROBE_NAME, read_run
 
     options = Options(
@@ -426,7 +430,7 @@ def probe(
     beside = None if folder is None else read_run(folder)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
-    specs = [fspath(source) for source in sources]
+    specs = specs_of(sources)
     files = resolve_sources(specs, values)
     progress = progress or Silent()
     for line in passed_over(specs):
@@ -449,18 +453,18 @@ def probe(
 
 
 def gate(
-    sources: Sequence[str | PathLike[str]],
+    sources: Sequence[Any],
     against: str | PathLike[str],
     *,
     policy: str | PathLike[str] | Mapping[str, Any] | None = None,
     paired: str | PathLike[str] | None = None,
-    encoder: str | Encoder | None = None,
+    encoder: EncoderLike | None = None,
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> GateVerdict:
     """Judges new sources of negatives against a baseline, scored in its pool.
 
-    sources  : files, globs, folders of shards, or "name=path".   against: the baseline that `baseline` wrote.
+    sources  : as for `score`.   against: the baseline that `baseline` wrote.
     policy   : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
     paired   : the baseline's run folder, to compare query by query.
     encoder  : as for `score`; the baseline's by default.
@@ -485,16 +489,16 @@ def gate(
     progress = progress or Silent()
     progress.start("load libraries", None, "")
     from secid.gating.judge import judge, prepare
+    from secid.read import specs_of
 
+    specs = specs_of(sources)
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
-    loaded = None if encoder is None or isinstance(encoder, str) else encoder
-    if loaded is not None:
-        from secid.encode import ignored
-        from secid.pages.encoder import fact_lines
+    from secid.encode import ignored
+    from secid.pages.encoder import fact_lines
 
-        for line in fact_lines(ignored(resolved.values)):
-            progress.note(line)
-    return judge([fspath(source) for source in sources], prepared, resolved, progress, loaded)
+    for line in fact_lines(ignored(resolved.values, encoder)):
+        progress.note(line)
+    return judge(specs, prepared, resolved, progress, encoder)
 
 
 def baseline(
@@ -525,7 +529,7 @@ def baseline(
 
 
 def describe_encoder(
-    encoder: str | Encoder | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
+    encoder: EncoderLike | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
 ) -> Description:
     """An encoder's resolved recipe, which rule set each part of it, and its self-test.
 
@@ -547,10 +551,8 @@ def describe_encoder(
     progress.start("load libraries", None, "")
     from secid.encode import describe, ignored, load
 
-    if encoder is None or isinstance(encoder, str):
-        progress.start(f"load {values.encoder}", None, "")
-        loaded = load(values, progress)
-        progress.start("self-test", None, "")
-        return describe(loaded)
-    description = describe(encoder)
-    return replace(description, info=replace(description.info, facts=(*description.info.facts, *ignored(values))))
+    progress.start(f"load {values.encoder or 'encoder'}", None, "")
+    loaded = load(values, progress, encoder)
+    progress.start("self-test", None, "")
+    description, facts = describe(loaded), ignored(values, encoder)
+    return replace(description, info=replace(description.info, facts=(*description.info.facts, *facts)))

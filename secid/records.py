@@ -29,10 +29,22 @@ class Source:
     """One way of finding negatives, as named on the command line; the thing that is ranked.
 
     paths: the files (shards in sorted order) it is read from; ("-",) is standard input.
+    data : rows in memory (read.objects.ObjectSpec), its only path the `path_of_object`; None for files.
     """
 
     name: str
     paths: tuple[str, ...]
+    data: Any = field(default=None, repr=False, compare=False)
+
+
+def path_of_object(name: str) -> str:
+    """What stands in the place of a path for a source that is a Python object."""
+    return f"<{name}>"
+
+
+def is_object(path: str) -> bool:
+    """Whether a path stands for a Python object."""
+    return path.startswith("<") and path.endswith(">")
 
 
 SURROGATE = re.compile("[\ud800-\udfff]")

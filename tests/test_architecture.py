@@ -16,7 +16,7 @@ LEVELS = {
     "arrays": 1, "progress": 1, "files": 1, "records": 1, "settings": 1,
     "results": 2, "measure": 2,
     "read": 3, "encode": 3, "pages": 3,
-    "pool": 4,
+    "notebook": 4, "pool": 4,
     "triplets": 5,
     "analyses": 6, "findings": 6, "run_folder": 6,
     "scoring": 7,

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
 from secid.encode.describe import Description, describe
 from secid.encode.embed import embed
 from secid.encode.function import from_callable
+from secid.encode.in_memory import is_sentence_transformer
 from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
 from secid.encode.rows import MODEL_FIELDS, unused_flags
 from secid.encode.selftest import batch_noise, self_test, smallest_distance
+from secid.errors import EncoderError
 from secid.progress import Progress, Silent
 from secid.records import Fact
 from secid.settings import RECIPE_FIELDS, Settings, encoder_kind
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    EncoderLike = str | Encoder | SentenceTransformer
+    """What the API takes as an encoder."""
 
 __all__ = [
     "Cache",
@@ -27,23 +37,46 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
+    "is_sentence_transformer",
     "load",
+    "refuse_no_encoder_object",
     "self_test",
     "smallest_distance",
 ]
 
 
-def ignored(settings: Settings) -> tuple[Fact, ...]:
+def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
     """The settings that an encoder object ignores, because they were fixed when it was built."""
+    if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
+        return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
-def load(settings: Settings, progress: Progress | None = None) -> Encoder:
+def refuse_no_encoder_object(encoder: object) -> None:
+    """Raises EncoderError for an object that is neither a name nor an encoder."""
+    known = encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder)
+    if not known and not (hasattr(encoder, "info") and hasattr(encoder, "encode")):
+        raise EncoderError(
+            f"not an encoder: {type(encoder).__name__}",
+            remedy="taken are names, folders, files and addresses as text, a SentenceTransformer, and what "
+            "secid.encode.from_callable(function, 'name') returns",
+        )
+
+
+def load(settings: Settings, progress: Progress | None = None, encoder: EncoderLike | None = None) -> Encoder:
     """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
     progress : receives a note if an endpoint does not answer at once.
+    encoder  : an object in its place: a SentenceTransformer, or an Encoder, which is returned as it is.
     Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
+    refuse_no_encoder_object(encoder)
+    if is_sentence_transformer(encoder):
+        from secid.encode.in_memory import load_in_memory
+
+        return load_in_memory(encoder, settings)
+    if encoder is not None and not isinstance(encoder, str):
+        return encoder
     kind = encoder_kind(settings.encoder or "")
     if kind == "endpoint":
         from secid.encode.endpoint import load_endpoint

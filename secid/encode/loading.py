@@ -32,14 +32,14 @@ RECIPE_VERSION = 3
 """Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
 
 
-def load_transformer(settings: Settings) -> TransformerEncoder:
-    """The encoder that `settings.encoder` names, ready on its devices.
+def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:
+    """The encoder that `settings.encoder` names, or that in `location`, ready on its devices.
 
     The recipe of an encoder is stored beside the cache: one that this machine has loaded before with the same files,
     flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come before
     any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
-    location = locate(settings)
+    location = location or locate(settings)
     repository = read_repository(location.folder, location.name, settings)
     weights = weight_files(repository.inner, settings.allow_pickle)
     if not weights:

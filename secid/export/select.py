@@ -205,7 +205,7 @@ def select(
             left_out, rows_skipped = selected.write_left_out(lines)
         with writing(out):
             written = write_rows(selected.rows, schema, copy, suffix)
-        encoder = encoder or load(settings_of(run), progress)
+        encoder = load(settings_of(run), progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
         **vars(written),

@@ -30,7 +30,7 @@ from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.pool import Plan
 from secid.progress import Progress
-from secid.read import resolve_sources
+from secid.read import Spec, resolve_sources
 from secid.results import Run
 from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
@@ -41,7 +41,7 @@ from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.encode import Encoder
+    from secid.encode import Encoder, EncoderLike
     from secid.triplets.measured import Measured
 
 OTHER_GUIDE = "other_guide"
@@ -137,16 +137,16 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
 
 
 def judge(
-    specs: Sequence[str],
+    specs: Sequence[Spec],
     against: Against,
     resolved: Resolved,
     progress: Progress,
-    encoder: Encoder | None = None,
+    encoder: EncoderLike | None = None,
 ) -> GateVerdict:
     """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
 
     resolved : the user's settings; others are the baseline's.
-    encoder  : a loaded one; by default the baseline's is loaded.
+    encoder  : an object; by default the one that the settings name, else the baseline's.
     Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
     baseline, clock = against.baseline, Clock()
@@ -156,17 +156,16 @@ def judge(
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with work_folder() as work:
-        if encoder is None:
-            from secid.encode import load
+        from secid.encode import load
 
-            encoder = load(resolved.values, progress)
-        refuse_differences(differences(baseline, vars(resolved.values), encoder.info), against.where)
-        guide, why = comparable_guide(against, resolved.values, encoder, progress)
+        loaded = load(resolved.values, progress, encoder)
+        refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)
+        guide, why = comparable_guide(against, resolved.values, loaded, progress)
         verdicts = []
         for number, source in enumerate(sorted(sources, key=lambda source: source.name)):
             folder = work / str(number)
             folder.mkdir()
-            plans = scored_plan([source], encoder, guide, resolved, folder, progress, frequencies, known, clock=clock)
+            plans = scored_plan([source], loaded, guide, resolved, folder, progress, frequencies, known, clock=clock)
             with plans as (scored, plan), clock.stage("judge"):
                 verdicts.append(source_verdict(scored, plan, against, why))
     return GateVerdict(
@@ -177,7 +176,7 @@ def judge(
         policy_from=against.policy_from,
         policy=against.policy.model_dump(mode="json"),
         paired=against.paired,
-        encoder=encoder.info.name,
+        encoder=loaded.info.name,
         guide=None if guide is None else guide.info.name,
         sources=tuple(verdicts),
         timing=clock.stages,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from secid.files import work_folder
 from secid.progress import Progress, Silent
@@ -13,7 +13,7 @@ from secid.scoring.encoders import load_noted
 from secid.settings import Settings, SettingsDict, resolve
 
 if TYPE_CHECKING:
-    from secid.encode import Encoder
+    from secid.encode import EncoderLike
     from secid.export.writer import Schema
     from secid.mining.methods import OnShort
     from secid.mining.run import Load
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def mine(
     miners: str | Sequence[str],
     folder: str | PathLike[str],
-    encoder: str | Encoder | None = None,
+    encoder: EncoderLike | None = None,
     *,
     k: int = 10,
-    pairs: str | PathLike[str] | None = None,
+    pairs: Any = None,
     split: str | None = None,
     on_short: OnShort = "keep",
     max_reuse: int | None = None,
@@ -43,7 +43,8 @@ def mine(
     folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
     encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
     k        : negatives of each row.
-    pairs    : a source with queries and positives; else the queries are those that the qrels of `collection` judge.
+    pairs    : a source with queries and positives, as for `score`; else the queries are those that the qrels of
+               `collection` judge.
     split    : only the judgements of this split of the collection; all by default.
     on_short : what becomes of a row with fewer than k: keep it, drop it, or fill it up with random candidates.
     max_reuse: how many rows one passage may serve in a source; any number by default. Qrels give a row for each query.
@@ -62,11 +63,12 @@ def mine(
     """
     from secid.export.writer import schema_of
     from secid.mining.methods import MiningPlan, parse_miners
+    from secid.read import specs_of
 
     sources = parse_miners(miners, k)
     load, values, progress = _opened(encoder, settings, progress)
     plan = MiningPlan(
-        sources, k, values.seed, None if pairs is None else fspath(pairs), split, on_short, max_reuse,
+        sources, k, values.seed, None if pairs is None else specs_of([pairs])[0], split, on_short, max_reuse,
         schema_of(schema, ()), ".parquet" if parquet else ".jsonl", prompt, concurrency,
     )  # fmt: skip
     from secid.mining.run import mine_sources
@@ -77,10 +79,10 @@ def mine(
 
 def mine_sweep(
     miners: str | Sequence[str],
-    encoder: str | Encoder | None = None,
+    encoder: EncoderLike | None = None,
     *,
     k: int = 10,
-    pairs: str | PathLike[str] | None = None,
+    pairs: Any = None,
     split: str | None = None,
     max_reuse: int | None = None,
     progress: Progress | None = None,
@@ -100,10 +102,13 @@ def mine_sweep(
     Source: METHOD 10.
     """
     from secid.mining.methods import MiningPlan, parse_miners
+    from secid.read import specs_of
 
     sources = parse_miners(miners, k)
     load, values, progress = _opened(encoder, settings, progress)
-    plan = MiningPlan(sources, k, values.seed, None if pairs is None else fspath(pairs), split, max_reuse=max_reuse)
+    plan = MiningPlan(
+        sources, k, values.seed, None if pairs is None else specs_of([pairs])[0], split, max_reuse=max_reuse
+    )
     from secid.mining.sweep import sweep_all
 
     with work_folder() as work:
@@ -111,7 +116,7 @@ def mine_sweep(
 
 
 def _opened(
-    encoder: str | Encoder | None, settings: SettingsDict, progress: Progress | None
+    encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
 ) -> tuple[Load | None, Settings, Progress]:
     """What loads the encoder, None without one; the settings; and who hears of the progress."""
     values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values

@@ -13,6 +13,7 @@ from secid.pages.glossary import score_point
 from secid.pages.numbers import plural
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceResult, Status
+from secid.results.shown import Shown
 from secid.settings import value_text
 
 UNLIKE = (
@@ -84,8 +85,8 @@ class Reversal:
     established: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunComparison:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunComparison(Shown):
     """Runs compared with the first. budgets: the B that each ranks at. unlike: why scores are not the same number in
     all runs.
     """

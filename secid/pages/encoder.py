@@ -30,6 +30,8 @@ FACTS: Mapping[str, str] = {
     "flash_attention": "FlashAttention failed on a short text; PyTorch's attention is used: {error}",
     "incomplete": "{files} may be missing from the hub cache, and the hub cannot be reached: the recipe may be wrong; "
     f"run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}",
+    "in_memory": "a SentenceTransformer object, with the weights that it has now; its name is that of the files it was "
+    "first loaded from",
     "length_reduced": "maximum length {length} ({rule}) reduced to the model's {positions} positions",
     "lower_case": "texts are lower-cased first (do_lower_case of sentence_bert_config.json)",
     "no_fingerprint": "a Python function without a fingerprint: its rows are not cached",

@@ -28,6 +28,7 @@ from secid.pages.verdict_words import (
     worst_first,
 )
 from secid.pages.verdict_words import number as measured
+from secid.records import is_object
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
 from secid.results.commands import hidden, no_command
@@ -84,7 +85,8 @@ def _findings(source: SourceVerdict) -> SourceFindings:
 def _repair(source: SourceVerdict) -> str:
     """The commands that drop the counted defects that failed; "" for none."""
     defects = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
-    if not defects or no_command(source.name, read_once=False) or any(map(hidden, source.paths)):
+    once = any(map(is_object, source.paths))
+    if not defects or no_command(source.name, read_once=once) or any(map(hidden, source.paths)):
         return ""
     files = " ".join(map(quote, source.paths))
     drop = f"secid select repair --drop {','.join(defects)} -o repaired.jsonl"

@@ -37,8 +37,11 @@ LONG_WORD = 4
 """Characters from which a shared word is marked where no IDF is known."""
 
 
-def render(page: Page) -> str:
-    """The page as one HTML file. Every text in it is escaped."""
+def render(page: Page, *, framed: bool = False) -> str:
+    """The page as one HTML file. Every text in it is escaped.
+
+    framed : without links to its sections, which in the srcdoc of a frame lead to the document around it.
+    """
     style, script = _own("page.css"), _own("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
@@ -52,7 +55,7 @@ def render(page: Page) -> str:
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  our own file
             policy=policy,
-            links=_links(page),
+            links=[] if framed else _links(page),
             commands={item.source: item.command for item in page.findings if item.command},
         )
     )

@@ -14,7 +14,7 @@ from secid.results.probe import FEWEST_HELD_OUT
 from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
-    from secid.encode import Encoder
+    from secid.encode import EncoderLike
 
 RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 """The usual rate, and a quarter of it."""
@@ -72,13 +72,15 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
     return tuple(map(float, rates)) or RATES["lora" if lora else "full"]
 
 
-def refuse_untrainable(encoder: str | Encoder | None) -> None:
+def refuse_untrainable(encoder: EncoderLike | None) -> None:
     """Raises UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
     if isinstance(encoder, str):
         kind: str = encoder_kind(encoder)
     else:
+        from secid.encode import is_sentence_transformer
         from secid.encode.transformer import TransformerEncoder
 
-        kind = "model" if encoder is None or isinstance(encoder, TransformerEncoder) else "object"
+        trainable = encoder is None or isinstance(encoder, TransformerEncoder) or is_sentence_transformer(encoder)
+        kind = "model" if trainable else "object"
     if kind in UNTRAINABLE:
         raise UsageError(UNTRAINABLE[kind], where="--encoder", remedy=NAME_A_MODEL)

@@ -41,7 +41,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
             )
         batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], wanted)
         for batch in _taken(batches, path):
-            for piece in _pieces(batch.select(names)):
+            for piece in pieces(batch.select(names)):
                 rows = _rows(piece, path, checked=True)
                 yield Part(range(number + 1, number + 1 + len(rows)), rows, (number + len(rows)) / n_rows)
                 number += len(rows)
@@ -60,8 +60,8 @@ def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, stre
         # Arrow trusts the offsets in a file, and damaged ones point anywhere: nothing is converted unchecked.
         with _errors(path):
             sound = _is_utf8(batch.select(names))
-            pieces = _pieces(batch.select(names), single=not sound)
-        for piece in pieces:
+            parts = pieces(batch.select(names), single=not sound)
+        for piece in parts:
             rows = _rows(piece, path, checked=sound)
             yield Part(range(number + 1, number + 1 + len(rows)), rows, file.tell() / n_bytes)
             number += len(rows)
@@ -84,7 +84,7 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
-def _pieces(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
     """Slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
     n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
@@ -116,7 +116,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
         return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     if batch.num_rows == 1:
         return [Broken("broken_line", Fact("not_utf8"))]
-    return [row for piece in _pieces(batch, single=True) for row in _rows(piece, path, checked=checked)]
+    return [row for piece in pieces(batch, single=True) for row in _rows(piece, path, checked=checked)]
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:

@@ -103,7 +103,7 @@ class Reader:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
                 where = ", ".join(source.paths[:3])
-                raise InputError("holds no row: the file is empty, or has a header alone", where=where)
+                raise InputError("holds no row: it is empty, or has a header alone", where=where)
         except BaseException:
             self.close()
             raise
@@ -202,14 +202,18 @@ class Reader:
 
     def _inspect(self, path: str) -> _File:
         """Container, schema and cleaner of a file, from its first rows."""
-        stream, keep = ByteStream(path), False
+        data = self.source.data
+        stream, keep = ByteStream(path, None if data is None else data.open()), False
         try:
             given = self._settings
             columns = given.query_column, given.positive_column, given.negative_column, given.label_column
-            run = run_of(stream, given)
-            container = (
-                Container("run", stream.compression) if run else sniff(stream, given.header, [*filter(None, columns)])
-            )
+            run = run_of(stream, given) if data is None else None
+            if data is not None:
+                container = Container(data.kind)
+            elif run is not None:
+                container = Container("run", stream.compression)
+            else:
+                container = sniff(stream, given.header, [*filter(None, columns)])
             parts = _parts(stream, container, run)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]

@@ -8,6 +8,7 @@
 - An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of one
   stem is named after it, and a data set of one source has its name.
 - `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
+- A Python object (`objects.py`) is one source, named by the user or `source-1`, `source-2` after its place.
 - Where names are equal, those that the user did not give are prefixed by as many of their folders as make them differ:
   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
 """
@@ -25,6 +26,7 @@ from itertools import product
 from pathlib import Path
 
 from secid.errors import InputError, UsageError
+from secid.read.objects import ObjectSpec, Spec
 from secid.read.stream import HUB, STDIN, once_only
 from secid.records import Source, encodable
 from secid.settings import Settings
@@ -43,15 +45,19 @@ SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.jso
 
 @dataclass
 class _Entry:
-    """A source in the making. home: the folder that holds what it is named after; None where the user named it."""
+    """A source in the making. home: the folder that holds what it is named after; None where the user named it.
+
+    data : the rows of a Python object.
+    """
 
     name: str
     paths: list[str]
     home: Path | None
+    data: ObjectSpec | None = None
 
 
-def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, ...]:
-    """The sources of a command line, in its order.
+def resolve_sources(specs: Sequence[Spec], settings: Settings) -> tuple[Source, ...]:
+    """The sources of a command line or of `specs_of`, in its order.
 
     Raises InputError where a pattern or path matches nothing, may not be read, or a shard is missing; UsageError where
     a file is given twice, two sources were given one name, or several are standard input or one pipe.
@@ -64,14 +70,17 @@ def resolve_sources(specs: Sequence[str], settings: Settings) -> tuple[Source, .
         if entry.home is not None or len(entry.paths) > 1:  # one shard named by the user is meant as it is
             entry.paths = _checked_shards(entry.paths)
     _make_names_differ(entries)
-    sources = tuple(Source(encodable(entry.name), tuple(entry.paths)) for entry in entries)
+    sources = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)
     _refuse_repeats(sources)
     return sources
 
 
-def _entries(specs: Sequence[str]) -> list[_Entry]:
+def _entries(specs: Sequence[Spec]) -> list[_Entry]:
     entries: dict[Hashable, _Entry] = {}
     for spec in specs:
+        if isinstance(spec, ObjectSpec):
+            entries[len(entries)] = _Entry(spec.name, [spec.path], None, spec)
+            continue
         name, pattern = _split_name(spec)
         if name is not None or pattern == STDIN:
             entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
@@ -267,12 +276,13 @@ def _folder_files(folder: str) -> list[str]:
     return files
 
 
-def passed_over(specs: Sequence[str]) -> list[str]:
+def passed_over(specs: Sequence[Spec]) -> list[str]:
     """A line for each folder that specs name, listing its files that are not read, hidden ones left out; and one for
     each address of which other files are read than its own.
     """
-    paths = [path for _, pattern in map(_split_name, specs) if pattern != STDIN for path in _expand(pattern)]
-    lines = _address_notes([pattern for _, pattern in map(_split_name, specs) if is_address(pattern)])
+    patterns = [_split_name(spec)[1] for spec in specs if isinstance(spec, str)]
+    paths = [path for pattern in patterns if pattern != STDIN for path in _expand(pattern)]
+    lines = _address_notes([pattern for pattern in patterns if is_address(pattern)])
     for folder in [Path(path) for path in paths if Path(path).is_dir()]:
         has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
         read = set() if has_index else set(_folder_files(str(folder)))
@@ -343,7 +353,7 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
     by_name: dict[str, Source] = {}
     by_pipe: dict[Path, str] = {}
     for source in sources:
-        for path in filter(once_only, source.paths):
+        for path in filter(once_only, source.paths if source.data is None else ()):
             other = by_pipe.setdefault(Path("/dev/stdin" if path == STDIN else path).resolve(), source.name)
             if other != source.name or source.name in by_name:
                 raise UsageError(
@@ -351,8 +361,9 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
                     remedy="save it to a file and name that",
                 )
         if source.name in by_name:
+            other_name = f"other={source.paths[0]}" if source.data is None else '("other", object)'
             raise UsageError(
                 f"two sources would be named {source.name!r}: {by_name[source.name].paths[0]} and {source.paths[0]}",
-                remedy=f"name one yourself: other={source.paths[0]}",
+                remedy=f"name one yourself: {other_name}",
             )
         by_name[source.name] = source

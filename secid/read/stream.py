@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from secid.errors import InputError, plainly
+from secid.records import is_object
 
 STDIN = "-"
 HUB = "hf://"
@@ -46,9 +47,9 @@ def on_disk(path: str) -> str:
 
 
 def once_only(path: str) -> bool:
-    """Whether a path can be read only once: standard input, a pipe (`<(command)`, mkfifo), a device."""
+    """Whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
-    return path == STDIN or (file.exists() and not file.is_file())
+    return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
 
 
 class _Counted(io.RawIOBase):
@@ -84,14 +85,15 @@ class _Counted(io.RawIOBase):
 class ByteStream:
     """One opened input, decompressed.
 
-    path : a file or pipe, or "-" for standard input.
+    path : a file or pipe, or "-" for standard input.   raw : its bytes as a temporary file, for a Python object.
     `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
     Raises InputError where the input cannot be opened or its compression is damaged.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.path = path
-        self._raw = _open(path)
+        self._raw = _open(path) if raw is None else raw
+        self._in_place = raw is not None or not once_only(path)
         self._counted = _Counted(self._raw)
         self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK)
         self._random: BinaryIO | None = None
@@ -154,7 +156,7 @@ class ByteStream:
 
     def random_access(self) -> BinaryIO:
         """The decompressed bytes as a seekable file: the input itself, or a temporary copy."""
-        if self._random is None and not self.compression and not once_only(self.path):
+        if self._random is None and not self.compression and self._in_place:
             self._random = self._raw
         if self._random is None:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secid.results.inputs import EncoderInfo
+from secid.results.shown import Shown
 
 AUDIT_SCHEMA_VERSION = "1.1"
 
@@ -91,8 +92,8 @@ class AuditedSource:
         return {rule.name: rule for rule in self.rules}[name]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Audit(Shown):
     """One audit. positives: the policy that chose the positive that each negative is compared with.
 
     guide : the second scorer of the same negatives; None without one.

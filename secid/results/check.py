@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from secid.errors import UsageError
 from secid.results import Example, Overlap, SourceFinding, Status
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
+from secid.results.shown import Shown
 
 CHECK_SCHEMA_VERSION = "1.0"
 
@@ -131,8 +132,8 @@ class Evaluation:
     n_relevant_passages: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Check(Shown):
     """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
 
     one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secid.records import Fact
+from secid.results.shown import Shown
 from secid.results.sources import Languages, SourceFinding
 
 VERDICT_SCHEMA_VERSION = "2.0"
@@ -125,8 +126,8 @@ class SourceVerdict:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateVerdict:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GateVerdict(Shown):
     """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
 
     policy_from: the file of the policy; "" where it is derived from the baseline.

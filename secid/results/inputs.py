@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from secid.records import Fact
+from secid.records import Fact, is_object
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class InputFile:
 
     @property
     def read_once(self) -> bool:
-        """Whether it is standard input or a shell's pipe, which no later command can read again."""
-        return self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+        """Whether it is standard input, a shell's pipe or a Python object, which no later command can read again."""
+        piped = self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+        return piped or is_object(self.path)
 
 
 @dataclass(frozen=True)

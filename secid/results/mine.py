@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secid.results.inputs import EncoderInfo
+from secid.results.shown import Shown
 
 MINE_SCHEMA_VERSION = "1.0"
 
@@ -105,8 +106,8 @@ class MinedSource:
     usage: Usage | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MiningRun:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MiningRun(Shown):
     """What was asked for, and the input.
 
     n_rows, n_candidates : of the input.   n_queries : distinct ones of these rows; qrels give a row for each.
@@ -128,7 +129,7 @@ class MiningRun:
     settings: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Mined(MiningRun):
     """Sources mined over the same queries and candidates.
 
@@ -182,7 +183,7 @@ class SweptSource:
     variants: tuple[Swept, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep(MiningRun):
     """What margins and windows of ranks would give; nothing was written.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secid.results.inputs import EncoderInfo, InputFile
+from secid.results.shown import Shown
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
@@ -89,8 +90,8 @@ class Rate:
     used: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Probe(Shown):
     """One probe. sources : by gain, the highest first.
 
     n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
 from secid.results.cost import Cost
@@ -15,7 +16,11 @@ from secid.results.inputs import EncoderInfo, IdfInfo
 from secid.results.objectives import ObjectiveLens
 from secid.results.orders import Ablation
 from secid.results.separation import CorpusSeparation, SourceSeparation
+from secid.results.shown import Shown
 from secid.results.sources import ControlResult, SourceResult
+
+if TYPE_CHECKING:
+    import pyarrow
 
 SCHEMA_VERSION = "1.0"
 
@@ -36,8 +41,8 @@ class RunWarning:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Run(Shown):
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
     budget: the B that the ranking was made at; 1 is the paper's score.
@@ -94,3 +99,11 @@ class Run:
         shares = {f"{source.name}/findings.{one.name}": one.share for source in self.sources for one in source.findings}
         named = sorted((fields | shares).items())
         return {name: value for name, value in named if isinstance(value, int | float) and isfinite(value)}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """One row a source, with its texts and numbers; see secid.notebook.sources_table."""
+        return import_module("secid.notebook").sources_table(self)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame. Raises UsageError where pandas is not installed."""
+        return import_module("secid.notebook").sources_frame(self)

@@ -15,14 +15,18 @@ from secid.progress import Progress
 from secid.settings import Settings, flag_of, under
 
 if TYPE_CHECKING:
-    from secid.encode import Encoder
+    from secid.encode import Encoder, EncoderLike
     from secid.pool import Plan
     from secid.results import EncoderInfo
     from secid.scoring.run import Scored
 
 
-def refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> None:
-    """Raises UsageError where none is named."""
+def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
+    """Raises UsageError where none is named, EncoderError for an object that is none."""
+    if encoder is not None and not isinstance(encoder, str):
+        from secid.encode import refuse_no_encoder_object
+
+        refuse_no_encoder_object(encoder)
     if encoder is None and settings.encoder is None:
         raise UsageError(
             "no encoder named",
@@ -30,18 +34,15 @@ def refuse_no_encoder(encoder: str | Encoder | None, settings: Settings) -> None
         )
 
 
-def load_noted(encoder: str | Encoder | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
+def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
     from secid.pages.encoder import fact_lines
     from secid.pages.glossary import recipe_line
 
-    if encoder is None or isinstance(encoder, str):
-        progress.start(f"load {settings.encoder}", None, "")
-        loaded = load(settings, progress)
-        info = loaded.info
-    else:
-        loaded, info = encoder, replace(encoder.info, facts=(*encoder.info.facts, *ignored(settings)))
+    progress.start(f"load {settings.encoder or 'encoder'}", None, "")
+    loaded = load(settings, progress, encoder)
+    info = replace(loaded.info, facts=(*loaded.info.facts, *ignored(settings, encoder)))
     for line in (recipe_line(info), *fact_lines(info.facts)):
         progress.note(line)
     return loaded, info
@@ -63,12 +64,15 @@ def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> No
         raise UsageError("several encoders would see different samples", where=flag_of("until_ranked"))
 
 
-def refuse_one_encoder_twice(encoders: Sequence[str | Encoder | None]) -> None:
+def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
     """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
+    from secid.encode import is_sentence_transformer
     from secid.encode.locate import full_name
 
     names: dict[str, str] = {}
     for encoder in encoders:
+        if is_sentence_transformer(encoder):
+            continue  # its name ends in "(in memory)", and its weights may be others than those of that name
         typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
         name = full_name(typed or "")
         if name in names:

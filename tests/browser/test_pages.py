@@ -335,3 +335,23 @@ def violations(page, axe):
     report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert report["passes"], "axe checked nothing"
     return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in report["violations"]]
+
+
+def test_in_a_notebook_the_page_works_and_leaves_the_notebook_alone(visit, pages):
+    """The frames of two outputs, one of them of hostile texts, in a document with a style of its own."""
+    frames = [run._repr_html_() for run in (samples.golden(), samples.hostile(samples.golden()))]
+    host = f'<!doctype html><title>Notebook</title><h2 style="font:9px serif">mine</h2>{"".join(frames)}'
+    with visit(host, viewport={"width": 1000, "height": 900}) as seen:
+        main, *inner = seen.page.frames
+        assert len(inner) == 2
+        for frame in inner:
+            assert frame.evaluate("self.origin") == "null"
+            assert frame.evaluate("innerHeight") == 600
+            assert frame.locator(".cards thead th button").count() > 5
+            assert frame.locator("a").count() == 0
+        head = inner[0].locator(".cards thead th", has_text="hardness")
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == "descending"
+        assert main.evaluate("getComputedStyle(document.querySelector('h2')).fontSize") == "9px"
+        assert seen.events == []
+        assert [url[:7] for url in seen.requests if url != "about:srcdoc"] == ["file://"]

@@ -1,0 +1,118 @@
+"""Results in an interactive session: a few lines, the page in a frame of its own, the sources as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from io import StringIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import escape
+from rich.console import Console
+
+from secid.errors import UsageError
+from secid.pages import html
+from secid.pages.answer import answer_table
+from secid.pages.audit_page import audit_page
+from secid.pages.check_page import check_page
+from secid.pages.comparison import RunComparison
+from secid.pages.comparison_page import page_of_comparison
+from secid.pages.gate_page import gate_page
+from secid.pages.markdown import left_out, smaller
+from secid.pages.mine_text import print_mined, print_sweep
+from secid.pages.page import Page
+from secid.pages.probe_page import probe_page
+from secid.pages.sections import page_of
+from secid.pages.sections.guide import trusted
+from secid.pages.terminal import print_table, write
+from secid.results import Run
+from secid.results.audit import Audit
+from secid.results.check import Check
+from secid.results.gate import GateVerdict
+from secid.results.mine import Mined, Sweep
+from secid.results.probe import Probe
+
+if TYPE_CHECKING:
+    import pyarrow
+
+PAGES: Mapping[type, Callable[[Any], Page]] = {
+    Audit: audit_page,
+    Check: check_page,
+    GateVerdict: gate_page,
+    Probe: probe_page,
+    Run: page_of,
+    RunComparison: page_of_comparison,
+}
+TEXTS: Mapping[type, Callable[[Console, Any], None]] = {Mined: print_mined, Sweep: print_sweep}
+"""Of results without a page."""
+COLUMNS = 80
+LARGEST_FRAME = 1_000_000
+"""Characters of a page in a notebook, which keeps every output: the example report has 260,000."""
+FRAME = (
+    '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
+    'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>{note}'
+)
+"""A document of its own: neither its style nor its script reaches the notebook. Its inner text is for viewers that
+remove frames."""
+
+
+def text_of(result: Any) -> str:
+    """The headline and the table of a result, in 80 columns."""
+    text = StringIO()
+    console = Console(file=text, width=COLUMNS, highlight=False, color_system=None)
+    kind = type(result)
+    if kind in TEXTS:
+        TEXTS[kind](console, result)
+    else:
+        page = PAGES[kind](result)
+        write(console, page.verdict[0])
+        table = answer_table(trusted(result), full=False) if isinstance(result, Run) else page.answer
+        if table.rows:
+            print_table(console, table, heads=2)
+    return text.getvalue().rstrip()
+
+
+def html_of(result: Any) -> str | None:
+    """The page of a result in a frame, at most LARGEST_FRAME characters of it; None where it has no page.
+
+    A larger one goes without examples, then without its largest details; if that is not enough, it is the text alone.
+    """
+    if type(result) not in PAGES:
+        return None
+    page, text = PAGES[type(result)](result), escape(text_of(result))
+    for part in chain((page,), smaller(page)):
+        document = escape(html.render(part, framed=True))
+        if len(document) <= LARGEST_FRAME:
+            missing = left_out(page, part)
+            note = f"<p>Left out for size: {escape(', '.join(missing))}.</p>" if missing else ""
+            return FRAME.format(title=escape(page.title), page=document, text=text, note=note)
+    return f"<pre>{text}</pre>"
+
+
+def sources_table(run: Run) -> pyarrow.Table:
+    """One row a source; columns have the names of the JSON.
+
+    They are the fields that are a text or a number, the ends of an interval as NAME_low and NAME_high, and the share of
+    negatives with a finding as findings.NAME. None is null, and so is a finding that was not evaluated.
+    """
+    import pyarrow as pa
+
+    rows = []
+    for source in run.sources:
+        row: dict[str, Any] = {}
+        for name, value in vars(source).items():
+            if "interval_95" in name:
+                row |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
+            elif value is None or isinstance(value, str | int | float):
+                row[name] = value
+        rows.append(row | {f"findings.{item.name}": item.share for item in source.findings})
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def sources_frame(run: Run) -> Any:
+    """The same as a pandas DataFrame. Raises UsageError without pandas."""
+    if find_spec("pandas") is None:
+        raise UsageError("to_pandas needs pandas, which is not installed", remedy="pip install pandas, or use to_arrow")
+    return sources_table(run).to_pandas()

@@ -1,0 +1,208 @@
+"""Sources that are Python objects: rows in memory, written once to a temporary file that is read like any other.
+
+What an object is shows in its methods, so no library of tables is imported. Like standard input it is read once, and
+no later command can read it again. In place of a path, results and messages have its name in angle brackets: <bm25>.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, BinaryIO
+
+import orjson
+
+from secid.errors import InputError, UsageError, plainly
+from secid.read.rows import KINDS, shorten
+from secid.read.stream import SPOOL_LIMIT, STDIN
+from secid.records import path_of_object
+
+Write = Callable[[BinaryIO], None]
+TAKEN = (
+    "taken are paths; datasets.Dataset and IterableDataset; tables that export Arrow streams (pandas 2.2 or newer, "
+    "polars, pyarrow); iterables of dicts; and each of these as (name, object)"
+)
+ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
+AS_JSON = "a row holds texts, numbers, lists and dicts, and None where a value is missing"
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectSpec:
+    """A source in memory. kind: the container of the bytes that `write` writes to a file."""
+
+    name: str
+    kind: str
+    write: Write
+
+    @property
+    def path(self) -> str:
+        """What stands for a path in results and messages."""
+        return path_of_object(self.name)
+
+    def open(self) -> BinaryIO:
+        """A temporary file with all rows, at its start. Raises InputError for rows that cannot be written."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its reader
+        try:
+            self.write(file)
+        except BaseException:
+            file.close()
+            raise
+        file.seek(0)
+        return file
+
+
+Spec = str | ObjectSpec
+
+
+def specs_of(sources: Iterable[Any]) -> list[Spec]:
+    """Sources as the API takes them: paths and `name=path` as text, objects with their names.
+
+    An object without a name is called after its place in the list: source-1, source-2.
+    Raises UsageError for what is no source, with a list of what is.
+    """
+    if isinstance(sources, str | PathLike | Mapping) or hasattr(sources, "__arrow_c_stream__") or _is_dataset(sources):
+        raise UsageError(f"sources are a list, not one {_kind(sources)}", remedy="put it in brackets: [source]")
+    return [_spec(given, place) for place, given in enumerate(sources, 1)]
+
+
+def typed(specs: Sequence[Spec]) -> list[str]:
+    """The words of a command line; standard input in the place of an object, since no command can read it again."""
+    return [spec if isinstance(spec, str) else STDIN for spec in specs]
+
+
+def _spec(given: Any, place: int) -> Spec:
+    name, value = f"source-{place}", given
+    if isinstance(given, tuple):
+        if len(given) != 2 or not isinstance(given[0], str) or not given[0].strip():
+            raise UsageError("a tuple is (name, object), the name a text that is not empty", where=name, remedy=TAKEN)
+        name, value = given[0].strip(), given[1]
+    if isinstance(value, str | PathLike):
+        path = fspath(value)
+        return path if value is given else f"{name}={path}"
+    if hasattr(value, "__arrow_c_stream__"):
+        return ObjectSpec(name, "arrow_stream", lambda file: _write_arrow(value, name, file))
+    if isinstance(value, Mapping):
+        keys = [repr(key) for key in value] or ["'train'"]  # a DatasetDict, or sources by name
+        raise UsageError(
+            f"a {_kind(value)} holds several ({shorten(', '.join(keys), 100)}), and a source is one of them",
+            where=name,
+            remedy=f"give one: data[{keys[0]}]",
+        )
+    if _is_dataset(value) and hasattr(value, "__len__"):
+        return ObjectSpec(name, "arrow_stream", lambda file: _write_dataset(value, name, file))
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
+        return ObjectSpec(name, "jsonl", lambda file: _write_dicts(value, name, file))
+    raise UsageError(f"not a source: {_kind(value)}", where=name, remedy=TAKEN)
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    return (
+        kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
+    )
+
+
+def _is_dataset(value: Any) -> bool:
+    """Whether it is a Dataset or IterableDataset of the library datasets."""
+    return hasattr(value, "with_format") and hasattr(value, "features") and hasattr(value, "iter")
+
+
+def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
+    """An object that exports an Arrow stream, batch by batch."""
+    import pyarrow as pa
+
+    with _arrow_errors(name):
+        reader = pa.RecordBatchReader.from_stream(value)
+        _write_batches(reader, reader.schema, name, file)
+
+
+def _write_dataset(value: Any, name: str, file: BinaryIO) -> None:
+    """A datasets.Dataset, in the order of its rows; it has no method that exports an Arrow stream."""
+    with _arrow_errors(name):
+        # A shuffled one gives its rows as a chunk each, and a batch for every row takes minutes.
+        tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
+        batches = (batch for table in tables for batch in table.to_batches())
+        _write_batches(batches, value.features.arrow_schema, name, file)
+
+
+DATASET_ROWS = 1000
+"""Rows taken at once from a Dataset."""
+
+
+def _write_batches(batches: Iterable[Any], schema: Any, name: str, file: BinaryIO) -> None:
+    import pyarrow as pa
+
+    from secid.read.columnar import pieces
+
+    whole = pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+    with pa.ipc.new_stream(file, whole) as writer:
+        for batch in batches:
+            for piece in pieces(batch if schema == whole else batch.cast(whole)):
+                writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
+            _refuse_too_large(file, name)
+
+
+def _without_views(kind: Any) -> Any:
+    """The type with texts in place of views of texts, which polars has: each slice would be written with all texts."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(_without_views(kind.value_type))
+    return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
+
+
+@contextmanager
+def _arrow_errors(name: str) -> Iterator[None]:
+    """Errors of pyarrow, and of what makes the object an Arrow table, in the user's words."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        problem = shorten(" ".join(map(str, error.args)), 160)
+        raise InputError(
+            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
+        ) from error
+
+
+def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
+    """JSON lines. NaN is null; values that JSON has no form for are an error, other rows than dicts a bad record."""
+    for number, row in enumerate(rows, 1):
+        if number == 1 and not isinstance(row, Mapping):
+            raise InputError(
+                f"its rows must be dicts, and the first is {KINDS.get(type(row), _kind(row))}",
+                where=f"{path_of_object(name)}:1",
+                remedy=TAKEN,
+            )
+        file.write(_json(dict(row) if isinstance(row, Mapping) else row, name, number))
+        _refuse_too_large(file, name)
+
+
+def _json(row: Any, name: str, number: int) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        pass  # long integers, keys that are no text, half surrogates: the reader says what is wrong with them
+    try:
+        return f"{json.dumps(row)}\n".encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        where = f"{path_of_object(name)}:{number}"
+        raise InputError(
+            f"cannot be read as JSON ({shorten(plainly(error), 160)})", where=where, remedy=AS_JSON
+        ) from error
+
+
+def _refuse_too_large(file: BinaryIO, name: str) -> None:
+    if file.tell() > SPOOL_LIMIT:
+        raise InputError(
+            f"more than {SPOOL_LIMIT >> 30} GiB",
+            where=path_of_object(name),
+            remedy="leave out the columns that secid does not need, or write it to a file and score that",
+        )

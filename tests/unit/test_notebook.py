@@ -1,0 +1,98 @@
+"""Results in an interactive session."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields, replace
+from html import unescape
+
+import pytest
+
+from secid import notebook
+from secid.api import check
+from secid.errors import UsageError
+from secid.pages.comparison import compare
+from secid.results.shown import Shown
+from tests.cli.conftest import FIXTURES
+from tests.unit.gating.test_pages import verdict
+from tests.unit.pages import samples
+
+RUN = samples.golden()
+FRAME = re.compile(r'<iframe(?: [a-z]+="[^"<>]*"){4} srcdoc="([^"<>]*)"><pre>([^<>]*)</pre></iframe>')
+
+
+def results():
+    yield RUN
+    yield samples.hostile(RUN)
+    yield check([FIXTURES / "sources" / "poisoned.jsonl"])
+    yield verdict()
+    yield compare([("monday", RUN), ("friday", samples.hostile(RUN))])
+
+
+def test_every_result_with_a_page_shows_it():
+    assert {*notebook.PAGES, *notebook.TEXTS} == {kind for kind in every_kind(Shown) if kind.__name__ != "MiningRun"}
+
+
+def every_kind(kind):
+    return {inner for own in kind.__subclasses__() for inner in (own, *every_kind(own))}
+
+
+def test_a_result_is_a_few_lines_and_a_frame_without_a_character_of_markup_from_outside():
+    for result in results():
+        lines = repr(result).split("\n")
+        assert 3 <= len(lines) <= 30
+        assert max(map(len, lines)) <= 80
+        match = FRAME.fullmatch(result._repr_html_())
+        assert match
+        page = unescape(match[1])
+        assert page.startswith("<!DOCTYPE html>")
+        assert page.rstrip().endswith("</html>")
+        assert unescape(match[2]) == repr(result)
+        assert "<nav" not in page
+        assert len(result._repr_html_()) < notebook.LARGEST_FRAME
+
+
+def test_the_lines_of_a_run(snapshot):
+    snapshot("run-repr.txt", f"{RUN!r}\n")
+
+
+def test_a_page_over_the_limit_says_what_it_leaves_out(monkeypatch):
+    whole = RUN._repr_html_()
+    monkeypatch.setattr(notebook, "LARGEST_FRAME", len(whole) * 3 // 4)
+    frame, note = RUN._repr_html_().split("</iframe>")
+    assert len(frame) < len(whole) * 3 // 4 + 1000
+    assert note.startswith("<p>Left out for size: Examples")
+    monkeypatch.setattr(notebook, "LARGEST_FRAME", 1000)
+    assert RUN._repr_html_() == f"<pre>{notebook.escape(repr(RUN))}</pre>"
+
+
+def test_the_table_has_the_numbers_of_the_json():
+    hardness = replace(RUN.sources[0], hardness=None, hardness_interval_95=None, findings=RUN.sources[0].findings[1:])
+    run = replace(RUN, sources=(hardness, *RUN.sources[1:]))
+    table = run.to_arrow().to_pylist()
+    assert [row["name"] for row in table] == [source.name for source in run.sources]
+    for row, source in zip(table, run.sources, strict=True):
+        for field in fields(source):
+            value = getattr(source, field.name)
+            if isinstance(value, str | int | float):
+                assert row.pop(field.name) == value
+            elif "interval_95" in field.name:
+                assert (row.pop(f"{field.name}_low"), row.pop(f"{field.name}_high")) == (value or (None, None))
+        shares = {f"findings.{item.name}": item.share for item in source.findings}
+        assert {name: value for name, value in row.items() if value is not None} == shares
+
+
+def test_pandas_is_imported_where_it_is_asked_for(monkeypatch):
+    code = "import sys, secid; secid.read_run; secid.check; print({'pandas', 'secid.notebook'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    monkeypatch.setattr(notebook, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs pandas, which is not installed"):
+        RUN.to_pandas()
+
+
+def test_a_frame_of_the_sources():
+    pytest.importorskip("pandas")
+    frame = RUN.to_pandas()
+    assert list(frame["eci_nats"]) == [source.eci_nats for source in RUN.sources]
