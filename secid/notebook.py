@@ -91,22 +91,10 @@ def html_of(result: Any) -> str | None:
 
 
 def sources_table(run: Run) -> pyarrow.Table:
-    """One row a source; columns have the names of the JSON.
-
-    They are the fields that are a text or a number, the ends of an interval as NAME_low and NAME_high, and the share of
-    negatives with a finding as findings.NAME. None is null, and so is a finding that was not evaluated.
-    """
+    """One row a source: its texts and numbers as `SourceResult.flat` names them, null where there is none."""
     import pyarrow as pa
 
-    rows = []
-    for source in run.sources:
-        row: dict[str, Any] = {}
-        for name, value in vars(source).items():
-            if "interval_95" in name:
-                row |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
-            elif value is None or isinstance(value, str | int | float):
-                row[name] = value
-        rows.append(row | {f"findings.{item.name}": item.share for item in source.findings})
+    rows = [source.flat() for source in run.sources]
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 

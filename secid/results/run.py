@@ -92,13 +92,11 @@ class Run(Shown):
     def metrics(self) -> dict[str, float]:
         """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
 
-        NAME is a field of SourceResult, or findings.FINDING, its share of the negatives. A field that is None or not
-        finite is left out.
+        NAME is one of `SourceResult.flat`. What is None or not finite is left out.
         """
-        fields = {f"{source.name}/{name}": value for source in self.sources for name, value in vars(source).items()}
-        shares = {f"{source.name}/findings.{one.name}": one.share for source in self.sources for one in source.findings}
-        named = sorted((fields | shares).items())
-        return {name: value for name, value in named if isinstance(value, int | float) and isfinite(value)}
+        named = {f"{source.name}/{name}": value for source in self.sources for name, value in source.flat().items()}
+        numbers = ((name, value) for name, value in sorted(named.items()) if isinstance(value, int | float))
+        return {name: value for name, value in numbers if isfinite(value)}
 
     def to_arrow(self) -> pyarrow.Table:
         """One row a source, with its texts and numbers; see secid.notebook.sources_table."""

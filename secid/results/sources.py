@@ -195,6 +195,18 @@ class SourceResult(Measurement, SourceIdentity):
         """The finding of this name; None where it was not evaluated."""
         return next((item for item in self.findings if item.name == name), None)
 
+    def flat(self) -> dict[str, str | float | None]:
+        """Its texts and numbers by name: the fields that are one, the ends of an interval as NAME_low and NAME_high,
+        and the share of negatives with a finding as findings.NAME.
+        """
+        row: dict[str, str | float | None] = {}
+        for name, value in vars(self).items():
+            if "interval_95" in name:
+                row |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
+            elif value is None or isinstance(value, str | int | float):
+                row[name] = value
+        return row | {f"findings.{item.name}": item.share for item in self.findings}
+
 
 def control_name(kind: str, of: str | None) -> str:
     """A control as pages, mixtures and messages name it: "bm25 pool", "shuffled of NAME"."""

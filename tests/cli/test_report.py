@@ -127,6 +127,8 @@ def test_metrics_are_the_numbers_of_the_report_and_nothing_else(run, invoke):
     for source in report["sources"]:
         shares = {f"findings.{item['name']}": item["share"] for item in source["findings"]}
         numbers = {key: value for key, value in source.items() if type(value) in (int, float)}
+        ends = {key: value for key, value in source.items() if key.endswith("interval_95") and value}
+        numbers |= {f"{key}_{end}": value[end == "high"] for key, value in ends.items() for end in ("low", "high")}
         expected |= {f"{source['name']}/{key}": value for key, value in (numbers | shares).items()}
     assert json.loads(text) == expected == read_run(run).metrics()
     assert list(json.loads(text)) == sorted(expected)
