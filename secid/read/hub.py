@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import logging
 import re
 import sys
 from bisect import bisect_left
@@ -59,7 +60,7 @@ CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet"
 REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
 MOST_PATTERNS = 100_000
-"""Patterns that a README may list: the largest data sets have 6,000, and references within YAML make any number of a few."""
+"""Patterns that a README may list: large data sets have 6,000, and references within YAML make any number of a few."""
 MOST_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
 CORPORA = ("corpus", "documents")
@@ -373,7 +374,12 @@ def _refuse_several_configs(repository: _Repository, revision: str | None, word:
 
 @contextmanager
 def _errors(where: str) -> Iterator[None]:
-    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request."""
+    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request, which may be
+    signed; the client's own warnings do, so they are left out.
+    """
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         yield
     except HFValidationError as error:
@@ -386,6 +392,8 @@ def _errors(where: str) -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
             raise
         raise _explained(error, where) from error
+    finally:
+        log.setLevel(level)
 
 
 def _explained(error: Exception, where: str) -> InputError:
