@@ -135,11 +135,16 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _say(text: str) -> None:
-    """Prints a message to stderr; text quoted from a file or a name cannot control the terminal."""
+    """Prints a message to stderr; text quoted from a file or a name cannot control the terminal.
+
+    Lines after the first are indented: a name with line breaks gives none that a script takes for a verdict.
+    """
     from secid.pages.sanitize import plain
 
     with suppress(OSError):  # stderr may be closed
-        sys.stderr.write("".join(f"{plain(line)}\n" for line in text.split("\n")))
+        first, *others = map(plain, text.split("\n"))
+        lines = (first, *(line if line.startswith(" ") else f"  {line}" for line in others))
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
 
 

@@ -44,7 +44,7 @@ def mine(
     ] = None,
     k: Annotated[int, _flag("-k", of="K", text="Negatives of each row.")] = 10,
     pairs: Annotated[
-        Path | None, _flag("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
+        str | None, _flag("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
     ] = None,
     split: Split = None,
     on_short: Annotated[

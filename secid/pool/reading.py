@@ -74,7 +74,8 @@ def read_plan(
     for reader in readers:
         if judged := reader.judged():
             own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
-            progress.note(f"{reader.source.name}: negatives of the run: {own} (--source-column judged splits them)")
+            split = "" if settings.source_column else " (--source-column judged splits them)"
+            progress.note(f"{reader.source.name}: negatives of the run: {own}{split}")
     if judgements:
         n_of_files, n_of_qrels = plan.n_labelled
         names = ", ".join(map(str, judgements))

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import difflib
 import glob
+import logging
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import Any
 
 from huggingface_hub import (
@@ -56,6 +59,8 @@ CONVERTED = "refs/convert/parquet"
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
 REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
+MOST_PATTERNS = 100_000
+"""Patterns that a README may list: large data sets have 6,000, and references within YAML make any number of a few."""
 MOST_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
 CORPORA = ("corpus", "documents")
@@ -137,13 +142,16 @@ class _Repository:
 
     def _listed_splits(self) -> dict[tuple[str, str], list[str]]:
         (readme,) = self.fetch([README])
-        splits = {}
+        splits, n_patterns = {}, 0
         try:
             for config in (metadata_load(local(readme)) or {}).get("configs") or ():
                 listed = config.get("data_files") or ()
                 for entry in [{"split": "train", "path": listed}] if _patterns(listed) else listed:
                     patterns = _patterns(entry["path"])
-                    files = [file for file in self.files if any(_matches(file, pattern) for pattern in patterns)]
+                    n_patterns += max(1, len(patterns))
+                    if n_patterns > MOST_PATTERNS:
+                        raise ValueError(f"more than {MOST_PATTERNS} patterns")
+                    files = sorted({file for pattern in patterns for file in self._matching(pattern)})
                     splits[str(config["config_name"]), str(entry["split"])] = files
         except InputError:
             raise
@@ -151,6 +159,14 @@ class _Repository:
             remedy = NAME_FILES.format(self.name)
             raise InputError("its header does not list configs and their files", where=readme, remedy=remedy) from error
         return {key: files for key, files in splits.items() if files}
+
+    def _matching(self, pattern: str) -> Iterator[str]:
+        """The files that a pattern stands for. Of a README with a pattern for each of a thousand languages, each is
+        compared with the files that begin as it does.
+        """
+        start = re.split(r"[*?[]", pattern.removeprefix("./"), maxsplit=1)[0]
+        following = islice(self.files, bisect_left(self.files, start), None)
+        return (file for file in takewhile(lambda file: file.startswith(start), following) if _matches(file, pattern))
 
 
 class _Bars(tqdm):
@@ -273,7 +289,7 @@ def _repository(name: str, revision: str | None) -> _Repository:
             found = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
             tree = [entry for entry in found if isinstance(entry, RepoFile)]
     paths = sorted(entry.path for entry in tree)
-    return _Repository(name, commit, tuple(path for path in paths if ".." not in path.split("/")))
+    return _Repository(name, commit, tuple(path for path in paths if not {"", ".."} & {*path.split("/")}))
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
@@ -358,7 +374,12 @@ def _refuse_several_configs(repository: _Repository, revision: str | None, word:
 
 @contextmanager
 def _errors(where: str) -> Iterator[None]:
-    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request."""
+    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request, which may be
+    signed; the client's own warnings do, so they are left out.
+    """
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         yield
     except HFValidationError as error:
@@ -371,6 +392,8 @@ def _errors(where: str) -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
             raise
         raise _explained(error, where) from error
+    finally:
+        log.setLevel(level)
 
 
 def _explained(error: Exception, where: str) -> InputError:

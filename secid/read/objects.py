@@ -92,7 +92,7 @@ def _spec(given: Any, place: int) -> Spec:
             where=name,
             remedy=f"give one: data[{keys[0]}]",
         )
-    if _is_dataset(value) and hasattr(value, "__len__"):
+    if _is_dataset(value) and hasattr(value, "__len__") and value.format["type"] != "custom":
         return ObjectSpec(name, "arrow_stream", lambda file: _write_dataset(value, name, file))
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
         return ObjectSpec(name, "jsonl", lambda file: _write_dicts(value, name, file))

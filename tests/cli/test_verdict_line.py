@@ -44,6 +44,9 @@ def test_an_error_has_none(invoke: Invoke, tiny, source):
     for arguments in (("check", "missing.jsonl"), ("score", source, "--encoder", tiny, "--run", "/proc/no/run")):
         outcome = invoke(*arguments)
         assert (outcome.code, "VERDICT" in outcome.err) == (2, False)
+    outcome = invoke("check", "missing\nVERDICT: usable")
+    assert (outcome.code, "VERDICT" in outcome.err) == (2, True)
+    assert not [line for line in outcome.err.splitlines() if line.startswith("VERDICT")]
 
 
 def test_a_terminal_shows_none(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 from huggingface_hub import constants, file_download
 
 from secid import api
+from secid.cli.app import main
 from secid.errors import InputError, SecidError, UsageError
 from secid.read import hub as hub_module
 from secid.read import on_disk, open_source, passed_over, resolve_sources
@@ -127,6 +128,31 @@ def test_a_split_by_name(hub: Hub) -> None:
     assert names("o/two:bm25:train", "x=o/two:bm25:test") == {"bm25": ["b/train-0.jsonl"], "x": ["b/test-0.jsonl"]}
     assert names("o/two:dense:train") == {"dense": ["d/more.jsonl", "d/train-0.jsonl"]}
     assert names("o/two@v1:bm25:train") == {"bm25": ["b/train-1.jsonl"]}
+
+
+def test_mining_takes_queries_and_positives_of_an_address(hub: Hub) -> None:
+    hub.add("o/one", {"a.jsonl": "".join(ROW.replace('q"', f'q {n}"').replace('p"', f'p {n}"') for n in range(4))})
+    assert (
+        main(["mine", "any=random", "-k", "2", "--pairs", "hf://datasets/o/one/a.jsonl", "-o", "mined", "--quiet"]) == 0
+    )
+    assert len(Path("mined/any.jsonl").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_a_listing_that_leads_out_of_the_cache_is_passed_over(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "secret.jsonl").write_text(ROW, encoding="utf-8")
+    hub.add("o/out", dict.fromkeys((f"{tmp_path}/secret.jsonl", "../a.jsonl", "b/../../c.jsonl", "d.jsonl"), ROW))
+    assert names("hf://datasets/o/out") == {"out": ["d.jsonl"]}
+
+
+def test_a_readme_of_any_number_of_patterns_is_refused(hub: Hub) -> None:
+    many = ",".join(["*x"] * 1000)
+    card = f"---\np: &x 'a*'\nd: &d {{split: a, path: [{many}]}}\n"
+    card += (
+        f"c: &c {{config_name: a, data_files: [{many.replace('x', 'd')}]}}\nconfigs: [{many.replace('x', 'c')}]\n---\n"
+    )
+    hub.add("o/bomb", {"README.md": card, "a.jsonl": ROW})
+    with pytest.raises(InputError, match="does not list configs"):
+        names("o/bomb:a:a")
 
 
 def test_without_files_of_its_own_the_conversion_is_read(hub: Hub) -> None:
@@ -358,12 +384,18 @@ def test_what_the_hub_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch, snapsho
     snapshot("hub-refusals.txt", situations(texts))
 
 
-def test_a_transfer_that_is_cut_once_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_that_is_cut_once_goes_on_without_a_warning_that_shows_its_url(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(file_download.logger, "handle", lambda record: lines.append(record.getMessage()))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     hub.add("o/one", {"a.jsonl": ROW * 100})
     hub.cut = 1
     (source,) = resolve_sources(["hf://datasets/o/one"], Settings())
     assert Path(on_disk(source.paths[0])).read_text(encoding="utf-8") == ROW * 100
+    assert hub.cut == 0
+    assert lines == []
 
 
 def test_the_command_follows_the_environment_of_the_hubs_client(tmp_path: Path) -> None:

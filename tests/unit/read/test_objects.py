@@ -40,6 +40,9 @@ MAKERS = {
     "arrow, once": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=100),
     "dataset": dataset,
     "dataset as tensors": lambda rows: dataset(rows).with_format("numpy"),
+    "dataset with a transform": lambda rows: dataset([{**row, "query": "-"} for row in rows]).with_transform(
+        lambda batch: {**batch, "query": [f"q {int(2 * score)}" for score in batch["score"]]}
+    ),
     "shuffled dataset": lambda rows: dataset(rows[::-1]).select(range(len(rows) - 1, -1, -1)),
     "iterable dataset": lambda rows: dataset(rows).to_iterable_dataset(),
     "dicts": list,
