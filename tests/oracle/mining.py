@@ -173,11 +173,12 @@ class Rules:
         return value
 
     def order_of_rows(self) -> list[str]:
-        """By the hash of the query; those of one text by their first positive in the order of the candidates."""
+        """By the hash of the query; those of one text by the sum of the keys of their positives."""
 
-        def place(key: str) -> tuple[int, bytes]:
+        def place(key: str) -> tuple[int, int]:
             query, positives = self.queries[key]
-            return self.mixed(self.half("query", query), self.seed), min(text_key("passage", p) for p in positives)
+            of_positives = sum(self.half("passage", text) for text in positives) % 2**64
+            return self.mixed(self.half("query", query), self.seed), of_positives
 
         return sorted(self.queries, key=place)
 
