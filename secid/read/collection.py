@@ -239,7 +239,7 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
     if _on_hub(collection):
         from secid.read import hub
 
-        address = hub.task(collection.removeprefix(TASK))[0] if collection.startswith(TASK) else collection
+        address = hub.task(collection.removeprefix(TASK)) if collection.startswith(TASK) else collection
         files, note = hub.collection(address)
         where = hub.pinned(address, [file for paths in files.values() for file in paths])
         return CollectionFiles(where, **files, note=note)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -253,6 +254,19 @@ def open_source(source: Source, settings: Settings, *, keep: bool = False, witho
     Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
     """
     return Reader(source, settings, keep=keep, without_negatives=without_negatives)
+
+
+@contextmanager
+def opened(sources: Iterable[Source], settings: Settings, *, pairs_too: bool = False) -> Iterator[list[Reader]]:
+    """Sources, all opened before the first is read, and closed in the end.
+
+    pairs_too : with what else their rows hold, and rows of a query and positives alone too (`open_source`).
+    """
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(open_source(source, settings, keep=pairs_too, without_negatives=pairs_too)))
+            for source in sources
+        ]
 
 
 def _parts(stream: ByteStream, container: Container, run: Run | None, columns: tuple[str, ...] | None = None) -> Parts:
