@@ -232,7 +232,9 @@ def task(name: str) -> str:
     """The address of a task of mteb. Raises UsageError."""
     if name not in TASKS:
         remedy = f"it knows {', '.join(TASKS)}; name another by its data set: hf://datasets/mteb/NAME"
-        raise UsageError("no task of mteb that secid knows", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy))
+        raise UsageError(
+            "no task of mteb that secid knows", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy)
+        )
     return f"hf://datasets/mteb/{TASKS[name]}"
 
 
