@@ -37,8 +37,8 @@ def probe(
         training(
             "--rate",
             of="R",
-            text="Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; with "
-            "--lora four times as much]",
+            text="Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; "
+            "with --lora four times as much]",
         ),
     ] = None,
     held_out: Annotated[
@@ -63,8 +63,7 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
-    from secid.files import write_whole
+    from secid.cli.outputs import check_outputs, files_read, publish
     from secid.pages.probe_page import PROBE_FORMATS, print_probe
 
     files = out or []
@@ -85,7 +84,4 @@ def probe(
         )
         if run is not None:
             progress.note(f"added to {run}: probe.json, report.md, report.html")
-    for path in files:
-        write_whole(path, PROBE_FORMATS[path.suffix](result))
-    print_result(result, json, print_probe)
-    print_verdict(result, quiet)
+    publish(result, files, PROBE_FORMATS, json, print_probe, quiet)

@@ -359,14 +359,6 @@ def test_what_the_hub_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch, snapsho
     snapshot("hub-refusals.txt", situations(texts))
 
 
-def test_a_transfer_that_is_cut_once_goes_on(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    hub.add("o/one", {"a.jsonl": ROW * 100})
-    hub.cut = 1
-    (source,) = resolve_sources(["hf://datasets/o/one"], Settings())
-    assert Path(on_disk(source.paths[0])).read_text(encoding="utf-8") == ROW * 100
-
-
 def test_the_command_follows_the_environment_of_the_hubs_client(tmp_path: Path) -> None:
     with running() as hub:
         hub.add("o/private", {"a.jsonl": ROW * 9})
