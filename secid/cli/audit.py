@@ -39,7 +39,8 @@ def audit(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, publish
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
+    from secid.files import write_whole
     from secid.pages.audit_page import AUDIT_FORMATS, audit_page
     from secid.pages.terminal import print_page
 
@@ -47,6 +48,7 @@ def audit(
     check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [Path(qrels)] if qrels else []))
     with ConsoleProgress(quiet) as progress:
         result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
-    publish(
-        result, files, AUDIT_FORMATS, json, lambda console, audited: print_page(console, audit_page(audited)), quiet
-    )
+    for path in files:
+        write_whole(path, AUDIT_FORMATS[path.suffix](result))
+    print_result(result, json, lambda console, audited: print_page(console, audit_page(audited)))
+    print_verdict(result, quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from secid.cli.options import READING, Json, Out, Quiet, Sources, flag, takes_settings
@@ -48,7 +49,8 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, publish
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
+    from secid.files import write_whole
     from secid.pages.check_page import CHECK_FORMATS
     from secid.pages.check_text import print_check
 
@@ -56,5 +58,9 @@ def check(
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
-    publish(result, files, CHECK_FORMATS, json, print_check, quiet)
+    for path in files:
+        write_whole(path, CHECK_FORMATS[path.suffix](result))
+    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
+        print_result(result, json, print_check)
+    print_verdict(result, quiet)
     return 1 if result.failed else 0

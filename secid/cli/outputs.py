@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from secid.errors import UsageError
-from secid.files import check_writable, write_whole
+from secid.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from secid.results.probe import Probe
 
 Result = TypeVar("Result")
-Verdict = TypeVar("Verdict", bound="Check | Audit | Probe")
 
 
 def check_outputs(
@@ -75,22 +74,6 @@ def print_result(result: Result, as_json: bool, show: Callable[[Console, Result]
         sys.stdout.write(json_of(result))
     else:
         show(stdout(), result)
-
-
-def publish(
-    result: Verdict,
-    files: Sequence[Path],
-    formats: Mapping[str, Callable[[Verdict], str]],
-    as_json: bool,
-    show: Callable[[Console, Verdict], None],
-    quiet: bool,
-) -> None:
-    """Writes a result to files and prints it, with its verdict. A reader of stdout that stops early changes nothing."""
-    for path in files:
-        write_whole(path, formats[path.suffix](result))
-    with suppress(BrokenPipeError):
-        print_result(result, as_json, show)
-    print_verdict(result, quiet)
 
 
 def print_verdict(result: Run | Check | GateVerdict | Audit | Probe, quiet: bool) -> None:

@@ -63,7 +63,8 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, publish
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
+    from secid.files import write_whole
     from secid.pages.probe_page import PROBE_FORMATS, print_probe
 
     files = out or []
@@ -84,4 +85,7 @@ def probe(
         )
         if run is not None:
             progress.note(f"added to {run}: probe.json, report.md, report.html")
-    publish(result, files, PROBE_FORMATS, json, print_probe, quiet)
+    for path in files:
+        write_whole(path, PROBE_FORMATS[path.suffix](result))
+    print_result(result, json, print_probe)
+    print_verdict(result, quiet)
