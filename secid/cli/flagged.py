@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from secid.cli.options import RunFolder, flag
 from secid.cli.written import print_lines
 
@@ -16,9 +14,7 @@ def flagged(
     finding: Annotated[
         str, flag("--finding", of="NAME", text="The finding, such as inversion; `secid explain` lists all.")
     ],
-    out: Annotated[
-        str, typer.Option("-o", "--out", metavar="FILE", help="A new .jsonl file, or - for stdout.", show_default=False)
-    ],
+    out: Annotated[str, flag("-o", "--out", of="FILE", text="A new .jsonl file, or - for stdout.")],
     source: Annotated[str | None, flag("--source", of="SOURCE", text="Only this source. [default: all]")] = None,
 ) -> None:
     """Write the negatives that have a finding, with their texts.

@@ -64,7 +64,7 @@ def mix(
         flag("--with-controls", text="Let controls take a share too, to see how much of them the score would choose."),
     ] = False,
     out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"Also write the mixed file. {OUT_HELP}")] = None,
-    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     base: Annotated[
         str | None,
         flag(

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from secid.cli.options import Json, Quiet, RunFolder, flag
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
@@ -35,7 +33,7 @@ BY_THE_SCORE = ", so the higher score proves nothing"
 
 def select(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help=OUT_HELP, show_default=False)],
+    out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
     source: Annotated[
         str | None, flag("--source", of="SOURCE", text="The source to copy, if the run has several.")
     ] = None,
@@ -62,7 +60,7 @@ def select(
             "score most) or information.",
         ),
     ] = "weight",
-    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError
-from secid.read.collection import HUB_QRELS, collection_files, texts_with_ids
+from secid.read.collection import collection_files, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
@@ -52,8 +52,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     found = collection_files(folder, FOLDER)
     queries_files = found.required("queries", FOLDER)
-    if not found.qrels and found.where.startswith(HUB):
-        raise InputError("holds no qrels", where=found.where, remedy=HUB_QRELS)
+    if found.where.startswith(HUB):
+        found.required("qrels", FOLDER)
     files = of_split(found.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or found.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
