@@ -43,8 +43,8 @@ class CollectionFiles(NamedTuple):
         files: tuple[str, ...] = getattr(self, role)
         if not files:
             named = "qrels: no qrels/*.tsv, no qrels*.tsv" if role == "qrels" else f"{role}.jsonl"
-            more = f"; {HUB_QRELS}" if role == "qrels" and is_address(self.where) else ""
-            raise InputError(f"holds no {named}", where=self.where, remedy=remedy + more)
+            more = HUB_QRELS if role == "qrels" and is_address(self.where) else ""
+            raise InputError(f"holds no {named}", where=self.where, remedy="; ".join(filter(None, (remedy, more))))
         return files
 
 

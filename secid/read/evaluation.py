@@ -53,7 +53,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     found = collection_files(folder, FOLDER)
     queries_files = found.required("queries", FOLDER)
     if found.where.startswith(HUB):
-        found.required("qrels", FOLDER)
+        found.required("qrels", "")
     files = of_split(found.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or found.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()

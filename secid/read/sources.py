@@ -104,14 +104,10 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
         if name is not None or pattern == STDIN:
             entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
             continue
-        if is_address(pattern) and (entries_of := _groups_of_address(pattern)):
-            entries |= {len(entries) + at: entry for at, entry in enumerate(entries_of)}
-            continue
-        for path in _expand(pattern):
-            if Path(path).is_dir():
-                groups = _folder(path)
-                home = Path(path).parent if len(groups) == 1 else Path(path)
-                entries |= {len(entries) + at: _Entry(*group, home) for at, group in enumerate(groups)}
+        inner = _address(pattern) if is_address(pattern) else []
+        for path in [pattern] if inner else _expand(pattern):
+            if own := inner or (_folder(path) if Path(path).is_dir() else []):
+                entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
                 continue
             # Shards may come as separate words, where the shell expanded the glob.
             key = (str(Path(path).parent), _shard_key(path))
@@ -229,24 +225,25 @@ def _near(path: Path) -> str | None:
     return f"similar names in {path.parent}: {', '.join(near)}" if near else None
 
 
-def _folder(path: str) -> list[tuple[str, list[str]]]:
-    """Names and files of a folder's sources."""
-    files, name = _folder_files(path), Path(path).resolve().name
-    return [(name, files)] if _is_saved_dataset(Path(path)) else _groups(name, files)
+def _folder(path: str) -> list[_Entry]:
+    """The sources of a folder."""
+    files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
+    return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 
 
-def _groups(name: str, files: list[str]) -> list[tuple[str, list[str]]]:
+def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
     """Sources of the files in one folder: one of its name, or each of its own stem."""
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if len(stems) == 1:
-        return [(name, files)]
+        return [_Entry(name, files, folder.parent)]
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(_shard_key(file), []).append(file)
-    return [(stem(group[0]), group) for group in groups.values()]
+    home = folder.parent if len(groups) == 1 else folder
+    return [_Entry(stem(group[0]), group, home) for group in groups.values()]
 
 
-def _groups_of_address(address: str) -> list[_Entry]:
+def _address(address: str) -> list[_Entry]:
     """The sources of an address of the hub that stands for a folder; [] where it names files."""
     found = _of_hub(address)
     if found.name is None:
@@ -254,14 +251,10 @@ def _groups_of_address(address: str) -> list[_Entry]:
     folders: dict[Path, list[str]] = {}
     for file in found.files:
         folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
-    groups = {folder: _groups(folder.name, files) for folder, files in folders.items()}
-    if not address.startswith(HUB) or sum(map(len, groups.values())) == 1:  # a split, or all that is there
+    entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
+    if not address.startswith(HUB) or len(entries) == 1:  # a split, or all that is there
         return [_Entry(found.name, list(found.files), Path(address).parent)]
-    return [
-        _Entry(name, files, folder.parent if len(inner) == 1 else folder)
-        for folder, inner in groups.items()
-        for name, files in inner
-    ]
+    return entries
 
 
 def data_files(path: str) -> list[str]:
