@@ -248,6 +248,7 @@ def test_a_value_of_another_type_is_a_settings_error(sources, small, name, value
 def test_an_encoder_without_weights_is_refused(sources):
     class Mine:
         info: Any = None
+        encode: Any = None
 
     with pytest.raises(UsageError, match="object"):
         secid.probe(sources, Mine())
