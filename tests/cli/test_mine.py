@@ -10,10 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -529,30 +527,6 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
     assert [name for name in listing("out") if not name.endswith(".partial")] == [".manifest.json", "any.jsonl"]
 
 
-class Dataset:
-    """As much of a `datasets.Dataset` as sentence-transformers' miner uses; that package needs pandas."""
-
-    def __init__(self, columns: dict[str, list[Any]]) -> None:
-        self.columns = columns
-        self.column_names = list(columns)
-
-    @classmethod
-    def from_dict(cls, columns: dict[str, list[Any]]) -> Dataset:
-        return cls(columns)
-
-    def __len__(self) -> int:
-        return len(self.columns[self.column_names[0]])
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return self.columns[name]
-
-    def to_pandas(self) -> Any:
-        """What counts the positives of each query."""
-        query, positive = self.column_names
-        counts = SimpleNamespace(to_dict=lambda: {positive: Counter(self[query])})
-        return SimpleNamespace(groupby=lambda _: SimpleNamespace(count=lambda: counts))
-
-
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
@@ -563,15 +537,13 @@ class Dataset:
         ({"relative_margin": 0.001, "max_score": 0.99}, ",relative=0.001,maximum=0.99"),
     ],
 )
-def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
+def test_sentence_transformers_mines_the_same(tiny, theirs, ours):
     """Where each query has one positive and no candidate is a copy. It applies a margin against the lowest positive of
     a query and ranks after it, and leaves short pairs out.
     """
+    from datasets import Dataset
     from sentence_transformers import SentenceTransformer, util
 
-    miner = sys.modules[util.mine_hard_negatives.__module__]
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(Dataset=Dataset))
-    monkeypatch.setattr(miner, "is_datasets_available", lambda: True)
     corpus = [row["text"] for row in lines(FIXTURES / "corpus.jsonl")]
     queries = [row["text"] for row in lines(FIXTURES / "queries.jsonl")]
     write_rows(Path("pairs.jsonl"), [{"query": q, "positive": p} for q, p in zip(queries, corpus, strict=False)])
@@ -579,7 +551,7 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours, monkeypatch):
     mined = api.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
     assert mined.sources[0].excluded.keys() <= {"false_negative"}
     own = {row["query"]: row["neg"] for row in lines("out/near.jsonl") if len(row["neg"]) == 3}
-    dataset = Dataset({"query": queries, "positive": corpus[: len(queries)]})
+    dataset = Dataset.from_dict({"query": queries, "positive": corpus[: len(queries)]})
     model = SentenceTransformer(str(tiny), device="cpu")
     found = util.mine_hard_negatives(
         dataset, model, corpus=corpus, range_max=290, num_negatives=3, output_format="n-tuple", verbose=False, **theirs
