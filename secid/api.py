@@ -6,7 +6,6 @@ The examples run in the folder that holds `fixtures`, one after the other. `mine
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -17,16 +16,17 @@ from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
-from secid.results.commands import probe_command
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.scoring.clock import Clock
 from secid.scoring.encoders import (
+    begun,
+    command_of_probe,
     load_noted,
     refuse_invalid_combinations,
     refuse_no_encoder,
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import Settings, SettingsDict, encoder_kind, resolve
+from secid.settings import SettingsDict
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from secid.export.select import By, Selection
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
-    from secid.read import Spec
     from secid.results import Run
     from secid.results.audit import Audit
     from secid.results.check import Check
@@ -75,43 +74,34 @@ def score(
 
     Source: METHOD 2.
     """
-    resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     refuse_invalid_combinations(values, other_encoders)
     if other_encoders:
         refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
-    progress = progress or Silent()
-    progress.start("load libraries", None, "")
-    from secid.scoring.clock import Clock
-
     clock = Clock()
-    from secid.read import open_source, passed_over, resolve_sources, specs_of
-
-    specs = specs_of(sources)
-    files = resolve_sources(specs, values)  # a missing file is an error before what takes seconds is imported
+    from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
+
+    recorder = Recorder(progress)
+    files, words = given_sources(sources, values, recorder)  # an error here comes before what takes seconds is imported
     from secid.scoring.run import scored_plan
     from secid.triplets.guide import load_guide
 
-    recorder = Recorder(progress)
-    for line in passed_over(specs):
-        recorder.note(line)
+    recorder.start("open files", None, "")
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
-        ExitStack() as opened,
+        opened(files, values) as readers,  # a file that cannot be understood is an error before an encoder is loaded
     ):
-        # Opened first: a file that cannot be understood is an error before an encoder is loaded
-        recorder.start("open files", None, "")
-        readers = [opened.enter_context(closing(open_source(source, values))) for source in files]
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
         guide = load_guide(values, loaded, recorder)
         plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
         with plans as (scored, plan):
-            command = _probe_command(specs, encoder, values, settings, scored.run)
+            command = command_of_probe(words, encoder, values, settings, scored.run)
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
@@ -121,22 +111,6 @@ def score(
         except OutputError as error:
             raise RunNotWrittenError(error, scored.run) from error
     return scored.run
-
-
-def _probe_command(
-    specs: Sequence[Spec], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
-) -> str | None:
-    """What probes the sources of a run; None where they cannot be read again, the encoder cannot be trained, or a
-    source has too few queries.
-    """
-    name = values.encoder if encoder is None else encoder
-    once = any(file.read_once for source in run.sources for file in source.paths)
-    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
-    if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
-        return None
-    from secid.read import typed
-
-    return probe_command(typed(specs), {"encoder": encoder, **given})
 
 
 def mix(
@@ -156,10 +130,8 @@ def mix(
     Source: METHOD 7.
     """
     from secid.export.best_mixture import mix as best
-    from secid.results.document import read_run
 
-    folder = _folder(run)
-    report = read_run(folder)
+    folder, report = _read(run)
     return best(folder, report, report.budget if budget is None else budget, max_share, fixed, with_controls)
 
 
@@ -187,10 +159,8 @@ def write_mixture(
     Raises SecidError. Source: METHOD 7.
     """
     from secid.export.mixture import write_blend
-    from secid.results.document import read_run
 
-    folder = _folder(run)
-    report = read_run(folder)
+    folder, report = _read(run)
     chosen = report.settings["seed"]["value"] if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
@@ -233,11 +203,10 @@ def select(
     """
     from secid.export.select import Rule, findings_to_drop
     from secid.export.select import select as write_copy
-    from secid.results.document import read_run
 
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
-    folder, rule = _folder(run), Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
-    report = read_run(folder)
+    rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
+    folder, report = _read(run)
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
         return write_copy(report, folder, source, rule, out, schema, encoder, work, watcher)
@@ -264,21 +233,22 @@ def flagged(
     Source: METHOD 14.
     """
     from secid.export.flagged import write_flagged
+
+    (folder, report), out = _read(run), Path(path) if isinstance(path, str | PathLike) else path
+    with work_folder() as work:
+        return write_flagged(report, folder, finding, source, out, work)
+
+
+def _read(run: str | PathLike[str]) -> tuple[Path, Run]:
+    """The run folder and its report. Raises UsageError for one of its files: the states and tables are needed too."""
     from secid.results.document import read_run
 
-    folder, out = _folder(run), Path(path) if isinstance(path, str | PathLike) else path
-    with work_folder() as work:
-        return write_flagged(read_run(folder), folder, finding, source, out, work)
-
-
-def _folder(run: str | PathLike[str]) -> Path:
-    """The run folder. Raises UsageError for one of its files: the states and tables are needed too."""
     path = Path(run)
     if path.is_file():
         raise UsageError(
             "is one file of a run, and all are needed", where=str(path), remedy=f"name the folder {path.parent}"
         )
-    return path
+    return path, read_run(path)
 
 
 def check(
@@ -306,22 +276,18 @@ def check(
     from secid.results.check import failures, parse_limits
 
     limits = parse_limits(fail_on)
-    values = resolve(settings).values
-    progress = progress or Silent()
-    progress.start("load libraries", None, "")
-    from secid.read import passed_over, resolve_sources, specs_of, typed
+    resolved, progress = begun(None, settings, progress)
+    values = resolved.values
+    from secid.read import given_sources
 
-    specs = specs_of(sources)
-    files = resolve_sources(specs, values)
+    files, words = given_sources(sources, values, progress)
     from secid.read.evaluation import read_evaluation
     from secid.scoring.check import check_sources, with_commands
 
-    for line in passed_over(specs):
-        progress.note(line)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
         report = check_sources(files, values, work, progress, evaluation)
-    return with_commands(replace(report, failed=failures(report.sources, limits)), typed(specs), settings)
+    return with_commands(replace(report, failed=failures(report.sources, limits)), words, settings)
 
 
 def audit(
@@ -350,26 +316,19 @@ def audit(
 
     Source: METHOD 10.
     """
-    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    resolved, progress = begun(encoder, settings, progress)
+    values = resolved.values
     refuse_no_encoder(encoder, values)
-    progress = progress or Silent()
-    progress.start("load libraries", None, "")
-    from secid.scoring.clock import Clock
-
     clock = Clock()
-    from secid.read import open_source, passed_over, resolve_sources, specs_of
+    from secid.read import given_sources, opened
 
-    specs = specs_of(sources)
-    opened = resolve_sources(specs, values)
-    for line in passed_over(specs):
-        progress.note(line)
+    files, _ = given_sources(sources, values, progress)
     from secid.scoring.audit import audit_sources, label_files
 
-    files = label_files(None if qrels is None else fspath(qrels), split, values)
-    with work_folder() as work, ExitStack() as stack:
-        readers = [stack.enter_context(closing(open_source(source, values))) for source in opened]
+    labels = label_files(None if qrels is None else fspath(qrels), split, values)
+    with work_folder() as work, opened(files, values) as readers:
         return audit_sources(
-            readers, files, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
+            readers, labels, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
         )
 
 
@@ -409,11 +368,12 @@ def probe(
 
     Source: METHOD 13.
     """
-    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
+    resolved, progress = begun(encoder, settings, progress)
+    values = resolved.values
     refuse_no_encoder(encoder, values)
     from secid.probing.options import Options, rates_of, refuse_untrainable
-    from secid.read import open_source, passed_over, resolve_sources, specs_of
-    from secid.results.document import PROBE_NAME, read_run
+    from secid.read import given_sources, opened
+    from secid.results.document import PROBE_NAME
 
     options = Options(
         steps=steps,
@@ -426,24 +386,15 @@ def probe(
     )
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
-    folder = None if run is None else _folder(run)
-    beside = None if folder is None else read_run(folder)
+    folder, beside = (None, None) if run is None else _read(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
-    specs = specs_of(sources)
-    files = resolve_sources(specs, values)
-    progress = progress or Silent()
-    for line in passed_over(specs):
-        progress.note(line)
-    progress.start("load libraries", None, "")
-    from secid.scoring.clock import Clock
-
+    files, _ = given_sources(sources, values, progress)
     clock = Clock()
     from secid.probing.run import probe_sources
     from secid.run_folder.write import add_probe
 
-    with work_folder() as work, ExitStack() as stack:
-        readers = [stack.enter_context(closing(open_source(source, values))) for source in files]
+    with work_folder() as work, opened(files, values) as readers:
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
         )
@@ -485,20 +436,11 @@ def gate(
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
     read_baseline(Path(against))
-    resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
-    progress = progress or Silent()
-    progress.start("load libraries", None, "")
+    resolved, progress = begun(encoder, settings, progress)
     from secid.gating.judge import judge, prepare
-    from secid.read import specs_of
 
-    specs = specs_of(sources)
     prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
-    from secid.encode import ignored
-    from secid.pages.encoder import fact_lines
-
-    for line in fact_lines(ignored(resolved.values, encoder)):
-        progress.note(line)
-    return judge(specs, prepared, resolved, progress, encoder)
+    return judge(sources, prepared, resolved, progress, encoder)
 
 
 def baseline(
@@ -543,12 +485,10 @@ def describe_encoder(
 
     Source: FORMATS 2.
     """
-    name = encoder if isinstance(encoder, str) else None
-    values = resolve({**settings, "encoder": name}).values
+    resolved, progress = begun(encoder, settings, progress)
+    values = resolved.values
     if encoder is None and values.encoder is None:
         raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
-    progress = progress or Silent()
-    progress.start("load libraries", None, "")
     from secid.encode import describe, ignored, load
 
     progress.start(f"load {values.encoder or 'encoder'}", None, "")

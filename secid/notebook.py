@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from io import StringIO
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 from rich.console import Console
 
-from secid.errors import UsageError
 from secid.pages import html
 from secid.pages.answer import answer_table
 from secid.pages.audit_page import audit_page
@@ -19,7 +16,6 @@ from secid.pages.check_page import check_page
 from secid.pages.comparison import RunComparison
 from secid.pages.comparison_page import page_of_comparison
 from secid.pages.gate_page import gate_page
-from secid.pages.markdown import left_out, smaller
 from secid.pages.mine_text import print_mined, print_sweep
 from secid.pages.page import Page
 from secid.pages.probe_page import probe_page
@@ -47,11 +43,9 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
 TEXTS: Mapping[type, Callable[[Console, Any], None]] = {Mined: print_mined, Sweep: print_sweep}
 """Of results without a page."""
 COLUMNS = 80
-LARGEST_FRAME = 1_000_000
-"""Characters of a page in a notebook, which keeps every output: the example report has 260,000."""
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
-    'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>{note}'
+    'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>'
 )
 """A document of its own: neither its style nor its script reaches the notebook. Its inner text is for viewers that
 remove frames."""
@@ -74,20 +68,12 @@ def text_of(result: Any) -> str:
 
 
 def html_of(result: Any) -> str | None:
-    """The page of a result in a frame, at most LARGEST_FRAME characters of it; None where it has no page.
-
-    A larger one goes without examples, then without its largest details; if that is not enough, it is the text alone.
-    """
+    """The page of a result in a frame; None where it has no page."""
     if type(result) not in PAGES:
         return None
-    page, text = PAGES[type(result)](result), escape(text_of(result))
-    for part in chain((page,), smaller(page)):
-        document = escape(html.render(part, framed=True))
-        if len(document) <= LARGEST_FRAME:
-            missing = left_out(page, part)
-            note = f"<p>Left out for size: {escape(', '.join(missing))}.</p>" if missing else ""
-            return FRAME.format(title=escape(page.title), page=document, text=text, note=note)
-    return f"<pre>{text}</pre>"
+    page = PAGES[type(result)](result)
+    document = escape(html.render(page, framed=True))
+    return FRAME.format(title=escape(page.title), page=document, text=escape(text_of(result)))
 
 
 def sources_table(run: Run) -> pyarrow.Table:
@@ -97,10 +83,3 @@ def sources_table(run: Run) -> pyarrow.Table:
     rows = [source.flat() for source in run.sources]
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
-
-
-def sources_frame(run: Run) -> Any:
-    """The same as a pandas DataFrame. Raises UsageError without pandas."""
-    if find_spec("pandas") is None:
-        raise UsageError("to_pandas needs pandas, which is not installed", remedy="pip install pandas, or use to_arrow")
-    return sources_table(run).to_pandas()

@@ -53,10 +53,6 @@ class Hub(ThreadingHTTPServer):
         self.data[name, revision] = self.data[name, commit] = {".gitattributes": b"", **content}
         return commit
 
-    def fetched(self) -> list[str]:
-        """The paths whose bytes were asked for."""
-        return [line.split("/", 7)[-1] for line in self.asked if line.startswith("GET /datasets/") or "/cdn/" in line]
-
     def handle_error(self, *_: Any) -> None:  # a client that went away
         return
 

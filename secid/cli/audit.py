@@ -6,9 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, takes_settings
+from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
 
 OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
 
@@ -18,12 +16,12 @@ def audit(
     sources: Sources,
     qrels: Annotated[
         str | None,
-        typer.Option(
+        flag(
             "--qrels",
-            metavar="FILE",
-            help="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
+            of="FILE",
+            text="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
             "corpus=FILE and --set queries=FILE name the texts of their ids.",
-            rich_help_panel=INPUT,
+            group=INPUT,
         ),
     ] = None,
     split: Split = None,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from secid.cli.options import flag
+
 UPDATE = "update"
 
 
@@ -19,10 +21,9 @@ def baseline(
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="The baseline to write [default: secid-baseline.json]."),
+        Path | None, flag("-o", "--out", of="FILE", text="The baseline to write [default: secid-baseline.json].")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "-q", text="Print nothing.")] = False,
 ) -> None:
     """Write or update the baseline that `secid gate` compares with.
 

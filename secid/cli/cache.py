@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import Json, takes_settings
+from secid.cli.options import Json, flag, takes_settings
 from secid.cli.outputs import print_json
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def info(json: Json = False, **settings: Any) -> None:
 @app.command("clear")
 @takes_settings("cache_dir")
 def clear(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False, json: Json = False, **settings: Any
+    yes: Annotated[bool, flag("--yes", "-y", text="Do not ask.")] = False, json: Json = False, **settings: Any
 ) -> None:
     """Remove all cached embeddings and trainings; other files stay.
 

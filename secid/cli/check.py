@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated, Any
 
-import typer
-
-from secid.cli.options import READING, Json, Out, Quiet, Sources, takes_settings
+from secid.cli.options import READING, Json, Out, Quiet, Sources, flag, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 
@@ -20,20 +18,20 @@ def check(
     sources: Sources,
     against_eval: Annotated[
         str | None,
-        typer.Option(
+        flag(
             "--against-eval",
-            metavar="DIR",
-            help="BEIR folder, hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact) whose queries and "
+            of="DIR",
+            text="BEIR folder, hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact) whose queries and "
             "relevant passages must not occur in the sources.",
-            rich_help_panel="Input",
+            group="Input",
         ),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
+        flag(
             "--fail-on",
-            metavar="NAME[=LIMIT]",
-            help="Exit 1 if this finding is above its limit (default: see `secid explain NAME`); repeatable. One "
+            of="NAME[=LIMIT]",
+            text="Exit 1 if this finding is above its limit (default: see `secid explain NAME`); repeatable. One "
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,

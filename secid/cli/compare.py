@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json
+from secid.cli.options import Json, flag
 
 
 def compare(
@@ -16,17 +16,15 @@ def compare(
     ],
     against: Annotated[
         Path,
-        typer.Option(
+        flag(
             "--against",
-            metavar="FILE",
-            help="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
+            of="FILE",
+            text="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
             "known, in COLUMN_se); or the probe.json of `secid probe`.",
         ),
     ],
     json: Json = False,
-    legend: Annotated[
-        bool, typer.Option("--legend", help="Also print every comparison, and what the numbers mean.")
-    ] = False,
+    legend: Annotated[bool, flag("--legend", text="Also print every comparison, and what the numbers mean.")] = False,
 ) -> None:
     """Compare a run's scores with your own training results.
 

@@ -5,24 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
-from secid.cli.options import RunFolder
+from secid.cli.options import RunFolder, flag
 from secid.cli.written import print_lines
 
 
 def flagged(
     run: RunFolder,
     finding: Annotated[
-        str,
-        typer.Option("--finding", metavar="NAME", help="The finding, such as inversion; `secid explain` lists all."),
+        str, flag("--finding", of="NAME", text="The finding, such as inversion; `secid explain` lists all.")
     ],
-    out: Annotated[
-        str, typer.Option("-o", "--out", metavar="FILE", help="A new .jsonl file, or - for stdout.", show_default=False)
-    ],
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="SOURCE", help="Only this source. [default: all]")
-    ] = None,
+    out: Annotated[str, flag("-o", "--out", of="FILE", text="A new .jsonl file, or - for stdout.")],
+    source: Annotated[str | None, flag("--source", of="SOURCE", text="Only this source. [default: all]")] = None,
 ) -> None:
     """Write the negatives that have a finding, with their texts.
 

@@ -6,13 +6,14 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, takes_settings
+from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -22,6 +23,9 @@ class Annotations(StrEnum):
     """Services whose log annotations are supported."""
 
     github = "github"
+
+
+judging = partial(flag, group="Gate")
 
 
 @takes_settings("encoder", *READING, *ENCODING, *GUIDE, *SCORING)
@@ -35,50 +39,23 @@ def gate(
         ),
     ] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against",
-            metavar="FILE",
-            help="Baseline written by `secid baseline`.",
-            rich_help_panel="Gate",
-        ),
+        Path | None, judging("--against", of="FILE", text="Baseline written by `secid baseline`.")
     ] = None,
     policy: Annotated[
-        Path | None,
-        typer.Option(
-            "--policy",
-            metavar="FILE",
-            help="Policy file [default: the [gate] table of secid.toml].",
-            rich_help_panel="Gate",
-        ),
+        Path | None, judging("--policy", of="FILE", text="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None,
-        typer.Option(
-            "--paired",
-            metavar="RUN",
-            help="Run folder of the baseline, to compare query by query.",
-            rich_help_panel="Gate",
-        ),
+        Path | None, judging("--paired", of="RUN", text="Run folder of the baseline, to compare query by query.")
     ] = None,
-    init: Annotated[
-        bool,
-        typer.Option("--init", help="Write a commented policy derived from the baseline.", rich_help_panel="Gate"),
-    ] = False,
-    exit_zero: Annotated[
-        bool,
-        typer.Option("--exit-zero", help="Exit 0 whatever the verdict, for a trial period.", rich_help_panel="Gate"),
-    ] = False,
+    init: Annotated[bool, judging("--init", text="Write a commented policy derived from the baseline.")] = False,
+    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o", "--out", metavar="FILE", help="Also write the verdict here: .html, .json, .md or .xml (JUnit)."
-        ),
+        flag("-o", "--out", of="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),
     ] = None,
     json: Json = False,
     annotations: Annotated[
-        Annotations | None,
-        typer.Option("--annotations", help="Also print annotations for a CI service."),
+        Annotations | None, flag("--annotations", text="Also print annotations for a CI service.")
     ] = None,
     quiet: Quiet = False,
     **settings: Any,

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Split, takes_settings
+from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Split, flag, takes_settings
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
     from secid.mining.methods import OnShort
 
+mining = partial(flag, group="Mining")
 AS_OF_SCORE = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
 """Flags that work as those of `secid score` do, and that few need here."""
-
-
-def _flag(*names: str, of: str | None = None, text: str, group: str = "Mining") -> Any:
-    """An option in a group of the help. of : what its value is; None where it has none."""
-    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group)
 
 
 @takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
@@ -39,32 +36,32 @@ def mine(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="A new folder for NAME.jsonl.")
-    ] = None,
-    k: Annotated[int, _flag("-k", of="K", text="Negatives of each row.")] = 10,
+    out: Annotated[Path | None, flag("-o", "--out", of="FOLDER", text="A new folder for NAME.jsonl.")] = None,
+    k: Annotated[int, mining("-k", of="K", text="Negatives of each row.")] = 10,
     pairs: Annotated[
-        str | None, _flag("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
+        str | None, mining("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
     ] = None,
     split: Split = None,
     on_short: Annotated[
-        str, _flag("--on-short", of="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
+        str, mining("--on-short", of="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
     ] = "keep",
     max_reuse: Annotated[
-        int | None, _flag("--max-reuse", of="N", text="Most rows of a source that a passage may be a negative in.")
+        int | None, mining("--max-reuse", of="N", text="Most rows of a source that a passage may be a negative in.")
     ] = None,
     prompt: Annotated[
-        Path | None, _flag("--prompt", of="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
+        Path | None, mining("--prompt", of="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
     ] = None,
-    concurrency: Annotated[int, _flag("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
+    concurrency: Annotated[int, mining("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
     sweep: Annotated[
         bool,
-        _flag("--sweep", text="Write nothing, but show what other ranks and margins give; with --guide, suspects too."),
+        mining(
+            "--sweep", text="Write nothing, but show what other ranks and margins give; with --guide, suspects too."
+        ),
     ] = False,
     schema: Annotated[
-        str, _flag("--as", of="SCHEMA", text="st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT)
+        str, flag("--as", of="SCHEMA", text="st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT)
     ] = "flagembedding",
-    parquet: Annotated[bool, _flag("--parquet", text="Write Parquet.", group=OUTPUT)] = False,
+    parquet: Annotated[bool, flag("--parquet", text="Write Parquet.", group=OUTPUT)] = False,
     json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
@@ -115,9 +112,9 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
     """Raises UsageError for the first flag that was given."""
     from secid.errors import UsageError
 
-    for flag, value in given.items():
+    for name, value in given.items():
         if value not in (None, False):
-            raise UsageError(why, where=flag)
+            raise UsageError(why, where=name)
 
 
 def _text_of(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.options import Json, Quiet, RunFolder
+from secid.cli.options import Json, Quiet, RunFolder, flag
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, print_lines, written_lines
 from secid.errors import UsageError
 from secid.records import words
@@ -49,33 +49,28 @@ def mix(
     run: RunFolder,
     budget: Annotated[
         float | None,
-        typer.Option(
+        flag(
             "--budget",
-            metavar="B",
-            help="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
+            of="B",
+            text="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
         ),
     ] = None,
-    max_share: Annotated[float, typer.Option("--max-share", metavar="S", help="Largest share of any source.")] = 1.0,
+    max_share: Annotated[float, flag("--max-share", of="S", text="Largest share of any source.")] = 1.0,
     fix: Annotated[
-        list[str] | None,
-        typer.Option("--fix", metavar="NAME=SHARE", help="Set the share of a source, or of a control; repeatable."),
+        list[str] | None, flag("--fix", of="NAME=SHARE", text="Set the share of a source, or of a control; repeatable.")
     ] = None,
     with_controls: Annotated[
         bool,
-        typer.Option(
-            "--with-controls", help="Let controls take a share too, to see how much of them the score would choose."
-        ),
+        flag("--with-controls", text="Let controls take a share too, to see how much of them the score would choose."),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help=f"Also write the mixed file. {OUT_HELP}")
-    ] = None,
-    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"Also write the mixed file. {OUT_HELP}")] = None,
+    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     base: Annotated[
         str | None,
-        typer.Option(
+        flag(
             "--base",
-            metavar="SOURCE",
-            help="Source whose rows are written [default: the highest-ranked source with a share].",
+            of="SOURCE",
+            text="Source whose rows are written [default: the highest-ranked source with a share].",
         ),
     ] = None,
     seed: Annotated[

@@ -33,6 +33,12 @@ OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotati
 MOST_LABEL = 26
 """Widest column of options, so that help texts have the rest of 80 columns."""
 
+
+def flag(*names: str, of: str | None = None, text: str, group: str | None = None) -> Any:
+    """An option with its help, in a group of it. of : what its value is; None where typer says it."""
+    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group)
+
+
 Sources = Annotated[
     list[str],
     typer.Argument(
@@ -42,23 +48,18 @@ Sources = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    typer.Option("-o", "--out", metavar="FILE", help="Also write the result here: .html, .md or .json."),
+    flag("-o", "--out", of="FILE", text="Also write the result here: .html, .md or .json."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]
-Legend = Annotated[bool, typer.Option("--legend", help="Also print what the columns and numbers mean.")]
+Quiet = Annotated[bool, flag("--quiet", "-q", text="No progress and no notes.")]
+Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
 
 
 Split = Annotated[
     str | None,
-    typer.Option(
-        "--split",
-        metavar="NAME",
-        help="Only the judgements of this split of the collection. [default: all]",
-        rich_help_panel=INPUT,
-    ),
+    flag("--split", of="NAME", text="Only the judgements of this split of the collection. [default: all]", group=INPUT),
 ]
 
 

@@ -15,11 +15,7 @@ from secid.files import check_writable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.results import Run
-    from secid.results.audit import Audit
-    from secid.results.check import Check
-    from secid.results.gate import GateVerdict
-    from secid.results.probe import Probe
+    from secid.pages.verdict_line import Judged
 
 Result = TypeVar("Result")
 
@@ -76,7 +72,7 @@ def print_result(result: Result, as_json: bool, show: Callable[[Console, Result]
         show(stdout(), result)
 
 
-def print_verdict(result: Run | Check | GateVerdict | Audit | Probe, quiet: bool) -> None:
+def print_verdict(result: Judged, quiet: bool) -> None:
     """Prints the verdict as the last line of stderr, for scripts; nothing when quiet, or on a terminal, where the page
     above it says the same in words.
     """

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from secid.cli.options import Json, Out, Quiet, Sources, takes_settings
+from secid.cli.options import Json, Out, Quiet, Sources, flag, takes_settings
 from secid.results.commands import OF_PROBE
 
+training = partial(flag, group="Training")
 AS_OF_SCORE = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
@@ -23,32 +23,30 @@ OWN_TEXTS = {
 """Help of the flags that mean something else than in `secid score`."""
 
 
-def training(flag: str, text: str, metavar: str | None = "N") -> Any:
-    """A flag of the group Training."""
-    return typer.Option(flag, metavar=metavar, help=text, rich_help_panel="Training")
-
-
 @takes_settings(*OF_PROBE, hidden=AS_OF_SCORE, texts=OWN_TEXTS)
 def probe(
     sources: Sources,
-    steps: Annotated[int, training("--steps", "Steps of each training.")] = 100,
-    seeds: Annotated[int, training("--seeds", "Trainings of a source and fold; one gives no interval.")] = 3,
-    folds: Annotated[int, training("--folds", "Parts of the queries, each held out once.")] = 3,
-    full: Annotated[bool, training("--full/--lora", "Train all weights, or LoRA adapters of rank 16.", None)] = True,
+    steps: Annotated[int, training("--steps", of="N", text="Steps of each training.")] = 100,
+    seeds: Annotated[
+        int, training("--seeds", of="N", text="Trainings of a source and fold; one gives no interval.")
+    ] = 3,
+    folds: Annotated[int, training("--folds", of="N", text="Parts of the queries, each held out once.")] = 3,
+    full: Annotated[bool, training("--full/--lora", text="Train all weights, or LoRA adapters of rank 16.")] = True,
     rate: Annotated[
         list[float] | None,
         training(
             "--rate",
-            "Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; with "
-            "--lora four times as much]",
-            "R",
+            of="R",
+            text="Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; "
+            "with --lora four times as much]",
         ),
     ] = None,
-    held_out: Annotated[int, training("--held-out", "Most queries that are held out and ranked; at least 100.")] = 500,
-    batch: Annotated[int, training("--batch", "Queries of a step.")] = 32,
+    held_out: Annotated[
+        int, training("--held-out", of="N", text="Most queries that are held out and ranked; at least 100.")
+    ] = 500,
+    batch: Annotated[int, training("--batch", of="N", text="Queries of a step.")] = 32,
     run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="RUN", help="Add the result to this run folder of `secid score` on these files."),
+        Path | None, flag("--run", of="RUN", text="Add the result to this run folder of `secid score` on these files.")
     ] = None,
     out: Out = None,
     json: Json = False,

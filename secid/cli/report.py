@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json, Legend
+from secid.cli.options import Json, Legend, flag
 from secid.errors import UsageError
 from secid.results import Run
 from secid.results.commands import in_folder
@@ -23,9 +23,7 @@ def report(
     ],
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-o", "--out", help="File to write: .html, .md, .json, or metrics.json for numbers alone.", metavar="FILE"
-        ),
+        flag("-o", "--out", text="File to write: .html, .md, .json, or metrics.json for numbers alone.", of="FILE"),
     ] = None,
     json: Json = False,
     legend: Legend = False,

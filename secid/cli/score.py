@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from secid.cli.options import (
     ENCODING,
     GUIDE,
@@ -21,22 +19,22 @@ from secid.cli.options import (
     Out,
     Quiet,
     Sources,
+    flag,
     takes_settings,
 )
 
 RunOption = Annotated[
-    Path | None,
-    typer.Option("--run", metavar="DIR", help="Run folder to write [default: secid-runs/<time>-<names>-<id>]."),
+    Path | None, flag("--run", of="DIR", text="Run folder to write [default: secid-runs/<time>-<names>-<id>].")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
+Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 Encoders = Annotated[
     list[str] | None,
-    typer.Option(
+    flag(
         "--encoder",
-        metavar="NAME",
-        help="Short name, hub name, folder, vectors file or http endpoint. Repeat it to compare the order under "
+        of="NAME",
+        text="Short name, hub name, folder, vectors file or http endpoint. Repeat it to compare the order under "
         "other encoders; the first is the target.",
-        rich_help_panel="Encoder",
+        group="Encoder",
     ),
 ]
 SETTINGS = (*READING, *ENCODING, *GUIDE, *SCORING, *STATISTICS)

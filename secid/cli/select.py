@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from secid.cli.options import Json, Quiet, RunFolder
+from secid.cli.options import Json, Quiet, RunFolder, flag
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 
 if TYPE_CHECKING:
@@ -35,38 +33,34 @@ BY_THE_SCORE = ", so the higher score proves nothing"
 
 def select(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help=OUT_HELP, show_default=False)],
+    out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
     source: Annotated[
-        str | None, typer.Option("--source", metavar="SOURCE", help="The source to copy, if the run has several.")
+        str | None, flag("--source", of="SOURCE", text="The source to copy, if the run has several.")
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(
+        flag(
             "--drop",
-            metavar="NAME,…",
-            help="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
+            of="NAME,…",
+            text="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
             "[default: none; with --top, --min-weight or --max false_negative,near_copy,repeat]",
         ),
     ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="K", help="Keep at most K negatives of each record.")
-    ] = None,
+    top: Annotated[int | None, flag("--top", of="K", text="Keep at most K negatives of each record.")] = None,
     min_weight: Annotated[
-        float | None, typer.Option("--min-weight", metavar="W", help="Keep negatives of at least this weight.")
+        float | None, flag("--min-weight", of="W", text="Keep negatives of at least this weight.")
     ] = None,
-    max_negatives: Annotated[
-        int | None, typer.Option("--max", metavar="N", help="Keep at most N negatives in all.")
-    ] = None,
+    max_negatives: Annotated[int | None, flag("--max", of="N", text="Keep at most N negatives in all.")] = None,
     by: Annotated[
         str,
-        typer.Option(
+        flag(
             "--by",
-            metavar="NAME",
-            help="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
+            of="NAME",
+            text="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
             "score most) or information.",
         ),
     ] = "weight",
-    schema: Annotated[str | None, typer.Option("--as", metavar="SCHEMA", help=SCHEMA_HELP, show_default=False)] = None,
+    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from secid.analyses.objectives import NO_GUIDE
 from secid.errors import NothingToScoreError
@@ -28,9 +28,10 @@ from secid.gating.names import predecessor
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
+from secid.pages.encoder import fact_lines
 from secid.pool import Plan
 from secid.progress import Progress
-from secid.read import Spec, resolve_sources
+from secid.read import resolve_sources
 from secid.results import Run
 from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
@@ -137,7 +138,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
 
 
 def judge(
-    specs: Sequence[Spec],
+    given: Iterable[Any],
     against: Against,
     resolved: Resolved,
     progress: Progress,
@@ -145,19 +146,22 @@ def judge(
 ) -> GateVerdict:
     """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
 
+    given    : sources as for `secid.score`.
     resolved : the user's settings; others are the baseline's.
     encoder  : an object; by default the one that the settings name, else the baseline's.
     Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
+    from secid.encode import ignored, load
+
     baseline, clock = against.baseline, Clock()
+    for line in fact_lines(ignored(resolved.values, encoder)):
+        progress.note(line)
     resolved = settings_for(baseline, resolved)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
-    sources = resolve_sources(specs, resolved.values)
+    sources = resolve_sources(given, resolved.values)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with work_folder() as work:
-        from secid.encode import load
-
         loaded = load(resolved.values, progress, encoder)
         refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)
         guide, why = comparable_guide(against, resolved.values, loaded, progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -25,7 +25,7 @@ from secid.mining.questions import Questions, questions_of_collection, questions
 from secid.pool import sample_order
 from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
-from secid.read import open_source, resolve_sources
+from secid.read import opened, resolve_sources
 from secid.read.collection import noted_collection
 from secid.scoring.audit import label_files
 from secid.settings import Settings
@@ -83,11 +83,7 @@ def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: P
         progress.start("read", None, "")
         judged = noted_collection(settings, progress)
         return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
-    with ExitStack() as stack:
-        readers = [
-            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
-            for source in resolve_sources([plan.pairs], settings)
-        ]
+    with opened(resolve_sources([plan.pairs], settings), settings, pairs_too=True) as readers:
         given = settings.collection or settings.corpus
         collection = noted_collection(settings, progress) if given else None
         tick = bytes_read_by(readers, progress)

@@ -25,7 +25,6 @@ from secid.settings import Settings, flag_of
 
 if TYPE_CHECKING:
     from secid.export.writer import Schema
-    from secid.read import Spec
 
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
@@ -124,7 +123,7 @@ class MiningPlan:
     miners: tuple[Miner, ...]
     k: int
     seed: int
-    pairs: Spec | None = None
+    pairs: Any = None
     split: str | None = None
     on_short: OnShort = "keep"
     max_reuse: int | None = None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from secid.files import work_folder
-from secid.progress import Progress, Silent
-from secid.scoring.encoders import load_noted
-from secid.settings import Settings, SettingsDict, resolve
+from secid.progress import Progress
+from secid.scoring.encoders import begun, load_noted
+from secid.settings import Settings, SettingsDict
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -63,12 +63,11 @@ def mine(
     """
     from secid.export.writer import schema_of
     from secid.mining.methods import MiningPlan, parse_miners
-    from secid.read import specs_of
 
     sources = parse_miners(miners, k)
     load, values, progress = _opened(encoder, settings, progress)
     plan = MiningPlan(
-        sources, k, values.seed, None if pairs is None else specs_of([pairs])[0], split, on_short, max_reuse,
+        sources, k, values.seed, pairs, split, on_short, max_reuse,
         schema_of(schema, ()), ".parquet" if parquet else ".jsonl", prompt, concurrency,
     )  # fmt: skip
     from secid.mining.run import mine_sources
@@ -102,13 +101,10 @@ def mine_sweep(
     Source: METHOD 10.
     """
     from secid.mining.methods import MiningPlan, parse_miners
-    from secid.read import specs_of
 
     sources = parse_miners(miners, k)
     load, values, progress = _opened(encoder, settings, progress)
-    plan = MiningPlan(
-        sources, k, values.seed, None if pairs is None else specs_of([pairs])[0], split, max_reuse=max_reuse
-    )
+    plan = MiningPlan(sources, k, values.seed, pairs, split, max_reuse=max_reuse)
     from secid.mining.sweep import sweep_all
 
     with work_folder() as work:
@@ -119,8 +115,7 @@ def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
 ) -> tuple[Load | None, Settings, Progress]:
     """What loads the encoder, None without one; the settings; and who hears of the progress."""
-    values = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None}).values
-    watcher = progress or Silent()
-    watcher.start("load libraries", None, "")
+    resolved, watcher = begun(encoder, settings, progress)
+    values = resolved.values
     has_encoder = encoder is not None or values.encoder is not None
     return (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, values, watcher

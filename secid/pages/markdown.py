@@ -32,19 +32,15 @@ def render(page: Page) -> str:
     """The page in at most LARGEST_PAGE bytes. Where it is larger the examples go, then the largest details; what a flag
     asked for stays.
     """
-    text, parts = _fill(page), smaller(page)
-    while len(text.encode()) > LARGEST_PAGE and (part := next(parts, None)):
-        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(left_out(page, part)))}. The HTML page has it.\n"
+    text, smaller = _fill(page), _smaller(page)
+    while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
+        missing = ["Examples"] if part.findings != page.findings else []
+        missing += [section.title for section in page.details if section not in part.details]
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 
-def left_out(page: Page, part: Page) -> list[str]:
-    """Titles of what a smaller page lacks."""
-    missing = ["Examples"] if part.findings != page.findings else []
-    return missing + [section.title for section in page.details if section not in part.details]
-
-
-def smaller(page: Page) -> Iterator[Page]:
+def _smaller(page: Page) -> Iterator[Page]:
     """The page without examples, then without its largest section that no flag asked for, and so on."""
     short_page = replace(page, findings=tuple(map(_without_examples, page.findings)))
     if short_page != page:

@@ -14,8 +14,10 @@ from secid.results.check import Check
 from secid.results.gate import GateVerdict, Outcome
 from secid.results.probe import Probe
 
+Judged = Run | Check | GateVerdict | Audit | Probe
 
-def verdict_line(result: Run | Check | GateVerdict | Audit | Probe) -> str:
+
+def verdict_line(result: Judged) -> str:
     """ "VERDICT: WORD key=value …", quoted as a shell's words, so that shlex.split takes it apart. docs/agents.md lists
     words and keys. The names are untrusted: characters that no line shows become U+FFFD.
     """
@@ -24,7 +26,7 @@ def verdict_line(result: Run | Check | GateVerdict | Audit | Probe) -> str:
     return inert(f"VERDICT: {word} {shlex.join(values)}")
 
 
-def _verdict(result: Run | Check | GateVerdict | Audit | Probe) -> tuple[str, dict[str, object]]:
+def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
     facts: dict[str, object] = {"n_sources": len(result.sources)}
     if isinstance(result, Run | Check):
         statuses = [source.status for source in result.sources]

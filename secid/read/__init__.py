@@ -4,21 +4,18 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
-from secid.read.objects import Spec, specs_of, typed
-from secid.read.reader import FileContent, FileShape, Reader, open_source
-from secid.read.sources import passed_over, resolve_sources
+from secid.read.reader import FileContent, FileShape, Reader, open_source, opened
+from secid.read.sources import given_sources, resolve_sources
 from secid.read.stream import on_disk, once_only
 
 __all__ = [
     "FileContent",
     "FileShape",
     "Reader",
-    "Spec",
+    "given_sources",
     "on_disk",
     "once_only",
     "open_source",
-    "passed_over",
+    "opened",
     "resolve_sources",
-    "specs_of",
-    "typed",
 ]

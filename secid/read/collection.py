@@ -38,11 +38,13 @@ class CollectionFiles(NamedTuple):
     qrels: tuple[str, ...]
     note: str = ""
 
-    def required(self, role: Literal["corpus", "queries"], remedy: str) -> tuple[str, ...]:
+    def required(self, role: Literal["corpus", "queries", "qrels"], remedy: str) -> tuple[str, ...]:
         """The files of a role. Raises InputError where there are none."""
-        files = self.corpus if role == "corpus" else self.queries
+        files: tuple[str, ...] = getattr(self, role)
         if not files:
-            raise InputError(f"holds no {role}.jsonl", where=self.where, remedy=remedy)
+            named = "qrels: no qrels/*.tsv, no qrels*.tsv" if role == "qrels" else f"{role}.jsonl"
+            more = HUB_QRELS if role == "qrels" and is_address(self.where) else ""
+            raise InputError(f"holds no {named}", where=self.where, remedy="; ".join(filter(None, (remedy, more))))
         return files
 
 
@@ -239,7 +241,7 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
     if _on_hub(collection):
         from secid.read import hub
 
-        address = hub.task(collection.removeprefix(TASK))[0] if collection.startswith(TASK) else collection
+        address = hub.task(collection.removeprefix(TASK)) if collection.startswith(TASK) else collection
         files, note = hub.collection(address)
         where = hub.pinned(address, [file for paths in files.values() for file in paths])
         return CollectionFiles(where, **files, note=note)

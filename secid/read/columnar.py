@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -134,22 +134,25 @@ def _cells(column: pa.Array) -> list[Any]:
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError):
-        kind = _without_times(column.type)
+        kind = of_leaves(column.type, _without_time)
         if kind == column.type:
             raise
         values = column.cast(kind).to_pylist()
     return values
 
 
-def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The type with whole numbers in place of dates, times and durations, at any depth of structs and lists."""
-    if pa.types.is_temporal(kind):
-        return pa.int32() if kind.bit_width == 32 else pa.int64()
+def _without_time(kind: pa.DataType) -> pa.DataType:
+    """A whole number in place of a date, a time or a duration."""
+    return (pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else kind
+
+
+def of_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with its inner types changed, at any depth of structs and lists."""
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+        return pa.struct([field.with_type(of_leaves(field.type, change)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
-    return pa.large_list(_without_times(kind.value_type)) if pa.types.is_large_list(kind) else kind
+        return pa.list_(of_leaves(kind.value_type, change))
+    return pa.large_list(of_leaves(kind.value_type, change)) if pa.types.is_large_list(kind) else change(kind)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from shlex import quote
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from secid.errors import InputError
 from secid.read.jsonrows import BOM, json_document, json_lines, unwrap
@@ -16,6 +16,9 @@ from secid.read.rewrites import in_utf8, unpacked
 from secid.read.rows import Broken, Parts, Row, gathered, shorten
 from secid.read.stream import CHUNK, ByteStream, on_disk
 from secid.read.tablerows import KNOWN, SNIFFED_LINES, Dialect, sniff_table, table_rows
+
+if TYPE_CHECKING:
+    from secid.read.trec import Run
 
 Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file", "run"]
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
@@ -42,11 +45,12 @@ PICKLE_REMEDY = "where it was written, write it as Parquet or JSON lines instead
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """How the rows of one file are packed. dialect: tables only."""
+    """How the rows of one file are packed. dialect: tables only.   run: how the lines of a TREC run are read."""
 
     kind: Kind
     compression: str = ""
     dialect: Dialect | None = None
+    run: Run | None = None
 
     def __str__(self) -> str:
         name = self.kind.replace("_", " ")
@@ -158,6 +162,8 @@ def rows_of(path: str) -> Iterator[tuple[int, Row | Broken]]:
 
 def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:
     """Rows of a stream, many at a time. columns: the only ones wanted, a saving for columnar files alone."""
+    if container.run is not None:
+        return container.run.parts(stream)
     if container.kind == "jsonl":
         return json_lines(stream)
     if container.kind in DOCUMENTS:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError
-from secid.read.collection import HUB_QRELS, TASK, collection_files, texts_with_ids
+from secid.read.collection import collection_files, texts_with_ids
 from secid.read.containers import rows_of
 from secid.read.passages import ID_KEYS
 from secid.read.rows import Broken, Row, shorten
@@ -26,6 +26,8 @@ MOST_BYTES = 1 << 16
 """Of a line of such a file."""
 EVALUATION_SPLIT = "test"
 """The split that is evaluated on where a folder has several: BEIR's convention."""
+EVALUATED_ELSEWHERE = {"mteb:MSMARCO": "dev"}
+"""Tasks of mteb that are evaluated on another split."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     found = collection_files(folder, FOLDER)
     queries_files = found.required("queries", FOLDER)
-    if not found.qrels and found.where.startswith(HUB):
-        raise InputError("holds no qrels", where=found.where, remedy=HUB_QRELS)
-    files = of_split(found.qrels, _split_of(folder)) or found.qrels
+    if found.where.startswith(HUB):
+        found.required("qrels", "")
+    files = of_split(found.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or found.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
@@ -71,14 +73,6 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
         if key in wanted_passages
     }  # fmt: skip
     return EvaluationSet(found.where, tuple(files), queries, passages)
-
-
-def _split_of(collection: str) -> str:
-    if not collection.startswith(TASK):
-        return EVALUATION_SPLIT
-    from secid.read.hub import task
-
-    return task(collection.removeprefix(TASK))[1] or EVALUATION_SPLIT
 
 
 def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:

@@ -9,7 +9,6 @@ huggingface_hub's. This module is imported only where an address is met.
 
 from __future__ import annotations
 
-import difflib
 import glob
 import logging
 import re
@@ -19,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice, takewhile
 from typing import Any
 
@@ -45,7 +44,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.tqdm import tqdm
 
-from secid.errors import InputError, UsageError, plainly
+from secid.errors import InputError, UsageError, near_name, plainly
 from secid.files import NO_ROOM
 from secid.read.sources import SPLIT, is_data
 from secid.settings import flag_of
@@ -65,8 +64,6 @@ MOST_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
 CORPORA = ("corpus", "documents")
 """Names of the config, or first words of the file name, that hold the passages."""
-EVALUATED_ELSEWHERE = {"MSMARCO": "dev"}
-"""Tasks of mteb that are evaluated on another split than test."""
 TASKS = {
     "ArguAna": "arguana", "ClimateFEVER": "climate-fever", "DBPedia": "dbpedia", "FEVER": "fever", "FiQA2018": "fiqa",
     "HotpotQA": "hotpotqa", "MSMARCO": "msmarco", "NFCorpus": "nfcorpus", "NQ": "nq", "QuoraRetrieval": "quora",
@@ -247,17 +244,14 @@ def pinned(word: str, files: Sequence[str]) -> str:
     return f"{word[: match.end('name')]}@{read['revision']}{word[max(match.end('name'), match.end('revision')) :]}"
 
 
-def task(name: str) -> tuple[str, str | None]:
-    """The address of a task of mteb, and its split where that is not the test split. Raises UsageError."""
+def task(name: str) -> str:
+    """The address of a task of mteb. Raises UsageError."""
     if name not in TASKS:
-        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in TASKS}, n=3, cutoff=0.5)
-        names = [known for known in TASKS if known.lower() in near] or list(TASKS)
+        remedy = f"it knows {', '.join(TASKS)}; name another by its data set: hf://datasets/mteb/NAME"
         raise UsageError(
-            "no task of mteb that secid knows",
-            where=f"mteb:{name}",
-            remedy=f"it knows {', '.join(names)}; name another by its data set: hf://datasets/mteb/NAME",
+            "no task of mteb that secid knows", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy)
         )
-    return f"hf://datasets/mteb/{TASKS[name]}", EVALUATED_ELSEWHERE.get(name)
+    return f"hf://datasets/mteb/{TASKS[name]}"
 
 
 def local(address: str) -> str:
@@ -327,22 +321,19 @@ def _patterns(value: Any) -> list[str]:
 def _matches(path: str, pattern: str) -> bool:
     """Whether a pattern stands for a path: `**` for any number of folders, other parts as in `fnmatch`.
 
-    Steps through the path once, since a pattern may be a stranger's.
+    Each pair of places is looked at once, since a pattern may be a stranger's.
     """
-    parts = pattern.removeprefix("./").split("/")
-    places = {0}
-    for name in [*path.split("/"), None]:
-        for place in sorted(places):
-            while place < len(parts) and parts[place] == "**":
-                place += 1
-                places.add(place)
-        if name is None:
-            break
-        ahead = {place for place in places if place < len(parts)}
-        places = {
-            place + (parts[place] != "**") for place in ahead if parts[place] == "**" or fnmatchcase(name, parts[place])
-        }
-    return len(parts) in places
+    names, parts = path.split("/"), pattern.removeprefix("./").split("/")
+
+    @cache
+    def rest(at: int, place: int) -> bool:
+        if place == len(parts):
+            return at == len(names)
+        if parts[place] == "**":
+            return rest(at, place + 1) or (at < len(names) and rest(at + 1, place))
+        return at < len(names) and fnmatchcase(names[at], parts[place]) and rest(at + 1, place + 1)
+
+    return rest(0, 0)
 
 
 def _by_config(repository: _Repository) -> dict[str, list[str]]:

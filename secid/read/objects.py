@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, BinaryIO
@@ -18,7 +17,6 @@ import orjson
 
 from secid.errors import InputError, UsageError, plainly
 from secid.read.rows import KINDS, shorten
-from secid.read.stream import SPOOL_LIMIT, STDIN
 from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
@@ -69,12 +67,9 @@ def specs_of(sources: Iterable[Any]) -> list[Spec]:
     return [_spec(given, place) for place, given in enumerate(sources, 1)]
 
 
-def typed(specs: Sequence[Spec]) -> list[str]:
-    """The words of a command line; standard input in the place of an object, since no command can read it again."""
-    return [spec if isinstance(spec, str) else STDIN for spec in specs]
-
-
 def _spec(given: Any, place: int) -> Spec:
+    if isinstance(given, ObjectSpec):
+        return given
     name, value = f"source-{place}", given
     if isinstance(given, tuple):
         if len(given) != 2 or not isinstance(given[0], str) or not given[0].strip():
@@ -83,8 +78,6 @@ def _spec(given: Any, place: int) -> Spec:
     if isinstance(value, str | PathLike):
         path = fspath(value)
         return path if value is given else f"{name}={path}"
-    if hasattr(value, "__arrow_c_stream__"):
-        return ObjectSpec(name, "arrow_stream", lambda file: _write_arrow(value, name, file))
     if isinstance(value, Mapping):
         keys = [repr(key) for key in value] or ["'train'"]  # a DatasetDict, or sources by name
         raise UsageError(
@@ -92,8 +85,9 @@ def _spec(given: Any, place: int) -> Spec:
             where=name,
             remedy=f"give one: data[{keys[0]}]",
         )
-    if _is_dataset(value) and hasattr(value, "__len__") and value.format["type"] != "custom":
-        return ObjectSpec(name, "arrow_stream", lambda file: _write_dataset(value, name, file))
+    is_stored = _is_dataset(value) and hasattr(value, "__len__") and value.format["type"] != "custom"
+    if is_stored or hasattr(value, "__arrow_c_stream__"):
+        return ObjectSpec(name, "arrow_stream", lambda file: _write_arrow(value, name, file))
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
         return ObjectSpec(name, "jsonl", lambda file: _write_dicts(value, name, file))
     raise UsageError(f"not a source: {_kind(value)}", where=name, remedy=TAKEN)
@@ -112,64 +106,40 @@ def _is_dataset(value: Any) -> bool:
 
 
 def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
-    """An object that exports an Arrow stream, batch by batch."""
+    """An object that exports an Arrow stream, or a datasets.Dataset, which has no method for it; batch by batch."""
     import pyarrow as pa
 
-    with _arrow_errors(name):
-        reader = pa.RecordBatchReader.from_stream(value)
-        _write_batches(reader, reader.schema, name, file)
+    from secid.read.columnar import of_leaves, pieces
 
-
-def _write_dataset(value: Any, name: str, file: BinaryIO) -> None:
-    """A datasets.Dataset, in the order of its rows; it has no method that exports an Arrow stream."""
-    with _arrow_errors(name):
-        # A shuffled one gives its rows as a chunk each, and a batch for every row takes minutes.
-        tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
-        batches = (batch for table in tables for batch in table.to_batches())
-        _write_batches(batches, value.features.arrow_schema, name, file)
+    try:
+        if _is_dataset(value):
+            # A shuffled one gives its rows as a chunk each, and a batch for every row takes minutes.
+            tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
+            schema, batches = value.features.arrow_schema, (batch for table in tables for batch in table.to_batches())
+        else:
+            batches = pa.RecordBatchReader.from_stream(value)
+            schema = batches.schema
+        whole = pa.schema([field.with_type(of_leaves(field.type, _without_view)) for field in schema])
+        with pa.ipc.new_stream(file, whole) as writer:
+            for batch in batches:
+                for piece in pieces(batch if schema == whole else batch.cast(whole)):
+                    writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        problem = shorten(" ".join(map(str, error.args)), 160)
+        raise InputError(
+            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
+        ) from error
 
 
 DATASET_ROWS = 1000
 """Rows taken at once from a Dataset."""
 
 
-def _write_batches(batches: Iterable[Any], schema: Any, name: str, file: BinaryIO) -> None:
+def _without_view(kind: Any) -> Any:
+    """Texts in place of a view of texts, which polars has: each slice would be written with all texts."""
     import pyarrow as pa
 
-    from secid.read.columnar import pieces
-
-    whole = pa.schema([field.with_type(_without_views(field.type)) for field in schema])
-    with pa.ipc.new_stream(file, whole) as writer:
-        for batch in batches:
-            for piece in pieces(batch if schema == whole else batch.cast(whole)):
-                writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
-            _refuse_too_large(file, name)
-
-
-def _without_views(kind: Any) -> Any:
-    """The type with texts in place of views of texts, which polars has: each slice would be written with all texts."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return make(_without_views(kind.value_type))
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
-
-
-@contextmanager
-def _arrow_errors(name: str) -> Iterator[None]:
-    """Errors of pyarrow, and of what makes the object an Arrow table, in the user's words."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        problem = shorten(" ".join(map(str, error.args)), 160)
-        raise InputError(
-            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
-        ) from error
 
 
 def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
@@ -182,7 +152,6 @@ def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
                 remedy=TAKEN,
             )
         file.write(_json(dict(row) if isinstance(row, Mapping) else row, name, number))
-        _refuse_too_large(file, name)
 
 
 def _json(row: Any, name: str, number: int) -> bytes:
@@ -197,12 +166,3 @@ def _json(row: Any, name: str, number: int) -> bytes:
         raise InputError(
             f"cannot be read as JSON ({shorten(plainly(error), 160)})", where=where, remedy=AS_JSON
         ) from error
-
-
-def _refuse_too_large(file: BinaryIO, name: str) -> None:
-    if file.tell() > SPOOL_LIMIT:
-        raise InputError(
-            f"more than {SPOOL_LIMIT >> 30} GiB",
-            where=path_of_object(name),
-            remedy="leave out the columns that secid does not need, or write it to a file and score that",
-        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from secid.read.schemas.binding import Binding
 from secid.read.schemas.detect import detect
 from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
 from secid.read.stream import ByteStream, on_disk, once_only
-from secid.read.trec import Run, run_of
+from secid.read.trec import run_of
 from secid.records import Block, Source, fault_text
 from secid.settings import Settings, flag_of
 
@@ -63,16 +64,12 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file that was looked at.
-
-    run : how it is read where it is one.   stream, parts : still open, and its rows from the first one, where kept.
-    """
+    """A file that was looked at. stream, parts: still open, and its rows from the first one, where kept."""
 
     path: str
     container: Container
     binding: Binding | None = None
     cleaner: Cleaner | None = None
-    run: Run | None = None
     stream: ByteStream | None = None
     parts: Parts | None = None
 
@@ -131,13 +128,14 @@ class Reader:
         nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
         score, header = self._settings.positive_score, self._settings.header
         unused = set() if labelled or score is None else {flag_of("positive_score")}
-        if self._settings.ranks is not None and not any(file.run for file in self._files):
+        if self._settings.ranks is not None and not any(file.container.run for file in self._files):
             unused.add(flag_of("ranks"))
         return unused if nameless or header is None else unused | {flag_of("header", header)}
 
     def judged(self) -> Counter[str]:
         """Negatives of runs read so far, by whether they are judged."""
-        return sum((file.run.counts for file in self._files if file.run), Counter[str]())
+        runs = (file.container.run for file in self._files)
+        return sum((run.counts for run in runs if run is not None), Counter[str]())
 
     def bytes_read(self) -> int:
         """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
@@ -180,7 +178,7 @@ class Reader:
         self._stream = stream
         try:
             if file.cleaner is not None:
-                parts = file.parts or _parts(stream, file.container, file.run, self._columns(file))
+                parts = file.parts or open_parts(stream, file.container, self._columns(file))
                 for part in parts:
                     self._bytes_within = int(part.done * n_bytes)
                     yield from _items(part, file, file.cleaner, groups)
@@ -207,14 +205,11 @@ class Reader:
         try:
             given = self._settings
             columns = given.query_column, given.positive_column, given.negative_column, given.label_column
-            run = run_of(stream, given) if data is None else None
             if data is not None:
                 container = Container(data.kind)
-            elif run is not None:
-                container = Container("run", stream.compression)
             else:
-                container = sniff(stream, given.header, [*filter(None, columns)])
-            parts = _parts(stream, container, run)
+                container = run_of(stream, given) or sniff(stream, given.header, [*filter(None, columns)])
+            run, parts = container.run, open_parts(stream, container)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good and run is None:
@@ -222,11 +217,9 @@ class Reader:
             # A document is parsed anew: several sources would otherwise lie in memory as a whole.
             keep = once_only(path) or (len(self._files) < MAX_OPEN and container.kind not in DOCUMENTS)
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
-            file = _File(path, container, run=run, stream=stream if keep else None, parts=rows)
-            if run is not None:
-                file = replace(file, binding=run.binding, cleaner=self._cleaner(run.binding, path))
-            elif good:
-                binding = detect(good, self._settings, path, without_negatives=self._without_negatives)
+            file = _File(path, container, stream=stream if keep else None, parts=rows)
+            if run is not None or good:
+                binding = run.binding if run else detect(good, given, path, without_negatives=self._without_negatives)
                 file = replace(file, binding=binding, cleaner=self._cleaner(binding, path))
         except BaseException:
             keep = False
@@ -255,8 +248,17 @@ def open_source(source: Source, settings: Settings, *, keep: bool = False, witho
     return Reader(source, settings, keep=keep, without_negatives=without_negatives)
 
 
-def _parts(stream: ByteStream, container: Container, run: Run | None, columns: tuple[str, ...] | None = None) -> Parts:
-    return open_parts(stream, container, columns) if run is None else run.parts(stream)
+@contextmanager
+def opened(sources: Iterable[Source], settings: Settings, *, pairs_too: bool = False) -> Iterator[list[Reader]]:
+    """Sources, all opened before the first is read, and closed in the end.
+
+    pairs_too : with what else their rows hold, and rows of a query and positives alone too (`open_source`).
+    """
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(open_source(source, settings, keep=pairs_too, without_negatives=pairs_too)))
+            for source in sources
+        ]
 
 
 def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[Item | Block]:

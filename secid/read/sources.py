@@ -24,12 +24,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from secid.errors import InputError, UsageError
-from secid.read.objects import ObjectSpec, Spec
+from secid.progress import Progress
+from secid.read.objects import ObjectSpec, Spec, specs_of
 from secid.read.stream import HUB, STDIN, once_only
 from secid.records import Source, encodable
 from secid.settings import Settings
+
+if TYPE_CHECKING:
+    from secid.read.hub import Found
 
 PACKING = (".gz", ".zst", ".zstd")
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".trec", ".run")
@@ -56,23 +61,37 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def resolve_sources(specs: Sequence[Spec], settings: Settings) -> tuple[Source, ...]:
-    """The sources of a command line or of `specs_of`, in its order.
+def given_sources(
+    sources: Iterable[Any], settings: Settings, progress: Progress
+) -> tuple[tuple[Source, ...], list[str]]:
+    """Sources as `resolve_sources` gives them, after a note of the files that are passed over; and the words that name
+    them on a command line: standard input for an object, since no command can read it again.
+    """
+    specs = specs_of(sources)
+    found = resolve_sources(specs, settings)
+    words = [spec if isinstance(spec, str) else STDIN for spec in specs]
+    for line in passed_over(words):
+        progress.note(line)
+    return found, words
+
+
+def resolve_sources(sources: Iterable[Any], settings: Settings) -> tuple[Source, ...]:
+    """The named sources of what a command line or the API is given (`specs_of`), in its order.
 
     Raises InputError where a pattern or path matches nothing, may not be read, or a shard is missing; UsageError where
     a file is given twice, two sources were given one name, or several are standard input or one pipe.
     """
     try:
-        entries = _entries(specs)
+        entries = _entries(specs_of(sources))
     except PermissionError as error:
         raise InputError("permission denied", where=str(error.filename), remedy="allow this user to read it") from error
     for entry in entries:
         if entry.home is not None or len(entry.paths) > 1:  # one shard named by the user is meant as it is
             entry.paths = _checked_shards(entry.paths)
     _make_names_differ(entries)
-    sources = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)
-    _refuse_repeats(sources)
-    return sources
+    named = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)
+    _refuse_repeats(named)
+    return named
 
 
 def _entries(specs: Sequence[Spec]) -> list[_Entry]:
@@ -85,14 +104,10 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
         if name is not None or pattern == STDIN:
             entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
             continue
-        if is_address(pattern) and (entries_of := _groups_of_address(pattern)):
-            entries |= {len(entries) + at: entry for at, entry in enumerate(entries_of)}
-            continue
-        for path in _expand(pattern):
-            if Path(path).is_dir():
-                groups = _folder(path)
-                home = Path(path).parent if len(groups) == 1 else Path(path)
-                entries |= {len(entries) + at: _Entry(*group, home) for at, group in enumerate(groups)}
+        inner = _address(pattern) if is_address(pattern) else []
+        for path in [pattern] if inner else _expand(pattern):
+            if own := inner or (_folder(path) if Path(path).is_dir() else []):
+                entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
                 continue
             # Shards may come as separate words, where the shell expanded the glob.
             key = (str(Path(path).parent), _shard_key(path))
@@ -178,12 +193,16 @@ def is_address(word: str) -> bool:
     return word.startswith(HUB) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
 
 
+def _of_hub(address: str) -> Found:
+    from secid.read.hub import find
+
+    return find(address)
+
+
 def _expand(pattern: str) -> list[str]:
     """Existing paths of a word: itself, what it matches as a glob, or the files of an address of the hub; sorted."""
     if is_address(pattern):
-        from secid.read.hub import find
-
-        return list(find(pattern).files)
+        return list(_of_hub(pattern).files)
     if Path(pattern).exists():
         return [pattern]
     # Path.glob takes no absolute pattern.
@@ -206,41 +225,36 @@ def _near(path: Path) -> str | None:
     return f"similar names in {path.parent}: {', '.join(near)}" if near else None
 
 
-def _folder(path: str) -> list[tuple[str, list[str]]]:
-    """Names and files of a folder's sources."""
-    files, name = _folder_files(path), Path(path).resolve().name
-    return [(name, files)] if _is_saved_dataset(Path(path)) else _groups(name, files)
+def _folder(path: str) -> list[_Entry]:
+    """The sources of a folder."""
+    files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
+    return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 
 
-def _groups(name: str, files: list[str]) -> list[tuple[str, list[str]]]:
+def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
     """Sources of the files in one folder: one of its name, or each of its own stem."""
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if len(stems) == 1:
-        return [(name, files)]
+        return [_Entry(name, files, folder.parent)]
     groups: dict[str, list[str]] = {}
     for file in files:
         groups.setdefault(_shard_key(file), []).append(file)
-    return [(stem(group[0]), group) for group in groups.values()]
+    home = folder.parent if len(groups) == 1 else folder
+    return [_Entry(stem(group[0]), group, home) for group in groups.values()]
 
 
-def _groups_of_address(address: str) -> list[_Entry]:
+def _address(address: str) -> list[_Entry]:
     """The sources of an address of the hub that stands for a folder; [] where it names files."""
-    from secid.read.hub import find
-
-    found = find(address)
+    found = _of_hub(address)
     if found.name is None:
         return []
     folders: dict[Path, list[str]] = {}
     for file in found.files:
         folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
-    groups = {folder: _groups(folder.name, files) for folder, files in folders.items()}
-    if not address.startswith(HUB) or sum(map(len, groups.values())) == 1:  # a split, or all that is there
+    entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
+    if not address.startswith(HUB) or len(entries) == 1:  # a split, or all that is there
         return [_Entry(found.name, list(found.files), Path(address).parent)]
-    return [
-        _Entry(name, files, folder.parent if len(inner) == 1 else folder)
-        for folder, inner in groups.items()
-        for name, files in inner
-    ]
+    return entries
 
 
 def data_files(path: str) -> list[str]:
@@ -276,14 +290,13 @@ def _folder_files(folder: str) -> list[str]:
     return files
 
 
-def passed_over(specs: Sequence[Spec]) -> list[str]:
-    """A line for each folder that specs name, listing its files that are not read, hidden ones left out; and one for
-    each address of which other files are read than its own.
+def passed_over(words: Sequence[str]) -> list[str]:
+    """A line for each folder that the words of a command line name, listing its files that are not read, hidden ones
+    left out; and one for each address of which other files are read than its own.
     """
-    patterns = [_split_name(spec)[1] for spec in specs if isinstance(spec, str)]
-    paths = [path for pattern in patterns if pattern != STDIN for path in _expand(pattern)]
-    lines = _address_notes([pattern for pattern in patterns if is_address(pattern)])
-    for folder in [Path(path) for path in paths if Path(path).is_dir()]:
+    patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STDIN]
+    lines = [note for note in (_of_hub(pattern).note for pattern in patterns if is_address(pattern)) if note]
+    for folder in [Path(path) for pattern in patterns for path in _expand(pattern) if Path(path).is_dir()]:
         has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
         read = set() if has_index else set(_folder_files(str(folder)))
         left = [child.name for child in sorted(folder.iterdir()) if child.is_file() and str(child) not in read]
@@ -291,14 +304,6 @@ def passed_over(specs: Sequence[Spec]) -> list[str]:
         if read and left:
             lines.append(f"{folder}: not read: {', '.join(left[:5])}" + (", …" if len(left) > 5 else ""))
     return lines
-
-
-def _address_notes(addresses: Sequence[str]) -> list[str]:
-    if not addresses:
-        return []
-    from secid.read.hub import find
-
-    return [note for note in (find(address).note for address in addresses) if note]
 
 
 def is_data(name: str) -> bool:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from secid.errors import InputError, UsageError
 from secid.read.collection import BEIR_FOLDER, collection_files, stamp
+from secid.read.containers import Container
 from secid.read.evaluation import read_qrels
 from secid.read.jsonrows import BOM
 from secid.read.rewrites import in_order
@@ -181,8 +182,8 @@ def _size(row: Row | Broken) -> int:
     return 256 * len(row["negatives"]) if isinstance(row, dict) else 256
 
 
-def run_of(stream: ByteStream, settings: Settings) -> Run | None:
-    """How a file is read that is a run by its first lines, or by --format; None for any other.
+def run_of(stream: ByteStream, settings: Settings) -> Container | None:
+    """The container of a file that is a run by its first lines, or by --format; None for any other.
 
     Nothing of the stream is consumed. Raises InputError for a run without judgements, or --format for another file;
     UsageError for flags that no run takes.
@@ -206,7 +207,8 @@ def run_of(stream: ByteStream, settings: Settings) -> Run | None:
         what = f"{settings.source_column!r}: a run has no such column"
         raise UsageError(what, where="--source-column", remedy=f"--source-column {JUDGED}, or none")
     by_judgement = JUDGED in (settings.by, settings.source_column)
-    return Run(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
+    run = Run(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
+    return Container("run", stream.compression, run=run)
 
 
 def _looks_like_run(lines: list[bytes], width: int) -> bool:

@@ -103,5 +103,5 @@ class Run(Shown):
         return import_module("secid.notebook").sources_table(self)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame. Raises UsageError where pandas is not installed."""
-        return import_module("secid.notebook").sources_frame(self)
+        """The same as a pandas DataFrame. Raises ModuleNotFoundError without pandas."""
+        return self.to_arrow().to_pandas()

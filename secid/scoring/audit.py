@@ -23,9 +23,9 @@ from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import BEIR_FOLDER, HUB_QRELS, Collection, collection_files, noted_collection
+from secid.read.collection import BEIR_FOLDER, Collection, collection_files, noted_collection
 from secid.read.evaluation import of_split
-from secid.read.sources import data_files, is_address
+from secid.read.sources import data_files
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.clock import Clock
@@ -60,14 +60,10 @@ def label_files(qrels: str | None, split: str | None, settings: Settings, instea
         if settings.corpus is None or settings.queries is None:
             remedy = f"{texts} name their texts, or --collection DIR does"
             raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
-        return data_files(qrels) if is_address(qrels) else [qrels]
-    found = collection_files(settings.collection or "", BEIR_FOLDER)
-    files = found.qrels
-    if not files:
-        remedy = f"--qrels FILE names the judgements, and {texts} the texts"
-        remedy = f"{instead} names queries and positives" if instead else remedy
-        remedy += f"; {HUB_QRELS}" if is_address(found.where) else ""
-        raise InputError("holds no qrels: no qrels/*.tsv, no qrels*.tsv", where=found.where, remedy=remedy)
+        return data_files(qrels)
+    remedy = f"--qrels FILE names the judgements, and {texts} the texts"
+    remedy = f"{instead} names queries and positives" if instead else remedy
+    files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(Path(file).name for file in files)
         raise UsageError(f"no qrels of a split {split!r}", where="--split", remedy=f"the collection has {names}")

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secid.errors import UsageError
-from secid.progress import Progress
-from secid.settings import Settings, flag_of, under
+from secid.progress import Progress, Silent
+from secid.results.commands import probe_command
+from secid.results.probe import FEWEST_HELD_OUT
+from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
     from secid.pool import Plan
-    from secid.results import EncoderInfo
+    from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
 
 
@@ -34,6 +36,14 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
         )
 
 
+def begun(encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None) -> tuple[Resolved, Progress]:
+    """The settings of a command, with the encoder where it is a name; and who hears of its progress, which starts."""
+    resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    watcher = progress or Silent()
+    watcher.start("load libraries", None, "")
+    return resolved, watcher
+
+
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
@@ -46,6 +56,20 @@ def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progre
     for line in (recipe_line(info), *fact_lines(info.facts)):
         progress.note(line)
     return loaded, info
+
+
+def command_of_probe(
+    words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
+) -> str | None:
+    """What probes the sources of a run, which `words` name; None where they cannot be read again, the encoder cannot be
+    trained, or a source has too few queries.
+    """
+    name = values.encoder if encoder is None else encoder
+    once = any(file.read_once for source in run.sources for file in source.paths)
+    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
+    if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
+        return None
+    return probe_command(words, {"encoder": encoder, **given})
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:

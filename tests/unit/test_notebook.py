@@ -12,7 +12,6 @@ import pytest
 
 from secid import notebook
 from secid.api import check
-from secid.errors import UsageError
 from secid.pages.comparison import compare
 from secid.results.shown import Shown
 from tests.cli.conftest import FIXTURES
@@ -51,21 +50,10 @@ def test_a_result_is_a_few_lines_and_a_frame_without_a_character_of_markup_from_
         assert page.rstrip().endswith("</html>")
         assert unescape(match[2]) == repr(result)
         assert "<nav" not in page
-        assert len(result._repr_html_()) < notebook.LARGEST_FRAME
 
 
 def test_the_lines_of_a_run(snapshot):
     snapshot("run-repr.txt", f"{RUN!r}\n")
-
-
-def test_a_page_over_the_limit_says_what_it_leaves_out(monkeypatch):
-    whole = RUN._repr_html_()
-    monkeypatch.setattr(notebook, "LARGEST_FRAME", len(whole) * 3 // 4)
-    frame, note = RUN._repr_html_().split("</iframe>")
-    assert len(frame) < len(whole) * 3 // 4 + 1000
-    assert note.startswith("<p>Left out for size: Examples")
-    monkeypatch.setattr(notebook, "LARGEST_FRAME", 1000)
-    assert RUN._repr_html_() == f"<pre>{notebook.escape(repr(RUN))}</pre>"
 
 
 def test_the_table_has_the_numbers_of_the_json():
@@ -84,12 +72,9 @@ def test_the_table_has_the_numbers_of_the_json():
         assert {name: value for name, value in row.items() if value is not None} == shares
 
 
-def test_pandas_is_imported_where_it_is_asked_for(monkeypatch):
+def test_pandas_is_imported_where_it_is_asked_for():
     code = "import sys, secid; secid.read_run; secid.check; print({'pandas', 'secid.notebook'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
-    monkeypatch.setattr(notebook, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="needs pandas, which is not installed"):
-        RUN.to_pandas()
 
 
 def test_a_frame_of_the_sources():

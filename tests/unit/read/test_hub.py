@@ -19,9 +19,10 @@ from secid import api
 from secid.cli.app import main
 from secid.errors import InputError, SecidError, UsageError
 from secid.read import hub as hub_module
-from secid.read import on_disk, open_source, passed_over, resolve_sources
+from secid.read import on_disk, open_source, resolve_sources
 from secid.read.collection import BEIR_FOLDER, CollectionFiles, as_read, collection_files, open_collection
 from secid.read.evaluation import of_split, read_evaluation, relevant_pairs
+from secid.read.sources import passed_over
 from secid.settings import Settings
 from tests.hub_server import CONVERTED, Hub, commit_of, running
 from tests.snapshots import Snapshot, situations

@@ -10,8 +10,7 @@ import pytest
 
 import secid
 from secid.errors import SecidError
-from secid.read import objects as module
-from secid.read import open_source, resolve_sources, specs_of
+from secid.read import open_source, resolve_sources
 from secid.records import Defect, Record
 from secid.settings import Settings
 from tests.snapshots import situations
@@ -52,7 +51,7 @@ MAKERS = {
 
 def read(*sources):
     """Name, items and content of each source."""
-    files = resolve_sources(specs_of(sources), Settings())
+    files = resolve_sources(sources, Settings())
     readers = [open_source(source, Settings()) for source in files]
     return [(reader.source.name, list(reader), reader.content()) for reader in readers]
 
@@ -108,8 +107,8 @@ def test_a_large_batch_is_written_in_slices():
     """Else a DataFrame, which is one batch, would be in memory twice; and views would be written whole each time."""
     texts = pa.array(["x" * 100] * 20_000)
     for column in (texts, texts.cast(pa.string_view())):
-        (spec,) = specs_of([("x", pa.table({"query": column, "pos": column, "neg": column}))])
-        with spec.open() as file:
+        (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))], Settings())
+        with source.data.open() as file:
             assert len(file.read()) < 1.2 * 3 * texts.nbytes
             file.seek(0)
             assert max(batch.num_rows for batch in pa.ipc.open_stream(file)) == 256
@@ -123,13 +122,6 @@ def test_the_first_row_may_be_larger_than_what_a_file_is_recognised_by():
 def test_a_single_row_is_no_document_that_holds_rows():
     row = {"query": "q", "pos": ["p"], "neg": ["n"], "data": [{"query": "a", "pos": "b", "neg": "c"}]}
     assert [item.query for item in read(("x", [row]))[0][1]] == ["q"]
-
-
-def test_an_object_larger_than_the_limit_is_an_error(monkeypatch):
-    monkeypatch.setattr(module, "SPOOL_LIMIT", 1000)
-    for value in (pa.Table.from_pylist(ROWS), iter(ROWS)):
-        with pytest.raises(SecidError, match=r"^<x>: more than 0 GiB"):
-            read(("x", value))
 
 
 class Unwritable:
@@ -159,7 +151,7 @@ def test_refusals(snapshot):
     texts = {}
     for what, sources in cases.items():
         with pytest.raises(SecidError) as caught:
-            read(*sources) if isinstance(sources, list) else specs_of(sources)
+            read(*sources) if isinstance(sources, list) else resolve_sources(sources, Settings())
         texts[what] = str(caught.value)
     snapshot("object-refusals.txt", situations(texts))
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from secid.errors import UsageError
-from secid.read import passed_over, resolve_sources
+from secid.read import resolve_sources
+from secid.read.sources import passed_over
 from secid.records import Record
 from secid.settings import Settings
 from tests.snapshots import Snapshot, situations

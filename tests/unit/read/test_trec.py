@@ -18,6 +18,7 @@ from secid.read import open_source
 from secid.read.trec import DEPTH
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
+from tests.notes import Notes
 
 from .conftest import read, refused, write_jsonl, zstd
 
@@ -237,19 +238,6 @@ def test_copies_keep_ids_scores_ranks_and_tags(beir: Path, tmp_path: Path) -> No
     assert not row.lost
 
 
-class Notes:
-    """Keeps the notes of a progress."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 def test_the_notes_tell_judged_and_unjudged_negatives_apart(beir: Path, tmp_path: Path) -> None:
     run, grades, notes = retrieved(), judgements(beir), Notes()
     paths = [tmp_path / f"{n}.trec" for n in range(10)]  # more files than stay open, so that some are read anew
@@ -257,8 +245,8 @@ def test_the_notes_tell_judged_and_unjudged_negatives_apart(beir: Path, tmp_path
         path.write_text(as_trec(run), encoding="utf-8")
     (tmp_path / "work").mkdir()
     settings = Settings(collection=str(beir))
-    plan, _ = read_plan([Source("bm25", tuple(map(str, paths)))], settings, tmp_path / "work", notes)  # type: ignore[arg-type]
+    plan, _ = read_plan([Source("bm25", tuple(map(str, paths)))], settings, tmp_path / "work", notes)
     plan.close()
     pairs = [(query, key) for query, row in expected(run, grades).items() for key in row[1]]
     n = 10 * sum(key in grades[query] for query, key in pairs)
-    assert f"negatives of the run: {n:,} nonrelevant and {10 * len(pairs) - n:,} unjudged" in "\n".join(notes.lines)
+    assert f"negatives of the run: {n:,} nonrelevant and {10 * len(pairs) - n:,} unjudged" in "\n".join(notes.notes)

@@ -9,15 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 import secid
+from secid.progress import Silent
 from secid.scoring import stages
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
+from tests.notes import Notes
 from tests.tiny_bert import save_tiny_bert
 
 ADVANCING = ("read", "encode", "lex ", "controls", "measure", "inspect", "slices")
 
 
-class Told:
+class Told(Silent):
     """Keeps each stage with its total and what it advanced."""
 
     def __init__(self):
@@ -28,9 +30,6 @@ class Told:
 
     def advance(self, n):
         self.stages[-1][2] += n
-
-    def note(self, text):
-        pass
 
 
 @pytest.mark.parametrize("ablate", [False, True])
@@ -69,17 +68,6 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     assert names[-1] == "write"
 
 
-class Noted(Told):
-    """Keeps the notes."""
-
-    def __init__(self):
-        super().__init__()
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
-
-
 @pytest.mark.parametrize(
     ("changed", "n_texts", "has", "n_notes"),
     [
@@ -92,7 +80,7 @@ class Noted(Told):
 )
 def test_bf16_is_offered_once_where_it_would_help(changed, n_texts, has, n_notes, monkeypatch):
     monkeypatch.setattr(stages, "multiplies_bf16", lambda: has)
-    noted = Noted()
+    noted = Notes()
     info = SimpleNamespace(**{"device": "cpu", "dtype": "float32", **changed})
     stages.note_bf16(info, n_texts, Settings(), noted)
     assert len(noted.notes) == n_notes
@@ -107,7 +95,7 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     (folder / "README.md").write_text("about", encoding="utf-8")
     (tmp_path / "b.csv").write_text("q a,p a,1\nq a,n a,0\n" * 9, encoding="utf-8")
 
-    told = Noted()
+    told = Notes()
     secid.check([folder], header=True, positive_score=0.5, progress=told)
     assert told.notes[0] == f"{folder}: not read: README.md"
     assert [note for note in told.notes if "is ignored" in note] == [
@@ -115,6 +103,6 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
         "--set header=yes is ignored: no input is CSV or TSV",
     ]
 
-    told = Noted()
+    told = Notes()
     secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=told)
     assert [note for note in told.notes if "is ignored" in note] == []
