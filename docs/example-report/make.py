@@ -45,7 +45,7 @@ def _rounded(value: Any) -> Any:
 
 def pages(run: Run) -> dict[str, str]:
     """File name -> text of every page."""
-    return {f"report{suffix}": render(run) for suffix, render in FORMATS.items() if suffix[0] == "."}
+    return {f"report{suffix}": render(run) for suffix, render in FORMATS.items()}
 
 
 def differences(new: Any, old: Any, place: str = "report") -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated, Any
 
 from secid.cli.options import READING, Json, Out, Quiet, Sources, flag, takes_settings
@@ -60,7 +59,6 @@ def check(
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
     for path in files:
         write_whole(path, CHECK_FORMATS[path.suffix](result))
-    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
-        print_result(result, json, print_check)
+    print_result(result, json, print_check)
     print_verdict(result, quiet)
     return 1 if result.failed else 0

@@ -29,13 +29,16 @@ def check_outputs(
     inputs  : files and folders; not looked at without outputs.
     folders : what to say of an output that may be meant as a folder.
     """
-    from secid.pages.formats import format_of
+    from secid.pages.formats import METRICS, format_of
 
     for path in outputs:
         if format_of(path) not in suffixes:
             hint = folders if path.is_dir() or not path.suffix else ""
+            if format_of(path) == METRICS:
+                remedy = "name it by -o of secid score, or of secid report for one run"
+                raise UsageError("only the result of one score has metrics", where=str(path), remedy=remedy)
             raise UsageError(
-                f"no page format has the suffix {format_of(path)!r}",
+                f"no page format has the suffix {path.suffix!r}",
                 where=str(path),
                 remedy=f"use {', '.join(suffixes)}{hint}",
             )
@@ -66,10 +69,11 @@ def print_result(result: Result, as_json: bool, show: Callable[[Console, Result]
     from secid.cli.console import stdout
     from secid.results.document import json_of
 
-    if as_json:
-        sys.stdout.write(json_of(result))
-    else:
-        show(stdout(), result)
+    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
+        if as_json:
+            sys.stdout.write(json_of(result))
+        else:
+            show(stdout(), result)
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:

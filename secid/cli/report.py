@@ -39,7 +39,7 @@ def report(
     from secid.files import write_whole
     from secid.pages.comparison import compare, labels
     from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
-    from secid.pages.formats import format_of, run_formats
+    from secid.pages.formats import OF_METRICS, format_of, run_formats
     from secid.pages.sanitize import plain
     from secid.pages.terminal import print_page, print_run
     from secid.results.document import read_probe, read_run
@@ -48,7 +48,7 @@ def report(
     _refuse_pages(runs)
     folder = runs[0] if len(runs) == 1 and runs[0].is_dir() else None
     probe = None if folder is None else read_probe(folder)
-    of_run = run_formats(probe)
+    of_run = {**run_formats(probe), **OF_METRICS}
     inputs = (path / "report.json" if path.is_dir() else path for path in runs)
     check_outputs(files, of_run if len(runs) == 1 else COMPARISON_FORMATS, inputs)
     named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]

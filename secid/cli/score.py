@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,7 +63,7 @@ def _score(
     from secid.cli.outputs import check_outputs, files_read, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
-    from secid.pages.formats import FORMATS, format_of
+    from secid.pages.formats import FORMATS, OF_METRICS, format_of
     from secid.pages.terminal import print_run
     from secid.results.document import to_json
 
@@ -70,7 +71,8 @@ def _score(
     if encoder:
         settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
     outputs = out or []
-    check_outputs(outputs, FORMATS, files_read(sources, settings), "; a run folder is named by --run")
+    formats = {**FORMATS, **OF_METRICS}
+    check_outputs(outputs, formats, files_read(sources, settings), "; a run folder is named by --run")
     problem: OutputError | None = None
     folder = run
     if run is None:
@@ -86,14 +88,15 @@ def _score(
             folder, problem, result = None, error, replace(error.run, folder=None)
     for path in outputs:
         try:
-            write_whole(path, FORMATS[format_of(path)](result))
+            write_whole(path, formats[format_of(path)](result))
             progress.note(f"wrote {path}")
         except OutputError as error:
             problem = error
-    if json:
-        sys.stdout.write(to_json(result))
-    else:
-        print_run(stdout(), result, legend=legend)
+    with suppress(BrokenPipeError):  # a reader that stops early misses neither the run folder nor the verdict
+        if json:
+            sys.stdout.write(to_json(result))
+        else:
+            print_run(stdout(), result, legend=legend)
     if folder is not None:
         progress.note(f"run folder: {folder}")
     if problem is not None:

@@ -13,6 +13,7 @@ from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign
 from secid.pages.sanitize import code, named, plain, short
 from secid.pages.sections.origin import overlap_section
 from secid.pages.sections.warnings import MISREADS
+from secid.records import is_object
 from secid.results import Example, SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, CheckedSource, SourceCaution, Spread
@@ -74,7 +75,8 @@ def _why_no_command(check: Check) -> str:
         return ""
     if any(map(hidden, paths)):
         return "A file name holds control characters, so no command can name it: rename the file."
-    return "Standard input cannot be read again, so no command can repair it: save it to a file and check that."
+    what = "An object in memory" if any(map(is_object, paths)) else "Standard input"
+    return f"{what} cannot be read again, so no command can repair these sources: save it to a file and check that."
 
 
 class Problem(NamedTuple):

@@ -37,10 +37,12 @@ def format_of(path: Path) -> str:
 
 
 def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
-    """Those of a run, with its probe on the pages; the JSON document is the run's alone, and so are the metrics."""
-    own = formats(lambda run: page_of(run, probe), to_json)
-    return {**own, METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"}
+    """Those of a run, with its probe on the pages; the JSON document is the run's alone."""
+    return formats(lambda run: page_of(run, probe), to_json)
 
 
 FORMATS = run_formats(None)
-"""Those of a run without a probe."""
+"""Those of a run without a probe, which its folder has."""
+OF_METRICS: Mapping[str, Callable[[Run], str]] = {
+    METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"
+}

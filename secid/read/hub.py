@@ -107,11 +107,11 @@ class _Repository:
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
-            patterns = list(map(glob.escape, missing))
+            given: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": _Bars}
             with _errors(address):
-                snapshot_download(
-                    self.name, repo_type="dataset", revision=self.commit, allow_patterns=patterns, tqdm_class=_Bars
-                )
+                snapshot_download(self.name, allow_patterns=[README], **given)  # which keeps the listing, for later
+                for path in missing:  # one after another, here: Ctrl-C would wait for the threads of a snapshot
+                    hf_hub_download(self.name, path, **given)
         return tuple(f"{address}/{path}" for path in paths)
 
     def _is_cached(self, path: str) -> bool:

@@ -64,7 +64,10 @@ def specs_of(sources: Iterable[Any]) -> list[Spec]:
     """
     if isinstance(sources, str | PathLike | Mapping) or hasattr(sources, "__arrow_c_stream__") or _is_dataset(sources):
         raise UsageError(f"sources are a list, not one {_kind(sources)}", remedy="put it in brackets: [source]")
-    return [_spec(given, place) for place, given in enumerate(sources, 1)]
+    given = list(sources)
+    if len(given) > 1 and all(type(row) is dict for row in given):
+        raise UsageError("sources are a list, not the rows of one", remedy="put the rows in brackets: [rows]")
+    return [_spec(source, place) for place, source in enumerate(given, 1)]
 
 
 def _spec(given: Any, place: int) -> Spec:

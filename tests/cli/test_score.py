@@ -56,7 +56,9 @@ def test_lines_fit_a_pipe(fixture_run: FixtureRun):
 
 def test_the_run_folder_is_whole(fixture_run: FixtureRun):
     folder = fixture_run.folder
-    assert {"report.json", "report.md", "negatives.parquet", "state", "log.txt"} <= set(listing(folder))
+    pages = {"report.html", "report.json", "report.md"}
+    assert {name for name in listing(folder) if name.startswith("report")} == pages
+    assert {*pages, "negatives.parquet", "state", "log.txt"} <= set(listing(folder))
     assert [name for name in listing(folder.parent) if name.startswith(".partial")] == []
     run = secid.read_run(folder)
     table = pq.read_table(folder / "negatives.parquet")

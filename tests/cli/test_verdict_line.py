@@ -69,6 +69,23 @@ def test_forced_colours_put_nothing_before_it(tmp_path):
     assert outcome.err.splitlines()[-1].startswith("VERDICT: usable ")
 
 
+def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict(tmp_path):
+    score = f"'{sys.executable}' -m secid score '{SOUND}' --encoder minilm --set controls=none --run run"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        ["bash", "-c", f"{score} >&{write}"],
+        capture_output=True,
+        env=child_environment(),
+        cwd=tmp_path,
+        pass_fds=[write],
+    )
+    os.close(write)
+    lines = done.stderr.decode().splitlines()
+    assert (done.returncode, lines[-2]) == (0, "run folder: run")
+    assert lines[-1].startswith("VERDICT: usable command=score ")
+
+
 def test_a_closed_stderr_leaves_the_document_alone(tmp_path):
     command = f"exec '{sys.executable}' -m secid check '{SOUND}' --json 2>&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, env=child_environment(), cwd=tmp_path)

@@ -137,6 +137,7 @@ def test_refusals(snapshot):
         "a number": [3],
         "bytes": [b"rows"],
         "a dict of tables": [{"train": table, "test": table}],
+        "rows outside of a list": ROWS,
         "a name without object": [("x",)],
         "an empty name": [(" ", ROWS)],
         "a path that is not there": [("x", "none.jsonl")],
