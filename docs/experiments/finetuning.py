@@ -117,10 +117,11 @@ def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) 
 def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats, Index]:
     """(S, n) nDCG@10 by seed and held-out query of each source, (n,) of the frozen encoder, and (n,) rows of the task.
 
-    Of the folds that every source has finished with the first seed, and of the seeds that every one has in all of them.
+    Of the folds that every source of the task has finished with the first seed, and of the seeds that every one has in
+    all of them.
     """
     done = {(line["source"], line["seed"], line["fold"]): line for line in runs if line["collection"] == collection}
-    names = sorted({source for source, *_ in done if source is not None})
+    names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
     folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
     seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
     if not folds:
