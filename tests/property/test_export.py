@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from secid.export.rows import row_of
-from secid.export.writer import NOT_FINITE, SCHEMAS, write_rows
+from secid.export.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
 from secid.read import open_source
 from secid.records import Extras, Record, Source
 from secid.settings import Settings
@@ -92,7 +92,11 @@ def test_nothing_changes_or_vanishes_unnamed(table, schema, suffix):
             assert record.extras is not None
             document.setdefault("query_id", document.get("question_id"))
             for name, value in record.extras.columns.items():
-                assert is_blank(name, value) or is_named(name, result.not_held) or is_written(name, value, document)
+                assert (
+                    is_blank(name, value)
+                    or is_named(name, result.not_held)
+                    or is_written(name, value, document, schema)
+                )
     else:
         assert all(
             is_blank(name, value) or is_named(name, result.not_held)
@@ -115,10 +119,13 @@ def is_named(name: str, not_held: Mapping[str, int]) -> bool:
     return name in not_held or f"{NOT_FINITE} in {name}" in not_held
 
 
-def is_written(name: str, value: Any, document: Mapping[str, Any]) -> bool:
-    if name in ("pos_id", "neg_ids", "negative_1_id") and document.get(name) is None:
-        side = "positive_passages" if name == "pos_id" else "negative_passages"
-        own = [passage["docid"] for passage in document[side]]
+def is_written(name: str, value: Any, document: Mapping[str, Any], schema: str) -> bool:
+    if name in ("pos_id", "neg_ids", "negative_1_id") and (isinstance(value, list) or document.get(name) is None):
+        if schema in OF_OBJECTS:
+            sides = ("pos_doc", "neg_doc") if schema == "nvidia" else ("positive_passages", "negative_passages")
+            own = [passage[OF_OBJECTS[schema]] for passage in document[sides[name != "pos_id"]]]
+        else:
+            own = document.get(name) or document["pos_ids" if name == "pos_id" else "neg_ids"]
         values = value if isinstance(value, list) else [value]
         return all(one is None or str(one) == other for one, other in zip(values, own, strict=False))
     if name == "query_id":
