@@ -29,10 +29,10 @@ from secid.export.read_again import Original, find_source, plan_again, read_labe
 from secid.export.rows import Passage, Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.copies import CopyFinder, Positives
-from secid.findings.normal_form import text_forms
 from secid.findings.texts import mask_of
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool.normal_form import text_forms
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.progress import Progress

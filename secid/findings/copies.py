@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool import PlannedSource
+from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
 
 RUN_WORDS = 5

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, among, distinct
 from secid.errors import InputError
-from secid.findings.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys
+from secid.pool.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys
 from secid.pool.texts import Packed
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels

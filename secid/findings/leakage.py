@@ -18,9 +18,9 @@ from scipy import sparse
 
 from secid.arrays import Floats, Index, among, distinct
 from secid.findings.copies import windows
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, Keys, text_forms
 from secid.findings.summary import Case
 from secid.pool import Plan, PlannedSource, token_stream
+from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, text_forms
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.read.evaluation import EvaluationSet
 from secid.read.rows import shorten

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from secid.arrays import Index
-from secid.findings.normal_form import FormKeys, Keys, text_forms
 from secid.pool import Plan, PlannedSource, labels_of
+from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.results import Match
 
 

@@ -5,16 +5,17 @@ Both rules look at the first words of each distinct passage alone. Source: METHO
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
-from secid.findings.normal_form import is_unspaced, normal_form
 from secid.findings.preambles import phrase
-from secid.pool import PlannedSource
+from secid.pool import DocumentFrequencies, Keys, PlannedSource
+from secid.pool.normal_form import is_unspaced, normal_form
 from secid.pool.texts import TextStore, pieces
 
 OPENING_WORDS = 5
@@ -37,53 +38,100 @@ HEAD_CHARACTERS = 128
 CHUNK_TEXTS = 4096
 """Texts decoded at once: some MB."""
 NONE = 0
+NO_KEYS = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True)
 class Openings:
     """How n passages open, by id.
 
-    phrase  : (n,) number of the generator's phrase.   opening : (n,) number of the first words.
+    phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
     Both are NONE where there are none, and for passages that no source points at.
     """
 
-    phrase: Index
-    opening: Index
+    phrase: Keys
+    opening: Keys
 
     @staticmethod
     def of(passages: TextStore, ids: Index) -> Openings:
         """Openings of the passages with these ids, each read once."""
-        phrases, openings = np.full((2, len(passages)), NONE, np.int64)
-        numbers: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        phrases, openings = np.full((2, len(passages)), NONE, np.uint64)
         for part, texts in chunks(passages, ids):
-            phrases[part] = [_number(phrase(text), numbers[0]) for text in texts]
-            openings[part] = [_number(opening(text), numbers[1]) for text in texts]
+            phrases[part] = [_key(phrase(text)) for text in texts]
+            openings[part] = [_key(opening(text)) for text in texts]
         return Openings(phrases, openings)
 
 
-def _number(words: str | None, numbers: dict[int, int]) -> int:
-    """A number that equal words share. numbers : those given so far, by hash, which takes less than the words."""
-    return numbers.setdefault(hash(words), len(numbers) + 1) if words else NONE
+def _key(words: str | None) -> int:
+    """64 bits that equal words share on every machine, never NONE."""
+    return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "little") or 1 if words else NONE
 
 
-def opening_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
+def opening_flags(
+    passages: TextStore, sources: Sequence[PlannedSource], run: RunOpenings | None = None
+) -> list[dict[str, Flags]]:
     """Flags of `preamble` and `shared_opening`: a dict per source, each (T,) in the order of its negatives.
 
     preamble       : opens with a generator's phrase (`preambles.phrase`) with which no positive of the run opens.
-    shared_opening : see `_shared`. Shares are of distinct texts: those of the source's negatives, and those of all
-                     positives of the run.
+    shared_opening : see `shared_openings`. Shares are of distinct texts: those of the source's negatives, and those of
+                     all positives of the run.
+    run : what was counted over a whole run, of which the sources are a part; counted here where None.
     Empty arrays for a source without negatives. Source: METHOD 14.
     """
-    positives = positives_of(sources)
     texts = Openings.of(passages, used_passages(sources))
-    house_style = distinct(np.append(texts.phrase[positives], NONE))
+    run = run or RunOpenings.of(sources, texts)
     return [
         {
-            "preamble": ~among(texts.phrase[planned.negatives], house_style),
-            "shared_opening": _shared(planned, texts.opening, texts.opening[positives]),
+            "preamble": ~among(texts.phrase[planned.negatives], run.house_style),
+            "shared_opening": among(texts.opening[planned.negatives], run.shared.get(planned.name, NO_KEYS)),
         }
         for planned in sources
     ]
+
+
+@dataclass(frozen=True)
+class RunOpenings:
+    """What the rules need to know of all passages of a run.
+
+    house_style : sorted keys of the phrases with which some positive opens, NONE among them.
+    shared      : by source, sorted keys of the openings that its negatives share.
+    """
+
+    house_style: Keys
+    shared: Mapping[str, Keys]
+
+    @staticmethod
+    def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
+        """Of all sources of a run."""
+        positives = positives_of(sources)
+        of_positives = tally(texts.opening[positives])
+        shared = {
+            planned.name: shared_openings(
+                tally(texts.opening[distinct(planned.negatives)]), queries_by_opening(planned, texts), of_positives
+            )
+            for planned in sources
+        }
+        return RunOpenings(house_style(texts.phrase[positives]), shared)
+
+
+def house_style(phrases: Keys) -> Keys:
+    """The phrases with which positives open. phrases: of each positive, or of a part of them."""
+    return distinct(np.append(phrases, np.uint64(NONE)))
+
+
+def tally(keys: Keys) -> DocumentFrequencies:
+    """How often each key occurs among n; NONE counts among the n alone."""
+    values, counts = np.unique(keys[keys != NONE], return_counts=True)
+    return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
+
+
+def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequencies:
+    """For how many queries each opening is listed."""
+    openings, number = np.unique(texts.opening[planned.negatives], return_inverse=True)
+    query = planned.query[planned.triplet_record()]
+    served = distinct(pairs(query, number, max(1, len(openings)))) % max(1, len(openings))
+    table = tally(openings[served])
+    return replace(table, n_documents=len(distinct(query)))
 
 
 def opening(text: str) -> str:
@@ -121,27 +169,26 @@ def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]
         yield ids[start:stop], passages.take(ids[start:stop])
 
 
-def _shared(planned: PlannedSource, openings: Index, of_positives: Index) -> Flags:
-    """(T,) negatives whose opening at least SHARED_TEXTS distinct negatives of the source share, SHARED_FRACTION of
-    them, SHARED_RATIO times its share of the distinct positives, of which there are enough (SHARED_CHANCE),
-    for at least SHARED_QUERIES queries.
+def shared_openings(
+    negatives: DocumentFrequencies, queries: DocumentFrequencies, positives: DocumentFrequencies
+) -> Keys:
+    """Sorted keys of the openings that at least SHARED_TEXTS distinct negatives of a source share, SHARED_FRACTION of
+    them, SHARED_RATIO times its share of the distinct positives, of which there are enough (SHARED_CHANCE), for at
+    least SHARED_QUERIES queries.
 
-    openings : (n_passages,) by id.   of_positives : (P,) of the run's distinct positives.
+    negatives, queries : how many distinct negatives of the source open so, and for how many queries they are listed.
+    positives : how many of the run's distinct positives open so.
     """
-    texts, n = distinct(planned.negatives), int(openings.max(initial=NONE)) + 1
-    counts = np.bincount(openings[texts], minlength=n)
-    share = counts / max(1, len(texts))
-    in_positives = np.bincount(of_positives, minlength=n) / max(1, len(of_positives))
+    share = negatives.counts / max(1, negatives.n_documents)
+    in_positives = positives.counts_of(negatives.keys) / max(1, positives.n_documents)
     common = (
-        (np.arange(n) != NONE)
-        & (counts >= SHARED_TEXTS)
+        (negatives.counts >= SHARED_TEXTS)
         & (share >= SHARED_FRACTION)
         & (share >= SHARED_RATIO * in_positives)
-        & (chance_of_fewer(in_positives * len(of_positives), share * len(of_positives)) <= SHARED_CHANCE)
+        & (chance_of_fewer(in_positives * positives.n_documents, share * positives.n_documents) <= SHARED_CHANCE)
+        & (queries.counts_of(negatives.keys) >= SHARED_QUERIES)
     )
-    own, query = openings[planned.negatives], planned.query[planned.triplet_record()]
-    n_queries = np.bincount(distinct(pairs(query, own, n)) % n, minlength=n)
-    return np.asarray((common & (n_queries >= SHARED_QUERIES))[own])
+    return negatives.keys[common]
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -9,15 +9,16 @@ Source: METHOD 14.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from secid.arrays import Flags, distinct
+from secid.arrays import Flags, among, distinct
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.languages import language_flags
-from secid.findings.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
-from secid.findings.openings import opening_flags
-from secid.pool import PlannedSource
+from secid.findings.openings import NO_KEYS, RunOpenings, opening_flags
+from secid.pool import DocumentFrequencies, Keys, PlannedSource
+from secid.pool.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
 from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
@@ -34,20 +35,26 @@ def text_masks(
     sources: Sequence[PlannedSource],
     known: Positives | None = None,
     tick: Tick = lambda n: None,
+    run: RunTexts | None = None,
 ) -> list[Mask]:
     """All findings of the texts of a run: a mask per source, (T,) with bit i set for the catalogue's i-th finding.
 
     queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
     known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
     tick  : called with the number of texts done, in all len(queries) + len(passages).
+    run   : what was counted over a whole run, of which the sources are a part; counted here where None.
     The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
     """
     of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
     masks = []
     for source, openings, languages in zip(
-        sources, opening_flags(passages, sources), language_flags(passages, sources), strict=True
+        sources,
+        opening_flags(passages, sources, None if run is None else run.openings),
+        language_flags(passages, sources),
+        strict=True,
     ):
+        hubs = hub_forms(served(source, of_queries, of_passages)) if run is None else run.hubs.get(source.name, NO_KEYS)
         flags = {
             **copies.flags(source),
             **openings,
@@ -55,7 +62,7 @@ def text_masks(
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
-            "hub": hub_flags(source, of_queries, of_passages),
+            "hub": among(of_passages.form[source.negatives], hubs),
         }
         masks.append(mask_of(flags, source.n_triplets))
     return masks
@@ -90,17 +97,30 @@ def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -
     return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
 
 
-def hub_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
-    """(T,) the negative's normal form serves more than HUB_SHARE of HUB_QUERIES queries, as estimated from the source.
+@dataclass(frozen=True)
+class RunTexts:
+    """What the rules need to know of all texts of a run. hubs: by source, sorted keys of the forms that are hubs."""
+
+    openings: RunOpenings
+    hubs: Mapping[str, Keys]
+
+
+def served(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:
+    """For how many of a source's queries each normal form is listed. Queries count by their normal form."""
+    n_forms = max(1, passages.n_forms)
+    query = queries.number[source.query[source.triplet_record()]]
+    pairs = distinct(query * n_forms + passages.number[source.negatives])
+    form, number = np.unique(passages.form[source.negatives], return_index=True)
+    counts = np.bincount(pairs % n_forms, minlength=n_forms)[passages.number[source.negatives][number]]
+    return DocumentFrequencies(form, counts.astype(np.int64), len(distinct(pairs // n_forms)))
+
+
+def hub_forms(served: DocumentFrequencies) -> Keys:
+    """Sorted keys of the forms that serve more than HUB_SHARE of HUB_QUERIES queries, as estimated from a source.
 
     A form that serves k of the source's Q queries serves k / Q of a random sample of HUB_QUERIES of them on average
     (the mean of a hypergeometric count, which is what rarefaction takes). A source of fewer queries is its own sample:
     the queries that it lacks count as not served, so the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a form
-    needs six queries to be a hub however small the source is. Queries count by their normal form.
+    needs six queries to be a hub however small the source is.
     """
-    n_forms = max(1, passages.n_forms)
-    query = queries.number[source.query[source.triplet_record()]]
-    pairs = distinct(query * n_forms + passages.number[source.negatives])
-    n_served = np.bincount(pairs % n_forms, minlength=n_forms)
-    n_queries = len(distinct(pairs // n_forms))
-    return np.asarray((n_served > HUB_SHARE * max(n_queries, HUB_QUERIES))[passages.number[source.negatives]])
+    return served.keys[served.counts > HUB_SHARE * max(served.n_documents, HUB_QUERIES)]

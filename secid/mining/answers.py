@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from secid.findings.copies import near_copies, run_sets
 from secid.findings.languages import UNDECIDED, language_numbers
-from secid.findings.normal_form import FormKeys, is_empty, normal_form
 from secid.findings.preambles import is_refusal, phrase
+from secid.pool.normal_form import FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 
 MOST_TOKENS = 2**53

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from secid.arrays import Index, first_in_row
 from secid.findings.copies import CopyFinder, positives_of_pairs
-from secid.findings.normal_form import EMPTY_FORM, text_forms
 from secid.mining.questions import Questions
+from secid.pool.normal_form import EMPTY_FORM, text_forms
 from secid.progress import Progress
 
 Codes = npt.NDArray[np.uint8]

@@ -17,9 +17,9 @@ from secid.arrays import Index
 from secid.errors import InputError, NothingToScoreError
 from secid.export.rows import Passage, Row, RowsOnDisk
 from secid.findings.judgements import unknown_of
-from secid.findings.normal_form import normal_form
 from secid.pool import key_ranks
 from secid.pool.labels import judgement_files
+from secid.pool.normal_form import normal_form
 from secid.pool.plan import Tally
 from secid.pool.refuse import left_out_text, refuse_bad
 from secid.pool.texts import TextSpool, TextStore

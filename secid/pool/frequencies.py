@@ -24,14 +24,18 @@ class DocumentFrequencies:
     counts: npt.NDArray[np.int64]
     n_documents: int
 
-    def idf(self, keys: Keys) -> Floats:
-        """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
+    def counts_of(self, keys: Keys) -> Floats:
+        """(n,) how many documents hold each key, 0.0 for a key of none."""
         counts = np.zeros(len(keys), np.float64)
         if len(self.keys):
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
             known = self.keys[place] == keys
             counts[known] = self.counts[place[known]]
-        return np.log((1.0 + self.n_documents) / (1.0 + counts)) + 1.0
+        return counts
+
+    def idf(self, keys: Keys) -> Floats:
+        """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
+        return np.log((1.0 + self.n_documents) / (1.0 + self.counts_of(keys))) + 1.0
 
     def sha256(self) -> str:
         """Hash of the table, the same for any order of the documents."""

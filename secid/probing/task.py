@@ -13,8 +13,8 @@ import numpy as np
 from secid.arrays import Index, among, distinct, pairs
 from secid.errors import InputError
 from secid.findings.copies import run_sets, spread
-from secid.findings.normal_form import FormKeys, TextForms, text_forms
 from secid.pool import Plan, PlannedSource, key_ranks
+from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextSpool, TextStore
 from secid.probing.folds import copies_among, folds, groups

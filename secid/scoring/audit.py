@@ -14,11 +14,11 @@ from secid.arrays import among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError, UsageError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
-from secid.findings.normal_form import text_forms
 from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
+from secid.pool.normal_form import text_forms
 from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from secid.findings.copies import run_sets
-from secid.findings.normal_form import FormKeys
+from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
 from secid.probing import folds
 from secid.probing.training import measures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secid.findings.normal_form import normal_form
+from secid.pool.normal_form import normal_form
 from secid.results import Match
 from tests.unit.findings.test_summary import with_everything
 from tests.unit.scoring.made_rows import clean_rows

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secid.findings import copies
-from secid.findings import normal_form as forms_module
 from secid.findings.copies import restored, stored_positives
-from secid.findings.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.findings.texts import mask_of, text_masks
+from secid.pool import normal_form as forms_module
 from secid.pool import select
+from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 from secid.results.catalogue import BITS
 from tests.unit.findings import slow_texts
