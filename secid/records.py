@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, NamedTuple
 
 Scalar = str | int | float | bool | None
@@ -117,6 +117,19 @@ class Block(NamedTuple):
         """One record's texts."""
         query, positives, negatives, path, line, *_ = record
         return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
+
+    def only(self, keep: Sequence[bool]) -> Block:
+        """Some of the rows. keep: one flag a row."""
+        counts = zip(keep, self.n_positives, self.n_negatives, strict=True)
+        of_passages = [flag for flag, n_positives, n_negatives in counts for _ in range(n_positives + n_negatives)]
+        return Block(
+            list(compress(self.queries, keep)),
+            list(compress(self.passages, of_passages)),
+            list(compress(self.n_positives, keep)),
+            list(compress(self.n_negatives, keep)),
+            self.path,
+            list(compress(self.lines, keep)),
+        )
 
     def records(self) -> Iterator[Record]:
         """The rows one by one."""

@@ -129,6 +129,9 @@ class Settings:
     tie: float | None = setting(
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
+    shard: str | None = setting(
+        None, "Score part I of N of the queries, I from 0, for secid merge.", "Statistics", "I/N"
+    )
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",
@@ -203,6 +206,7 @@ class SettingsDict(TypedDict, total=False):
     max_records: int | None
     until_ranked: float | None
     tie: float | None
+    shard: str | None
     seed: int | None
     controls: str | None
     control_queries: int | None

@@ -14,7 +14,7 @@ from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
-from secid.pool.reading import bytes_read_by
+from secid.pool.reading import bytes_read_by, planned_rows
 from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
@@ -118,7 +118,9 @@ def plan_again(
         if paths not in readers:
             readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
-    streams = [(reader.source, on_disk[reader.source].watch(reader.blocks())) for reader in readers.values()]
+    streams = [
+        (reader.source, on_disk[reader.source].watch(planned_rows(reader, settings))) for reader in readers.values()
+    ]
     plan = make_plan(streams, settings, folder, bytes_read_by(readers.values(), progress), text_rules=text_rules)
     try:
         originals = {}

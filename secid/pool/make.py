@@ -81,7 +81,7 @@ def plan_of(
     echoes = np.full(len(query_store), -1, np.int64)
     echoes[sampled[: len(echoed)]] = passage_ids[np.array(echoed, np.int64)]
     sources = [grouped(rows, query_ids, passage_ids, query_store.keys) for rows in collected]
-    for planned in sources:
+    for planned in sources if settings.shard is None else ():  # `secid merge` has all rows
         refuse_bad(planned.name, planned.tally, settings)
     n_queries_read = len(distinct(np.concatenate([planned.query for planned in sources]))) if sources else 0
     labels = [
@@ -97,7 +97,7 @@ def plan_of(
     sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {p.name: dict(reasons_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
-    sources = [p for p in sources if p.n_triplets or p.source.name not in filled]
+    sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,9 +10,10 @@ from secid.errors import UsageError
 from secid.pool import Plan, gather, plan_of
 from secid.pool.labels import add_labels, judgement_files
 from secid.pool.make import Look, TextRules
+from secid.pool.part import Keep, Shard, rows_of
 from secid.progress import Progress
 from secid.read import Reader, open_source
-from secid.records import Source
+from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings, flag_of
 
 UNUSED = {
@@ -35,11 +36,13 @@ def read_plan(
     text_rules: TextRules | None = None,
     look: Look | None = None,
     with_labels: bool = True,
+    keep: Keep | None = None,
 ) -> tuple[Plan, list[Reader]]:
     """Reads all sources into a plan, and reports what was understood of each file.
 
     sources : opened already, or else opened here.
     folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
+    keep : the queries whose rows are planned; those of --shard, or all, where None.
     with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
@@ -58,7 +61,7 @@ def read_plan(
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     tick = bytes_read_by(readers, progress)
-    gathered = gather(((reader.source, reader.blocks()) for reader in readers), folder, tick)
+    gathered = gather(((reader.source, planned_rows(reader, settings, keep)) for reader in readers), folder, tick)
     try:
         if judgements:
             add_labels(gathered, judgements, settings)
@@ -81,6 +84,16 @@ def read_plan(
         names = ", ".join(map(str, judgements))
         progress.note(f"labelled positives: {n_of_files:,} from the files, {n_of_qrels:,} more from {names}")
     return plan, readers
+
+
+def planned_rows(reader: Reader, settings: Settings, keep: Keep | None = None) -> Iterator[Record | Defect | Block]:
+    """The rows of a reader that a run plans: those of its shard, or of the queries to keep."""
+    if keep is not None:
+        return rows_of(reader.blocks(), keep)
+    if settings.shard is None:
+        return reader.blocks()
+    shard = Shard.parse(settings.shard)
+    return rows_of(reader.blocks(), shard.has, nameless=shard.number == 0)
 
 
 def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:

@@ -21,11 +21,12 @@ from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
-from secid.findings.texts import text_masks
-from secid.measure.blocks import Triplets
+from secid.findings.texts import RunTexts, text_masks
+from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.information import spectral_nats
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
+from secid.pool.part import Keep
 from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
@@ -56,6 +57,7 @@ class Scored:
     findings : what was found in each source, by name.   positives : its labelled positives as a baseline keeps them.
     reference : the random passages that hardness is measured against.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
+    vectors : rows of the plan's texts, for as long as the run's work folder is there.
     """
 
     run: Run
@@ -66,6 +68,7 @@ class Scored:
     frequencies: DocumentFrequencies
     reference: RandomReference | None
     scores: Mapping[str, float]
+    vectors: Vectors
 
 
 def score_sources(
@@ -109,13 +112,19 @@ def scored_plan(
     run_folder: str | None = None,
     reference: StoredReference | None = None,
     clock: Clock | None = None,
+    keep: Keep | None = None,
+    run_texts: RunTexts | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
     """What `score_sources` returns, with the texts at hand for as long as the context lasts.
 
     guide : as `load_guide` gives it.   clock : its stages are the run's timing, with those that end later.
+    keep  : the queries whose rows are read; all, or those of the shard, where None.
+    run_texts : what was counted over the texts of a whole run, of which this one has a part.
     """
     clock = clock or Clock()
-    plan, readers, positives, texts, batch_rows = read(sources, resolved.values, folder, clock, progress, known)
+    plan, readers, positives, texts, batch_rows = read(
+        sources, resolved.values, folder, clock, progress, known, keep, run_texts
+    )
     try:
         collection = None if resolved.values.collection is None else noted_collection(resolved.values, progress)
         measurements = measure(
@@ -250,6 +259,7 @@ def finished(
         frequencies=measurements.frequencies,
         reference=measurements.reference,
         scores=scores,
+        vectors=measurements.vectors,
     )
 
 
@@ -277,6 +287,8 @@ def read(
     clock: Clock,
     progress: Progress,
     known: Positives | None = None,
+    keep: Keep | None = None,
+    run_texts: RunTexts | None = None,
 ) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings], dict[str, Conflicts]]:
     """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and of
     all rows the findings of the texts, and what they are to each other in batches: not where the encoder chooses the
@@ -288,7 +300,7 @@ def read(
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
         positives.update(stored_positives(queries, passages, sources))
-        return text_masks(queries, passages, sources, known)
+        return text_masks(queries, passages, sources, known, run=run_texts)
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))
@@ -308,6 +320,7 @@ def read(
             with_echoes="query_echo" in kinds,
             text_rules=rules,
             look=look,
+            keep=keep,
         )
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)

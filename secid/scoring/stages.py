@@ -30,7 +30,7 @@ from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
 from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
-from secid.measure.blocks import Triplets
+from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.margins import MARGIN
 from secid.measure.sweep import Variant
@@ -107,6 +107,7 @@ class Measurements:
     without_triplets: Mapping[str, Mapping[str, int]]
     early_stop: EarlyStop | None
     suite: tuple[Aspect, ...]
+    vectors: Vectors
 
 
 def measure(
@@ -252,6 +253,7 @@ def measure(
         without_triplets=plan.empty,
         early_stop=early,
         suite=suite,
+        vectors=bench.vectors,
     )
 
 
