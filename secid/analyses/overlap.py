@@ -24,14 +24,13 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
     """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
     result = []
     for a, b in combinations(sources, 2):
-        asked, also = distinct(a.query), distinct(b.query)
-        queries = asked[among(asked, also)]
+        n_queries, jaccard = jaccard_sums(a, b)
         result.append(
             Overlap(
                 first=a.name,
                 second=b.name,
-                shared_query_fraction=len(queries) / min(len(asked), len(also)),
-                negative_jaccard_mean=_jaccard(a, b, queries),
+                shared_query_fraction=n_queries / min(len(distinct(a.query)), len(distinct(b.query))),
+                negative_jaccard_mean=jaccard / n_queries if n_queries else None,
                 shared_document_fraction=_shared(a.negative, b.negative),
             )
         )
@@ -43,13 +42,15 @@ def _shared(first: Index, second: Index) -> float:
     return int(among(a, b).sum()) / min(len(a), len(b))
 
 
-def _jaccard(a: Listed, b: Listed, queries: Index) -> float | None:
-    """Mean over shared queries of |negatives in both| / |negatives in either|; None without shared queries."""
+def jaccard_sums(a: Listed, b: Listed) -> tuple[int, float]:
+    """How many queries two sources share, and the sum over them of |negatives in both| / |negatives in either|."""
+    asked, also = distinct(a.query), distinct(b.query)
+    queries = asked[among(asked, also)]
     if not len(queries):
-        return None
+        return 0, 0.0
     top = int(max(a.negative.max(), b.negative.max())) + 1
     first, second = (distinct(pairs(rows.query, rows.negative, top)) for rows in (a, b))
     n_queries = int(queries[-1]) + 1
     counts = [np.bincount(pair // top, minlength=n_queries)[queries] for pair in (first, second)]
     both = np.bincount(first[among(first, second)] // top, minlength=n_queries)[queries]
-    return float((both / (counts[0] + counts[1] - both)).mean())
+    return len(queries), float((both / (counts[0] + counts[1] - both)).sum())

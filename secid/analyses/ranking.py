@@ -48,12 +48,19 @@ def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = 
     """
     pairs = list(combinations(ranked, 2))
     gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
+    return comparisons([(a.name, b.name) for a, b in pairs], gaps, budget, stop)
+
+
+def comparisons(
+    pairs: Sequence[tuple[str, str]], gaps: Sequence[Difference], budget: float, stop: EarlyStop | None = None
+) -> tuple[Comparison, ...]:
+    """The same by the differences of all pairs, the higher-scored first in each."""
     p_values = np.array([gap.p() for gap in gaps])
     steps, established = _holm_steps(p_values, stop)
     return tuple(
         Comparison(
-            first=first.name,
-            second=second.name,
+            first=first,
+            second=second,
             difference_nats=gap.nats,
             standard_error_nats=gap.standard_error,
             interval_95=difference_interval(gap, budget),

@@ -12,7 +12,10 @@ from secid.arrays import Floats, Index
 from secid.findings.status import sound_negatives
 from secid.pool import PlannedSource
 from secid.results.catalogue import TEXT_FINDINGS
-from secid.triplets.estimates import Names, Share, names_of
+from secid.triplets.estimates import Moments, Names, Share, names_of
+
+FLAGGED = "flagged"
+"""What `moments` calls the negatives with at least one counted defect."""
 
 
 class ListedNegatives:
@@ -43,10 +46,14 @@ class ListedNegatives:
 
     def share(self, finding: str) -> Share:
         """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
+        return Share.of(self._amount(finding), self._weight, *self._clusters)
+
+    def _amount(self, finding: str) -> Floats:
+        """(T + E,) how many negatives of each row have it."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
         amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
-        return Share.of(np.concatenate([amount, n_blank]), self._weight, *self._clusters)
+        return np.concatenate([amount, n_blank])
 
     def shares(self) -> Mapping[str, Share]:
         """The shares of all findings of the texts."""
@@ -54,6 +61,15 @@ class ListedNegatives:
 
     def flagged(self) -> Share:
         """The share that has at least one counted defect: blank ones, and each further copy of a text in a record."""
+        return Share.of(self._flagged(), self._weight, *self._clusters)
+
+    def _flagged(self) -> Floats:
         copies = self._planned.copies.astype(np.float64)
         amount = np.where(sound_negatives(self._planned), copies - 1.0, copies)
-        return Share.of(np.concatenate([amount, self._planned.blanks.count]), self._weight, *self._clusters)
+        return np.concatenate([amount, self._planned.blanks.count])
+
+    def moments(self) -> dict[str, Moments]:
+        """Those of every share of the texts, and of FLAGGED, to be added to those of other queries."""
+        amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
+        cluster, names = self._clusters
+        return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}

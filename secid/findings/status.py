@@ -52,12 +52,25 @@ def source_status(
     shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.   limits : by defect.
     Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14.
     """
-    defects = tuple(name for name in DEFECTS if shares[name].n)
-    # "usable if at most the limit": NaN is not
-    if all(shares[name].estimate.value <= limits[name] for name in DEFECTS):
-        return SourceStatus("usable", flagged, defects)
+    values = {name: shares[name].estimate.value for name in DEFECTS}
+    return SourceStatus(status_of(values, *records_left(planned), limits), flagged, defects_of(values))
+
+
+def records_left(planned: PlannedSource) -> tuple[int, int]:
+    """Records that keep a negative without the flagged ones, and all; queries of blank negatives alone are one each."""
     n_left = len(distinct(planned.triplet_record()[sound_negatives(planned)]))
     blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
-    n_records = planned.n_records + len(np.unique(names_of(blank)))
+    return n_left, planned.n_records + len(np.unique(names_of(blank)))
+
+
+def status_of(shares: Mapping[str, float], n_left: int, n_records: int, limits: Mapping[str, float] = LIMITS) -> Status:
+    """The same by numbers: the shares of the counted defects, and what `records_left` gives."""
+    if all(shares[name] <= limits[name] for name in DEFECTS):  # "usable if at most the limit": NaN is not
+        return "usable"
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
-    return SourceStatus("repair" if left else "unusable", flagged, defects)
+    return "repair" if left else "unusable"
+
+
+def defects_of(shares: Mapping[str, float]) -> tuple[str, ...]:
+    """The counted defects that a source has at all."""
+    return tuple(name for name in DEFECTS if shares[name] > 0)

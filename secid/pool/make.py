@@ -17,6 +17,7 @@ from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
+from secid.pool.part import EmptyShardError
 from secid.pool.plan import Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
 from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
@@ -98,6 +99,9 @@ def plan_of(
     empty = {p.name: dict(reasons_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
+    tallies = {planned.name: planned.tally for planned in whole}
+    if settings.shard is not None and not filled:
+        raise EmptyShardError(settings.shard, tallies)
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
@@ -114,6 +118,7 @@ def plan_of(
         empty=empty,
         n_queries_read=n_queries_read,
         n_labelled=(n_in_files, len(known.pairs) - n_in_files),
+        tallies=tallies,
     )
 
 

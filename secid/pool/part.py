@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from secid.errors import UsageError
+from secid.errors import NothingToScoreError, UsageError
 from secid.pool.normal_form import normal_form
+from secid.pool.plan import Tally
 from secid.records import Block, Defect, Record
 from secid.settings import flag_of
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
 """Takes queries; (n,) whether the rows of each are of the part."""
+
+
+class EmptyShardError(NothingToScoreError):
+    """A shard without a triplet. tallies: what became of its rows, by source."""
+
+    def __init__(self, shard: str, tallies: Mapping[str, Tally]) -> None:
+        super().__init__("no triplet to score", where=flag_of("shard", shard))
+        self.tallies = tallies
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +155,7 @@ class Plan:
     empty           : sources of a file that holds several, left out since they have no triplet: what
                       was left out of each, counted by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
+    tallies         : of every source that was read, those without a triplet too.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
     """
 
@@ -170,6 +171,7 @@ class Plan:
     label_path: Small
     label_paths: tuple[str, ...] = ()
     n_labelled: tuple[int, int] = (0, 0)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     def source_passages(self) -> Index:
         """Rising ids of the passages that sources point at; the plan may hold more, for controls."""

@@ -41,6 +41,22 @@ class RunWarning:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """How a run was put together from shards.
+
+    n_texts         : distinct queries and passages of the whole.   n_texts_held: of all shards together, so that a text
+                      in several shards counts in each: their ratio is what the shards encoded too often.
+    sampled_queries : queries of each source that everything but `sources` and `comparisons` was measured on, and of
+                      the sources hardness, languages and the findings of the random reference; None where it is all.
+    """
+
+    n_shards: int
+    n_texts: int
+    n_texts_held: int
+    sampled_queries: int | None
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run(Shown):
     """One run: the settings, the encoder, the ranked sources, and what it took.
@@ -50,6 +66,7 @@ class Run(Shown):
     same numbers, or cannot be cut.
     corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
     margins: of each source, in any order; guide: what a second scorer says; None without one.
+    merged: of a run of shards; None for a run of one process.
     folder: the run folder as it was named; None where none was written.
     probe: the command that probes the same sources, its --run left out; None where it cannot be typed again, or a
         source has too few queries.
@@ -81,6 +98,7 @@ class Run(Shown):
     in_batch: tuple[InBatch, ...] = ()
     cost: Cost | None = None
     objectives: ObjectiveLens | None = None
+    merged: Merged | None = None
     folder: str | None = None
     probe: str | None = None
     warnings: tuple[RunWarning, ...] = ()
@@ -88,6 +106,11 @@ class Run(Shown):
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]
+
+    @property
+    def has_rows_elsewhere(self) -> bool:
+        """Whether the run folder holds sums alone: that of a merge, whose rows are in the run folders of its shards."""
+        return self.merged is not None and self.merged.sampled_queries is not None
 
     def metrics(self) -> dict[str, float]:
         """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.

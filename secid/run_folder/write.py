@@ -110,12 +110,13 @@ class RunFolder:
         try:
             ready.mkdir()
             with clock.stage("write"):
-                write_negatives(scored.measured, ready / "negatives.parquet")
-                write_state(scored.measured, ready / "state")
+                write_state(scored.states or scored.measured, ready / "state")
                 write_control_states(scored.controls, ready / "state")
                 write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
-                reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
-                write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
+                if not scored.run.has_rows_elsewhere:
+                    write_negatives(scored.measured, ready / "negatives.parquet")
+                    reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
+                    write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
             for suffix, page in FORMATS.items():  # last, since they name what the stages took
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))

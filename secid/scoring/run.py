@@ -58,6 +58,7 @@ class Scored:
     reference : the random passages that hardness is measured against.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     vectors : rows of the plan's texts, for as long as the run's work folder is there.
+    states : what a run folder keeps the sums of; `measured` where empty.
     """
 
     run: Run
@@ -69,6 +70,7 @@ class Scored:
     reference: RandomReference | None
     scores: Mapping[str, float]
     vectors: Vectors
+    states: tuple[Measured, ...] = ()
 
 
 def score_sources(
@@ -227,17 +229,17 @@ def finished(
         margins=measurements.margins,
         guide=measurements.guide,
         early_stop=measurements.early_stop,
-        separation=_in_order(measurements.separation, by_rank),
+        separation=in_order(measurements.separation, by_rank),
         corpus_separation=measurements.corpus_separation,
-        in_batch=_in_order(measurements.in_batch, by_rank),
+        in_batch=in_order(measurements.in_batch, by_rank),
         cost=measurements.cost,
         objectives=None
         if lens is None
         else replace(
             lens,
-            objectives=_in_order(lens.objectives, by_rank),
-            sizes=_in_order(lens.sizes, by_rank),
-            narrowing=_in_order(lens.narrowing, by_rank),
+            objectives=in_order(lens.objectives, by_rank),
+            sizes=in_order(lens.sizes, by_rank),
+            narrowing=in_order(lens.narrowing, by_rank),
         ),
         folder=run_folder,
         warnings=(
@@ -271,7 +273,7 @@ class _OfSource(Protocol):
 Part = TypeVar("Part", bound=_OfSource)
 
 
-def _in_order(parts: Sequence[Part], place: Mapping[str, int]) -> tuple[Part, ...]:
+def in_order(parts: Sequence[Part], place: Mapping[str, int]) -> tuple[Part, ...]:
     """The parts of sources, those of one source in their own order. place: of each source by name."""
     return tuple(sorted(parts, key=lambda part: place[part.source]))
 

@@ -51,12 +51,15 @@ def unpaired(comparisons: Sequence[Comparison], n_queries: Mapping[str, int]) ->
     return (RunWarning(kind="few_shared_queries", values=values),)
 
 
-def few_queries(items: Sequence[Measured]) -> tuple[RunWarning, ...]:
-    """One warning for each source with too few queries for intervals and comparisons."""
+def few_queries(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
+    """One warning for each source with too few queries for intervals and comparisons.
+
+    n_queries: distinct queries of each source.
+    """
     return tuple(
-        RunWarning(kind="few_queries", source=item.name, values={"n_queries": len(item.influence.queries)})
-        for item in items
-        if len(item.influence.queries) < FEWEST_QUERIES
+        RunWarning(kind="few_queries", source=name, values={"n_queries": n})
+        for name, n in n_queries.items()
+        if n < FEWEST_QUERIES
     )
 
 

@@ -34,7 +34,8 @@ from secid.records import Block, Defect, Record
 from secid.settings import Settings
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-OF_SOURCES = ("negatives", "queries", "served")
+TABLES, OF_SOURCES = ("documents", "positives"), ("negatives", "queries", "served")
+"""Tables of a run, and those of each source."""
 FIRST, POSITIVE, NEGATIVE = range(3)
 
 

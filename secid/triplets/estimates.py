@@ -6,8 +6,10 @@ estimates over the same queries then compare query by query.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +169,7 @@ def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries
     return Gap(first.value - value, error, min(len(first.queries), n_queries))
 
 
-def share_interval(estimate: Estimate, n_queries: int | None = None) -> tuple[float, float]:
+def share_interval(estimate: HasError, n_queries: int | None = None) -> tuple[float, float]:
     """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
     n_queries : those that tell something of it; all of the estimate's where None.
@@ -187,6 +189,54 @@ def share_interval(estimate: Estimate, n_queries: int | None = None) -> tuple[fl
     low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)
+
+
+class Moments(NamedTuple):
+    """Sums over queries of whole numbers: of how many negatives (all) and how many of them have something (n).
+
+    Those of different queries add up; what follows is exact. n_queries: how many were added.
+    """
+
+    all: int
+    n: int
+    all_all: int
+    all_n: int
+    n_n: int
+    n_queries: int
+
+    @staticmethod
+    def of(amount: Floats, weight: Floats, cluster: Index, n_queries: int) -> Moments:
+        """amount, weight : (T,) whole numbers.   cluster : (T,) below n_queries."""
+        n, whole = (np.bincount(cluster, part, n_queries).astype(np.int64) for part in (amount, weight))
+        products = (int(a @ b) for a, b in ((whole, whole), (whole, n), (n, n)))
+        return Moments._make([int(whole.sum()), int(n.sum()), *products, n_queries])
+
+    def plus(self, other: Sequence[int]) -> Moments:
+        """Of both sets of queries, which share none."""
+        return Moments._make(a + b for a, b in zip(self, other, strict=True))
+
+    @property
+    def value(self) -> float:
+        """The share, as `clustered_mean` has it."""
+        return self.n / self.all
+
+    @property
+    def standard_error(self) -> float:
+        """Its clustered error."""
+        all_, n = self.all, self.n
+        square = all_**2 * self.n_n - 2 * all_ * n * self.all_n + n**2 * self.all_all
+        return sqrt(square / all_**4)
+
+
+class HasError(Protocol):
+    """A number with its clustered error."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def standard_error(self) -> float: ...
+    @property
+    def n_queries(self) -> int: ...
 
 
 @dataclass(frozen=True)

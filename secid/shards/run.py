@@ -1,0 +1,180 @@
+"""`secid score --shard` and `secid merge` as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from secid.errors import OutputError, RunNotWrittenError, UsageError
+from secid.files import work_folder
+from secid.pool.part import Shard
+from secid.progress import Progress
+from secid.scoring.clock import Clock
+from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
+from secid.settings import SettingsDict, flag_of
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
+    from secid.results import Run
+
+SAMPLE = 20_000
+"""Queries of each source that a merge samples where none are named."""
+
+
+@dataclass(frozen=True)
+class ShardDone:
+    """A state that is there. n_done of n_shards states of its kind are.
+
+    skipped : it was there before.
+    """
+
+    name: str
+    skipped: bool
+    n_done: int
+    n_shards: int
+
+
+def score_shard(
+    sources: Sequence[str],
+    encoder: EncoderLike | None = None,
+    *,
+    state_dir: str | PathLike[str],
+    prepare: bool = False,
+    run: str | PathLike[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> ShardDone:
+    """Scores one of N parts of the queries of some sources, in the pool of all of them, and writes its state.
+
+    sources   : as for `score`, but files alone.   encoder: as for `score`; not needed with `prepare`.
+    state_dir : folder of the states, a path or a URL of fsspec.
+    prepare   : count the part of the texts that this shard counts for all of them, and nothing else. Without counts
+                of all shards each counts all texts itself.
+    settings  : as for `score`; `shard` is "I/N", part I of N from 0.
+    run       : folder for the run folder of this shard, to select from; none by default.   force: replace it.
+    A state that is there is not made again. Raises SecidError.
+    Source: METHOD 11.
+    """
+    resolved, progress = begun(encoder, settings, progress)
+    values = resolved.values
+    from secid.read import given_sources, opened
+    from secid.run_folder.write import Recorder, RunFolder
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
+    from secid.shards.store import StateDir
+
+    refuse_in_shards(values)
+    if values.shard is None:
+        raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
+    part = Shard.parse(values.shard)
+    if not prepare:
+        refuse_no_encoder(encoder, values)
+    job = Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
+    kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
+    skipped = job.is_done(kind, part)
+    if not skipped:
+        files, _ = given_sources(list(sources), values, recorder)
+        with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
+            counts = None if prepare else job.counts()
+            if counts is None:
+                with opened(files, values) as readers, clock.stage("count"):
+                    (work / "count").mkdir()
+                    counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
+            if not prepare:
+                with opened(files, values) as readers:
+                    loaded, _ = load_noted(encoder, values, recorder)
+                    clock.loaded()
+                    named = None if run is None else fspath(run)
+                    scored = score(job, counts, readers, loaded, work, recorder, clock, named)
+                    if scored is not None:
+                        folder.write(scored, recorder, clock)
+    names = [name_of(kind, Shard(number, part.of)) for number in range(part.of)]
+    there = set(job.state.names())
+    return ShardDone(name_of(kind, part), skipped, sum(name in there for name in names), part.of)
+
+
+def merge(
+    state_dir: str | PathLike[str],
+    encoder: EncoderLike | None = None,
+    *,
+    run: str | PathLike[str] | None = None,
+    force: bool = False,
+    sample: int = SAMPLE,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Run:
+    """Puts the states of all shards together into the run that one process gives.
+
+    state_dir : as for `score_shard`.   encoder : the shards' by default.   run, force : as for `score`.
+    sample    : queries of each source that all but the sources' own numbers and their comparisons are measured on:
+                controls, ablations, separation, batches, hardness. They are read from the files and encoded once more,
+                unless the cache has them.
+    settings  : of the machine (device, cache, threads) and of what is measured on the sample (controls, ablate,
+                objectives, by); all others are those of the shards.
+    Raises SecidError, before the encoder is loaded where a shard is missing or of another run.
+
+    Source: METHOD 2, 8, 11.
+    """
+    from secid.pool.refuse import refuse_bad
+    from secid.read import given_sources, opened
+    from secid.results.run import Merged
+    from secid.run_folder.write import Recorder, RunFolder
+    from secid.scoring.run import scored_plan
+    from secid.shards.merge import whole_run
+    from secid.shards.report import report, states_of
+    from secid.shards.shard import OF_MACHINE, Job, files_of_states, keep_of_sample, n_texts_of, shard_states
+    from secid.shards.state import SAMPLED
+    from secid.shards.store import StateDir
+
+    if not 1 <= sample <= SAMPLED:
+        raise UsageError(f"between 1 and {SAMPLED:,} queries, got {sample:,}", where="--sample")
+    state = StateDir(fspath(state_dir))
+    names, first = shard_states(state)
+    own = {name: value for name, value in settings.items() if value is not None}
+    if other := [name for name in own if name not in OF_MACHINE]:
+        raise UsageError("is that of the shards", where=flag_of(other[0]), remedy="leave it out")
+    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(names)}"}
+    name = given.pop("encoder", None)
+    resolved, progress = begun(encoder or name, given, progress)
+    values = resolved.values
+    refuse_no_encoder(encoder or name, values)
+    recorder, clock = Recorder(progress), Clock()
+    job = Job(state, first["run"]["sources"], resolved)
+    counts = job.counts()
+    if counts is None:
+        raise UsageError("no counts of the texts", where=state.url, remedy="run a shard again")
+    with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
+        files, _ = given_sources(job.words, values, recorder)
+        with opened(files, values) as readers:
+            loaded, info = load_noted(encoder or name, values, recorder)
+            clock.loaded()
+            with clock.stage("merge", n_shards=len(names)):
+                (work / "rows").mkdir()
+                wholes, between, tallies = whole_run(state, names, sample, work / "rows", loaded.info.device, recorder)
+            keep = keep_of_sample(wholes, sample, values.seed)
+            alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
+            alone = replace(alone, max_records=None if keep is None else sample)
+            given_plan = readers, loaded, None, replace(resolved, values=alone), work, recorder, counts.documents
+            named = None if run is None else fspath(run)
+            plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
+            with plans as (scored, _):
+                read = files_of_states(state, names)
+                merged = Merged(
+                    n_shards=len(names),
+                    n_texts=sum(counts.n_texts),
+                    n_texts_held=n_texts_of(state, names),
+                    sampled_queries=None if keep is None else sample,
+                )
+                done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
+                done = replace(done, settings=replace(resolved, values=values).document(), encoder=info, cost=None)
+                for source in done.sources:
+                    refuse_bad(source.name, tallies[source.name], values)
+                scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
+            try:
+                folder.write(scored, recorder, clock)
+            except OutputError as error:
+                raise RunNotWrittenError(error, done) from error
+    return done

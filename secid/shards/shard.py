@@ -1,0 +1,244 @@
+"""One shard: the queries of a part, scored in the pool of the whole run, and its state written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from secid.encode import smallest_distance
+from secid.errors import InputError, UsageError
+from secid.pool import sample_order
+from secid.pool.part import EmptyShardError, Keep, Shard
+from secid.pool.texts import text_key
+from secid.progress import Progress
+from secid.read import Reader
+from secid.results import InputFile
+from secid.scoring.clock import Clock
+from secid.scoring.run import Scored, input_files, scored_plan
+from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
+from secid.shards.counts import Counts, count, total
+from secid.shards.state import counts_of_state, state_of, state_of_counts, tallies_of, write_rows
+from secid.shards.store import StateDir
+from secid.version import VERSION
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder
+    from secid.shards.merge import Whole
+
+COUNTS, SHARD = "counts", "shard"
+ROWS = "rows"
+WHOLE = Shard(0, 1)
+REFUSED = {
+    "first_k": "a shard sees single rows, not how many negatives a record of another has",
+    "max_records": "a sample needs no shards",
+    "until_ranked": "a sample needs no shards",
+    "guide": "it scores a sample: score one of the queries without shards",
+    "guide_reranker": "it scores a sample: score one of the queries without shards",
+}
+"""Settings that have no meaning, or another one, in shards."""
+NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
+"""Settings that shards have but one value for."""
+OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
+"""Settings that a shard has no use for: what they ask for is made of a sample where shards are merged."""
+OF_MACHINE = ("shard", "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE)
+"""Settings in which the shards of a run may differ."""
+
+
+def refuse_in_shards(settings: Settings) -> None:
+    """Raises UsageError for settings that shards cannot follow."""
+    for name, why in REFUSED.items():
+        if getattr(settings, name) is not None:
+            raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))
+    for name, value in NEEDED.items():
+        if getattr(settings, name) != value:
+            raise UsageError(f"shards are scored with {flag_of(name, value)} alone", where=flag_of(name))
+    if settings.tokenizer == "wordpieces":
+        raise UsageError("word pieces are not counted over shards", where=flag_of("tokenizer", "wordpieces"))
+
+
+def name_of(kind: str, shard: Shard) -> str:
+    """The name of a state."""
+    return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
+
+
+def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
+    """What all shards of a run have in common."""
+    values = {name: getattr(settings, name) for name in FIELDS if name not in OF_MACHINE}
+    changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
+    return {"secid": VERSION, "sources": list(words), "settings": changed}
+
+
+def check_same(state: StateDir, name: str, run: dict[str, Any]) -> None:
+    """Raises InputError for a state of another run than this one, which names what differs."""
+    there = state.header(name)["run"]
+    for key, value in run.items():
+        other = there.get(key)
+        if other == value:
+            continue
+        what = key
+        if isinstance(value, dict) and isinstance(other, dict):
+            what = next(item for item in sorted({*value, *other}) if value.get(item) != other.get(item))
+            value, other = value.get(what, "the default"), other.get(what, "the default")
+        raise InputError(
+            f"is of another run: {what} is {other} there, and {value} here",
+            where=f"{state.url}/{name}",
+            remedy="name another --state-dir, or remove it",
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the shards of a run have in common.
+
+    words : the sources as typed.   readers : of this process; each can be read once.
+    """
+
+    state: StateDir
+    words: Sequence[str]
+    resolved: Resolved
+
+    @property
+    def shard(self) -> Shard:
+        return Shard.parse(self.resolved.values.shard or "")
+
+    @property
+    def run(self) -> dict[str, Any]:
+        return identity(self.words, self.resolved.values)
+
+    def is_done(self, kind: str, shard: Shard) -> bool:
+        """Whether a state is there. Raises InputError for one of another run."""
+        name = name_of(kind, shard)
+        if not self.state.has(name):
+            return False
+        check_same(self.state, name, self.run)
+        return True
+
+    def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
+        """Counts a part, and writes what it counted."""
+        counts = count(readers, self.resolved.values, shard, folder, progress)
+        header, arrays = state_of_counts(counts)
+        self.state.write(name_of(COUNTS, shard), {"run": self.run, **header}, arrays)
+        return counts
+
+    def counts(self) -> Counts | None:
+        """What all parts counted; None where none did. Raises UsageError where some did and others did not."""
+        done = {n: self.is_done(COUNTS, n) for n in (Shard(i, self.shard.of) for i in range(self.shard.of))}
+        if not any(done.values()):
+            parts = [WHOLE] if self.is_done(COUNTS, WHOLE) else []
+        else:
+            parts = list(done)
+            if missing := [str(part) for part, is_there in done.items() if not is_there]:
+                raise UsageError(
+                    f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
+                    where=self.state.url,
+                    remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
+                )
+        read = [counts_of_state(self.state, name_of(COUNTS, part)) for part in parts]
+        return total(read) if read else None
+
+
+def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
+    """What was read of each file, by path."""
+    return {path: asdict(file) for reader in readers for path, file in input_files(reader).items()}
+
+
+def score(
+    job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
+    run_folder: str | None,
+) -> Scored | None:  # fmt: skip
+    """Scores the shard and writes its state. None for a shard without a triplet, whose state holds no source.
+
+    work : an empty folder.
+    """
+    name = name_of(SHARD, job.shard)
+    settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
+    resolved = replace(job.resolved, values=settings)
+    run = {**job.run, "encoder": encoder.info.fingerprint}
+    try:
+        given = readers, encoder, None, resolved, work, progress, counts.documents
+        plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
+        with plans as (scored, plan):
+            header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
+            with clock.stage("write"):
+                write_rows(scored.vectors, plan, work / ROWS)
+                progress.start("write", None, "files")
+                header |= {"files": files_of(readers), "timing": clock.stages}
+                job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
+            return scored
+    except EmptyShardError as error:
+        header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
+        header |= {"files": files_of(readers), "timing": clock.stages}
+        job.state.write(name, {"run": run, **header}, {})
+        return None
+
+
+def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
+    """The names of all shards' states in order, and the header of the first.
+
+    Raises UsageError where there is none or one is missing, InputError where they are of several runs.
+    """
+    there = [name for name in state.names() if name.startswith(f"{SHARD}-")]
+    if not there:
+        raise UsageError(
+            "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir"
+        )
+    headers = {name: state.header(name) for name in there}
+    of = {int(name.rsplit("-", 1)[1]) for name in there}
+    if len(of) > 1:
+        raise InputError(
+            f"holds shards of runs in {' and '.join(map(str, sorted(of)))} parts",
+            where=state.url,
+            remedy="remove those of one",
+        )
+    names = [name_of(SHARD, Shard(number, *of)) for number in range(*of)]
+    missing = [str(Shard(number, *of)) for number, name in enumerate(names) if name not in headers]
+    if missing:
+        raise UsageError(
+            f"shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} of {len(names)} missing",
+            where=state.url,
+            remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
+        )
+    first = headers[names[0]]
+    for name in names[1:]:
+        check_same(state, name, first["run"])
+        check_files(state, name, headers[name]["files"], first["files"])
+    return names, first
+
+
+def check_files(state: StateDir, name: str, own: dict[str, Any], first: dict[str, Any]) -> None:
+    """Raises InputError where a shard has read another file than the first one."""
+    for path in sorted({*own, *first}):
+        if own.get(path, {}).get("sha256") != first.get(path, {}).get("sha256"):
+            raise InputError(
+                f"has read another {path} than shard 0 (SHA-256)",
+                where=f"{state.url}/{name}",
+                remedy="remove the states and run all shards again on the same files",
+            )
+
+
+def files_of_states(state: StateDir, names: Sequence[str]) -> dict[str, InputFile]:
+    """What was read, by path; the shards agree on it."""
+    return {path: InputFile(**file) for path, file in state.header(names[0])["files"].items()}
+
+
+def n_texts_of(state: StateDir, names: Sequence[str]) -> int:
+    """Distinct texts of each shard, all together."""
+    return sum(sum(state.header(name)["n_texts"]) for name in names)
+
+
+def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
+    """The queries that some source has among its first `sample`; None where these are all."""
+    if all(whole.n("n_queries") <= sample for whole in wholes.values()):
+        return None
+    last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())
+
+    def keep(queries: Sequence[str]) -> list[bool]:
+        keys = np.frombuffer(b"".join(text_key("query", query) for query in queries), np.uint8).reshape(-1, 16)
+        flags: list[bool] = (sample_order(keys, seed) <= np.uint64(last)).tolist()
+        return flags
+
+    return keep

@@ -1,0 +1,224 @@
+"""What a shard leaves: sums that add up over shards, and what the second pass over its triplets needs.
+
+A state has a header (JSON) and arrays. Of source number k the arrays are k.NAME:
+
+total, sound       : (d, d) sum of w u u^T of its triplets, and of those without a counted defect.
+query, positive, negative : (T,) rows of its triplets in the file `rows`.
+offsets            : where the triplets of each record start, and their number.
+squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and whether it has no counted defect.
+keys               : (Q, 16) text keys of its queries, by rising number.
+priorities         : the first SAMPLED of its queries in the order of every sample.
+
+Source: METHOD 2, 8, 11, 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.analyses.overlap import Listed, jaccard_sums
+from secid.arrays import Index, distinct
+from secid.encode import Role
+from secid.findings.shares import ListedNegatives
+from secid.findings.status import records_left, sound_negatives
+from secid.measure.blocks import Triplets, Vectors
+from secid.measure.sweep import sweep
+from secid.pool import DocumentFrequencies, Plan, Tally, sample_order
+from secid.results import SourceResult
+from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
+from secid.scoring.publish import SHOWN_GATES
+from secid.scoring.run import Scored
+from secid.settings import Settings
+from secid.shards.counts import OF_SOURCES, TABLES, Counts
+from secid.shards.store import StateDir
+from secid.triplets.embedding import rows_of_ids
+from secid.triplets.estimates import Moments
+from secid.triplets.measured import Measured
+from secid.triplets.variants import base_variant
+
+SAMPLED = 100_000
+"""Queries of a source that a merge can sample at most."""
+ROWS_AT_ONCE = 65_536
+MEANS = (
+    "consistency_mean", "locality_mean", "coverage_mean", "positive_coverage_mean", "residual_mean", "weight_mean",
+    "pair_loss_mean", "inversion_fraction", "low_locality_fraction", "high_coverage_fraction",
+)  # fmt: skip
+"""Numbers of a source that are means over its triplets."""
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[dict[str, Any], Arrays]:
+    """Header and arrays of a shard that was scored."""
+    arrays: Arrays = {}
+    sources = []
+    results = {result.name: result for result in scored.run.sources}
+    for number, item in enumerate(scored.measured):
+        own = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
+        arrays |= {f"{number}.{key}": array for key, array in own.items()}
+        sources.append(header_of(item, plan, results[item.name]))
+    listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
+    header = {
+        "sources": sources,
+        "tallies": tallies_of(plan.tallies),
+        "pairs": {f"{a.name}\n{b.name}": jaccard_sums(a, b) for a, b in combinations(listed, 2)},
+        "n_texts": [len(plan.queries), len(plan.passages)],
+        "dimension": scored.vectors.dimension,
+        "smallest_distance": smallest_distance,
+    }
+    return header, arrays
+
+
+def tallies_of(tallies: Mapping[str, Tally]) -> dict[str, Any]:
+    """As JSON holds them."""
+    return {name: asdict(tally) for name, tally in tallies.items()}
+
+
+def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: float, settings: Settings) -> Arrays:
+    """The arrays of one source, without the number before their names."""
+    rows, base = item.triplets, base_variant(settings)
+    is_sound = sound_negatives(item.table.source)[rows.place]
+    sound = np.flatnonzero(is_sound)
+    total = item.state.total
+    if len(sound) < len(rows):
+        part, table = rows.take(sound), item.table.rows(sound)
+        sums = sweep(
+            replace(vectors, tick=None), part, {base.coverage: table.coverage}, [base], smallest_distance,
+            settings.temperature, None, getattr(torch, settings.sums),
+        )  # fmt: skip
+        sound_total = sums.state(base).total.cpu()
+    else:
+        sound_total = total
+    used = plan.source_passages()
+    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:SAMPLED]
+    return {
+        "total": total.numpy(),
+        "sound": sound_total.numpy(),
+        "query": rows.query.astype(np.int64),
+        "positive": np.searchsorted(used, rows.positive) + len(plan.queries),
+        "negative": np.searchsorted(used, rows.negative) + len(plan.queries),
+        "offsets": rows.record_offsets,
+        "squared": item.table.dots().squared_distance.numpy(),
+        "weight": item.table.gates().weight.numpy(),
+        "findings": item.table.findings,
+        "is_sound": is_sound,
+        "keys": item.query_keys,
+        "priorities": priorities,
+    }
+
+
+def header_of(item: Measured, plan: Plan, result: SourceResult) -> dict[str, Any]:
+    """What is a number of one source, or few."""
+    planned, table = item.table.source, item.table
+    _, cluster = np.unique(item.triplets.query, return_inverse=True)
+    weight, n_queries = np.ones(len(table)), len(item.influence.queries)
+    of_rows = {
+        name: Moments.of(table.has(name).astype(np.float64), weight, cluster, n_queries)
+        for name in FINDINGS
+        if name in table.evaluated and name not in TEXT_FINDINGS
+    }
+    listed = ListedNegatives(planned, plan.queries.keys)
+    n_left, n_records = records_left(planned)
+    return {
+        "name": item.name,
+        "n_queries": n_queries,
+        "n_triplets": len(table),
+        "n_sound": int(sound_negatives(planned).sum()),
+        "n_groups": len(item.triplets.record_offsets) - 1,
+        "means": {name: getattr(result, name) for name in MEANS},
+        "proxies": asdict(result.proxies),
+        "histograms": {name: list(result.gate_histograms[name]) for name in SHOWN_GATES},
+        "moments": listed.moments() | of_rows,
+        "overlaps": result.finding_overlaps,
+        "n_left": n_left,
+        "n_records": n_records,
+        "examples": {finding.name: [asdict(example) for example in finding.examples] for finding in result.findings},
+    }
+
+
+def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:
+    """The rows of a plan's queries, then of the passages that its sources point at, (n, d) float32."""
+    ids: tuple[tuple[Role, Index], ...] = (
+        ("query", np.arange(len(plan.queries))),
+        ("passage", plan.source_passages()),
+    )
+    with path.open("wb") as file:
+        for role, own in ids:
+            for rows in rows_of_ids(vectors, role, own, ROWS_AT_ONCE):
+                file.write(rows.cpu().contiguous().numpy().data)
+
+
+def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
+    """Header and arrays of what a part counted."""
+    tables = {kind: getattr(counts, kind) for kind in TABLES}
+    tables |= {f"{kind}\n{name}": table for kind in OF_SOURCES for name, table in getattr(counts, kind).items()}
+    arrays: Arrays = {"phrases": counts.phrases}
+    for number, table in enumerate(tables.values()):
+        arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
+    header = {
+        "tables": [[name, table.n_documents] for name, table in tables.items()],
+        "shared": [[*pair, n] for pair, n in counts.shared.items()],
+        "n_texts": counts.n_texts,
+    }
+    return header, arrays
+
+
+def counts_of_state(state: StateDir, name: str) -> Counts:
+    """What a part counted."""
+    header, arrays = state.header(name), state.read(name)
+    tables: dict[str, Any] = {kind: {} for kind in OF_SOURCES}
+    for number, (label, n) in enumerate(header["tables"]):
+        kind, _, source = label.partition("\n")
+        table = DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)
+        if kind in OF_SOURCES:
+            tables[kind][source] = table
+        else:
+            tables[kind] = table
+    shared = {(first, second): n for first, second, n in header["shared"]}
+    return Counts(phrases=arrays["phrases"], shared=shared, n_texts=tuple(header["n_texts"]), **tables)
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """The triplets of one source of a shard, as its state has them; see the module's arrays."""
+
+    triplets: Triplets
+    squared: npt.NDArray[np.float64]
+    weight: npt.NDArray[np.float64]
+    findings: npt.NDArray[np.uint32]
+    is_sound: Flags
+
+    @staticmethod
+    def of(arrays: Mapping[str, npt.NDArray[Any]], number: int) -> StoredSet:
+        """That of source `number`."""
+        ids = ("query", "positive", "negative", "offsets")
+        query, positive, negative, offsets = (arrays[f"{number}.{key}"] for key in ids)
+        record = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        triplets = Triplets(query, positive, negative, offsets, record, np.arange(len(query)))
+        return StoredSet(
+            triplets, *(arrays[f"{number}.{key}"] for key in ("squared", "weight", "findings", "is_sound"))
+        )
+
+    def sound(self) -> StoredSet:
+        """Without the triplets that have a counted defect."""
+        keep = np.flatnonzero(self.is_sound)
+        columns = (self.squared, self.weight, self.findings, self.is_sound)
+        return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
+
+
+def stored_vectors(path: Path, dimension: int, device: torch.device | None) -> Vectors:
+    """Rows by their number in a file of `write_rows`, of queries and passages alike."""
+    rows = np.memmap(path, np.float32, "r").reshape(-1, dimension)
+
+    def take(role: Role, ids: Index, out: torch.Tensor) -> None:
+        np.take(rows, ids, axis=0, out=out.numpy())
+
+    return Vectors(torch.empty(0, dimension), torch.empty(0, dimension), take, device=device)
