@@ -1,6 +1,7 @@
 """The Python API: what the commands do, as functions that return results.
 
-The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in `mining/`.
+The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
+`mining/`, `score_shard` and `merge` in `shards/`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from secid.scoring.encoders import (
     with_other_encoders,
 )
 from secid.settings import SettingsDict
+from secid.shards.run import merge as merge
+from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from secid.cli.options import (
     ENCODING,
@@ -24,10 +25,21 @@ from secid.cli.options import (
     takes_settings,
 )
 
+if TYPE_CHECKING:
+    from secid.progress import Progress
+    from secid.results import Run
+
 RunOption = Annotated[
     Path | None, flag("--run", of="DIR", text="Run folder to write [default: secid-runs/<time>-<names>-<id>].")
 ]
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
+StateDirOption = Annotated[
+    str | None,
+    flag("--state-dir", of="URL", text="With --shard: folder of the states, such as s3://bucket/run.", group="Shards"),
+]
+Prepare = Annotated[
+    bool, flag("--prepare", text="With --shard: only count this part of the texts for all shards.", group="Shards")
+]
 Encoders = Annotated[
     list[str] | None,
     flag(
@@ -46,6 +58,8 @@ def _score(
     encoder: Encoders = None,
     run: RunOption = None,
     force: Force = False,
+    state_dir: StateDirOption = None,
+    prepare: Prepare = False,
     out: Out = None,
     json: Json = False,
     legend: Legend = False,
@@ -56,11 +70,40 @@ def _score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
+    if settings.get("shard") is not None or state_dir is not None or prepare:
+        _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
+        return
+    from secid import api
+    from secid.cli.outputs import files_read
+
+    if encoder:
+        settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
+    show(
+        lambda progress, folder: api.score(sources, run=folder, force=force, progress=progress, **settings),
+        sources, run, out or [], files_read(sources, settings), json=json, legend=legend, quiet=quiet,
+    )  # fmt: skip
+
+
+def show(
+    scored: Callable[[Progress, Path | None], Run],
+    sources: list[str],
+    run: Path | None,
+    outputs: list[Path],
+    inputs: Iterable[Path],
+    *,
+    json: bool,
+    legend: bool,
+    quiet: bool,
+) -> None:
+    """Scores, prints the run, and writes its pages.
+
+    scored : given who hears of its progress, and the run folder to write.   sources : name the folder without --run.
+    inputs : files that are read, and must not be overwritten.
+    """
     from dataclasses import replace
 
-    from secid import api
     from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import check_outputs, files_read, print_verdict
+    from secid.cli.outputs import check_outputs, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
     from secid.pages.formats import FORMATS, OF_METRICS, format_of
@@ -68,11 +111,8 @@ def _score(
     from secid.results.document import to_json
 
     # What cannot be written is an error after the result.
-    if encoder:
-        settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
-    outputs = out or []
     formats = {**FORMATS, **OF_METRICS}
-    check_outputs(outputs, formats, files_read(sources, settings), "; a run folder is named by --run")
+    check_outputs(outputs, formats, inputs, "; a run folder is named by --run")
     problem: OutputError | None = None
     folder = run
     if run is None:
@@ -83,7 +123,7 @@ def _score(
             folder, problem = None, error
     with ConsoleProgress(quiet) as progress:
         try:
-            result = api.score(sources, run=folder, force=force, progress=progress, **settings)
+            result = scored(progress, folder)
         except RunNotWrittenError as error:
             folder, problem, result = None, error, replace(error.run, folder=None)
     for path in outputs:
@@ -103,6 +143,47 @@ def _score(
         sys.stdout.flush()
         raise problem
     print_verdict(result, quiet)
+
+
+def _score_shard(
+    sources: list[str],
+    encoders: list[str] | None,
+    run: Path | None,
+    force: bool,
+    state_dir: str | None,
+    prepare: bool,
+    quiet: bool,
+    outputs: Mapping[str, Any],
+    settings: dict[str, Any],
+) -> None:
+    """Scores one part of the queries and writes its state. outputs: flags of a report, which a shard has none of."""
+    from secid.cli.console import ConsoleProgress
+    from secid.errors import UsageError
+    from secid.shards.run import score_shard
+
+    if settings.get("shard") is None or state_dir is None:
+        raise UsageError("are given together", where="--shard and --state-dir", remedy="--shard 0/8 --state-dir DIR")
+    if given := [name for name, value in outputs.items() if value]:
+        raise UsageError("a shard has no report", where=given[0], remedy=f"secid merge {state_dir}")
+    if len(encoders or ()) > 1:
+        raise UsageError("shards are scored with one encoder", where="--encoder")
+    if prepare and run is not None:
+        raise UsageError("counting writes no run folder", where="--run", remedy="leave it out, or --prepare")
+    with ConsoleProgress(quiet) as progress:
+        done = score_shard(
+            sources,
+            encoders[0] if encoders else None,
+            state_dir=state_dir,
+            prepare=prepare,
+            run=run,
+            force=force,
+            progress=progress,
+            **settings,
+        )
+        what = f"{done.name} is there already" if done.skipped else f"wrote {done.name}"
+        progress.note(f"{what}: {done.n_done} of {done.n_shards} in {state_dir}")
+        if done.n_done == done.n_shards and not prepare:
+            progress.note(f"all shards are there: secid merge {state_dir}")
 
 
 score = takes_settings(*SETTINGS)(_score)

@@ -14,7 +14,7 @@ Source: METHOD 2, 8, 11, 14.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy.typing as npt
 import torch
 
 from secid.analyses.overlap import Listed, jaccard_sums
-from secid.arrays import Index, distinct
+from secid.arrays import Flags, Index, distinct
 from secid.encode import Role
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import records_left, sound_negatives
@@ -203,14 +203,13 @@ class StoredSet:
         query, positive, negative, offsets = (arrays[f"{number}.{key}"] for key in ids)
         record = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         triplets = Triplets(query, positive, negative, offsets, record, np.arange(len(query)))
-        return StoredSet(
-            triplets, *(arrays[f"{number}.{key}"] for key in ("squared", "weight", "findings", "is_sound"))
-        )
+        columns: list[Any] = [arrays[f"{number}.{key}"] for key in ("squared", "weight", "findings", "is_sound")]
+        return StoredSet(triplets, *columns)
 
     def sound(self) -> StoredSet:
         """Without the triplets that have a counted defect."""
         keep = np.flatnonzero(self.is_sound)
-        columns = (self.squared, self.weight, self.findings, self.is_sound)
+        columns: Sequence[Any] = (self.squared, self.weight, self.findings, self.is_sound)
         return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
 
 

@@ -1,0 +1,64 @@
+"""`secid merge`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from secid.cli.options import Json, Legend, Out, Quiet, flag, takes_settings
+from secid.cli.score import Force, RunOption, show
+
+
+def _merge(
+    state_dir: Annotated[str, typer.Argument(metavar="URL", help="Folder of the shards' states.", show_default=False)],
+    run: RunOption = None,
+    force: Force = False,
+    sample: Annotated[
+        int,
+        flag(
+            "--sample",
+            of="N",
+            text="Queries of each source that controls, ablations and the like are measured on. [default: 20000]",
+            group="Statistics",
+        ),
+    ] = 20_000,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Put the shards of a run together into the report that one process gives.
+
+    The shards are those of `secid score --shard I/N --state-dir URL`. Each source's own numbers, their intervals and
+    comparisons are of all rows; the other parts of the report are of a sample of the queries.
+
+    Example: secid merge s3://bucket/run
+    """
+    from secid.shards.run import merge as put_together
+
+    show(
+        lambda progress, folder: put_together(
+            state_dir, run=folder, force=force, sample=sample, progress=progress, **settings
+        ),
+        [state_dir.rstrip("/")], run, out or [], [], json=json, legend=legend, quiet=quiet,
+    )  # fmt: skip
+
+
+merge = takes_settings(
+    "device",
+    "dtype",
+    "batch_tokens",
+    "cache",
+    "cache_dir",
+    "cache_gb",
+    "threads",
+    "controls",
+    "control_queries",
+    "ablate",
+    "objectives",
+    "by",
+    "block",
+    "examples",
+)(_merge)
