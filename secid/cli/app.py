@@ -25,8 +25,8 @@ DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 COMMANDS = (
-    "score", "merge", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
-    "gate", "baseline", "encoder", "cache", "schema", "doctor",
+    "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
+    "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
 """Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
 MODULES = {"ablate": "score"}

@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
-STATISTICS = (
+STATISTICS = ("shard",
     "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus", "by",
     "block", "high_coverage", "valid", "far", "examples",
 )  # fmt: skip
