@@ -1,1 +1,4 @@
-"""Shards: a scoring job in parts, each kept as a state file, and the run that their sum is."""
+"""A run in parts, on as many machines as there are: shards by query, what they count together, and their merge.
+
+Source: METHOD 11, docs/scale.md.
+"""

@@ -45,6 +45,7 @@ class StateDir:
         """Makes nothing. Raises UsageError for an unknown protocol, or one whose package is not installed."""
         self.url = url
         self._shown = CREDENTIALS.sub("//", url).rstrip("/")
+        self._store: Any  # None for a local folder
         self._store, self._root = _opened(url, self._shown) if "://" in url else (None, str(Path(url)))
 
     def names(self) -> list[str]:
@@ -87,7 +88,7 @@ class StateDir:
             self._put(folder / file, file)
 
     def header(self, name: str) -> dict[str, Any]:
-        """The header of a state, without its arrays."""
+        """The header of a state. Its arrays are not read, so of a remote state, a cut among them is not noticed."""
         return dict(self._record(name)["header"])
 
     def read(self, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -201,7 +202,7 @@ def _sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     digest = hashlib.sha256()
     for key in sorted(arrays):
         digest.update(json.dumps([key, arrays[key].dtype.name, arrays[key].shape]).encode("utf-8"))
-        digest.update(arrays[key].reshape(-1).view(np.uint8))
+        digest.update(arrays[key].reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
