@@ -149,13 +149,17 @@ class StateDir:
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:
         where = f"{self._shown}/{file}".rstrip("/")
+        state = (
+            where.removesuffix(Path(file).suffix) + SUFFIX
+        )  # of a large file: while it is there, its shard is skipped
+        again = f"remove {'it' if state == where else state} and run the shard again" if file else None
         try:
             yield
         except FileNotFoundError as error:
-            raise InputError("not found", where=where, remedy="run the shard again") from error
+            remedy = "run the shard again" if state == where else again
+            raise InputError("not found", where=where, remedy=remedy) from error
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-            what = f"cannot be used: {plainly(error)}"
-            raise InputError(what, where=where, remedy="remove it and run the shard again") from error
+            raise InputError(f"cannot be used: {plainly(error)}", where=where, remedy=again) from error
         except Exception as error:  # a store's library has its own, such as one for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # for work_folder
                 raise
@@ -182,7 +186,9 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
         package = getattr(error.__cause__, "name", None) or error.name
         raise UsageError(f"needs the package {package}", where=shown, remedy=f"pip install {package}") from error
     except (ValueError, OSError) as error:
-        raise UsageError(plainly(error), where=shown) from error
+        raise UsageError(
+            plainly(error), where=shown, remedy="name a local path, or a URL such as s3://BUCKET/FOLDER"
+        ) from error
     return None if isinstance(store, LocalFileSystem) else store, root
 
 
