@@ -118,6 +118,8 @@ def merge(
 
     Source: METHOD 2, 8, 11.
     """
+    import torch
+
     from secid.pool.refuse import refuse_bad
     from secid.read import given_sources, opened
     from secid.results.run import Merged
@@ -153,7 +155,9 @@ def merge(
             clock.loaded()
             with clock.stage("merge", n_shards=len(names)):
                 (work / "rows").mkdir()
-                wholes, between, tallies = whole_run(state, names, sample, work / "rows", loaded.info.device, recorder)
+                wholes, between, tallies = whole_run(
+                    state, names, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
+                )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
             alone = replace(alone, max_records=None if keep is None else sample)
