@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
-from secid.pool.part import Shard
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
@@ -61,6 +60,7 @@ def score_shard(
     """
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
+    from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
