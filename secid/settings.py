@@ -23,7 +23,7 @@ Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
-GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
+GROUPS = ("Input", "Encoder", "Score", "Statistics", "Shards", "Output")
 """The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
 
 
@@ -130,7 +130,7 @@ class Settings:
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
     shard: str | None = setting(
-        None, "Score part I of N of the queries, I from 0, for secid merge.", "Statistics", "I/N"
+        None, "Score part I of N of the queries, I from 0, to be put together by secid merge.", "Shards", "I/N"
     )
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(

@@ -70,7 +70,7 @@ def _score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    if settings.get("shard") is not None or state_dir is not None or prepare:
+    if state_dir is not None or prepare:
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
@@ -161,8 +161,8 @@ def _score_shard(
     from secid.errors import UsageError
     from secid.shards.run import score_shard
 
-    if settings.get("shard") is None or state_dir is None:
-        raise UsageError("are given together", where="--shard and --state-dir", remedy="--shard 0/8 --state-dir DIR")
+    if state_dir is None:
+        raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
     if given := [name for name, value in outputs.items() if value]:
         raise UsageError("a shard has no report", where=given[0], remedy=f"secid merge {state_dir}")
     if len(encoders or ()) > 1:
