@@ -105,10 +105,12 @@ class Whole:
         self.eigen_sound = _eigen(self.sound, self.n("n_sound"), device) if flagged and self.n("n_sound") else None
         self.squares, self.bias = np.zeros((2, len(self.budgets)))
 
-    def add_influence(self, vectors: Any, own: StoredSet, keys: npt.NDArray[np.uint8], distance: float) -> Influence:
+    def add_influence(
+        self, vectors: Any, own: StoredSet, keys: npt.NDArray[np.uint8], distance: float, dtype: torch.dtype
+    ) -> Influence:
         """The second pass over a shard."""
         assert self.eigen is not None
-        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets)
+        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias += effect.bias_nats
         self.keys.append(keys)
@@ -120,7 +122,9 @@ class Whole:
             self.information[name] = self.information.get(name, 0.0) + float(effect.information[inside].sum())
         sound = own.sound()
         if self.eigen_sound is not None and len(sound.weight):
-            part = influence(vectors, sound.triplets, sound.squared, sound.weight, self.eigen_sound, distance)
+            part = influence(
+                vectors, sound.triplets, sound.squared, sound.weight, self.eigen_sound, distance, dtype=dtype
+            )
             self.square_sound += float((part.per_query[:, 0] ** 2).sum())
             self.n_queries_sound += len(part.queries)
         return effect
@@ -170,12 +174,18 @@ class Between:
 
 
 def whole_run(
-    state: StateDir, names: Sequence[str], sample: int, folder: Path, device: str, progress: Progress
+    state: StateDir,
+    names: Sequence[str],
+    sample: int,
+    folder: Path,
+    device: str,
+    dtype: torch.dtype,
+    progress: Progress,
 ) -> tuple[dict[str, Whole], Between, dict[str, Tally]]:
     """What the shards of a run come to, by source.
 
     names  : of the states, in order.   sample : queries of each source that are to be sampled.
-    folder : an empty one, for rows that are downloaded.
+    folder : an empty one, for rows that are downloaded.   device, dtype : of the influence pass.
     """
     wholes: dict[str, Whole] = {}
     tallies: dict[str, Tally] = {}
@@ -196,7 +206,7 @@ def whole_run(
         for number, own in enumerate(header["sources"]):
             vectors = stored_vectors(path, header["dimension"], gpu)
             effects[own["name"]] = wholes[own["name"]].add_influence(
-                vectors, StoredSet.of(arrays, number), arrays[f"{number}.keys"], header["smallest_distance"]
+                vectors, StoredSet.of(arrays, number), arrays[f"{number}.keys"], header["smallest_distance"], dtype
             )
         if effects:
             between.add(effects, header["pairs"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
-from secid.pool.part import Shard
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
@@ -61,6 +60,7 @@ def score_shard(
     """
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
+    from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
@@ -120,6 +120,8 @@ def merge(
 
     Source: METHOD 2, 8, 11.
     """
+    import torch
+
     from secid.pool.refuse import refuse_bad
     from secid.read import given_sources, opened
     from secid.results.run import Merged
@@ -155,7 +157,9 @@ def merge(
             clock.loaded()
             with clock.stage("merge", n_shards=len(names)):
                 (work / "rows").mkdir()
-                wholes, between, tallies = whole_run(state, names, sample, work / "rows", loaded.info.device, recorder)
+                wholes, between, tallies = whole_run(
+                    state, names, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
+                )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
             alone = replace(alone, max_records=None if keep is None else sample)

@@ -207,7 +207,9 @@ def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
     missing = [str(Shard(number, *of)) for number, name in enumerate(names) if name not in headers]
     if missing:
         raise UsageError(
-            f"shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} of {len(names)} missing",
+            f"shards {', '.join(missing)} of {len(names)} are missing"
+            if len(missing) > 1
+            else f"shard {missing[0]} is missing",
             where=state.url,
             remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
         )
