@@ -91,9 +91,11 @@ def score_shard(
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
-    names = [name_of(kind, Shard(number, part.of)) for number in range(part.of)]
     there = set(job.state.names())
-    return ShardDone(name_of(kind, part), skipped, sum(name in there for name in names), part.of)
+    n_done = sum(name_of(kind, Shard(number, part.of)) in there for number in range(part.of))
+    if prepare and n_done == part.of:
+        job.counts()  # adds them up for all shards
+    return ShardDone(name_of(kind, part), skipped, n_done, part.of)
 
 
 def merge(

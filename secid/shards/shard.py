@@ -120,25 +120,34 @@ class Job:
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
         counts = count(readers, self.resolved.values, shard, folder, progress)
+        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard)
+
+    def _written(self, counts: Counts, shard: Shard) -> Counts:
         header, arrays = state_of_counts(counts)
         self.state.write(name_of(COUNTS, shard), {"run": self.run, **header}, arrays)
         return counts
 
     def counts(self) -> Counts | None:
-        """What all parts counted; None where none did. Raises UsageError where some did and others did not."""
-        done = {n: self.is_done(COUNTS, n) for n in (Shard(i, self.shard.of) for i in range(self.shard.of))}
-        if not any(done.values()):
-            parts = [WHOLE] if self.is_done(COUNTS, WHOLE) else []
-        else:
-            parts = list(done)
-            if missing := [str(part) for part, is_there in done.items() if not is_there]:
-                raise UsageError(
-                    f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
-                    where=self.state.url,
-                    remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
-                )
-        read = [counts_of_state(self.state, name_of(COUNTS, part)) for part in parts]
-        return total(read) if read else None
+        """What all parts counted; None where none did. Added up once, and written for all shards.
+
+        Raises UsageError where some did and others did not.
+        """
+        if self.is_done(COUNTS, WHOLE):
+            return counts_of_state(self.state, name_of(COUNTS, WHOLE))
+        there = set(self.state.names())
+        parts = {part: name_of(COUNTS, part) for part in (Shard(i, self.shard.of) for i in range(self.shard.of))}
+        missing = [str(part) for part, name in parts.items() if name not in there]
+        if len(missing) == len(parts):
+            return None
+        if missing:
+            raise UsageError(
+                f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
+                where=self.state.url,
+                remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
+            )
+        for name in parts.values():
+            check_same(self.state, name, self.run)
+        return self._written(total(lambda: (counts_of_state(self.state, name) for name in parts.values())), WHOLE)
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
