@@ -206,7 +206,7 @@ class TestRunFolders:
         with pytest.raises(UsageError, match="a baseline needs the rows"):
             secid.baseline(tmp_path / "run", tmp_path / "baseline.json")
         best = secid.mix(tmp_path / "run")
-        assert {part.source for part in best.parts} == {source.name for source in merged.sources}
+        assert {part.name for part in best.parts} == {source.name for source in merged.sources}
 
     def test_a_shard_of_the_environment_changes_no_other_command(
         self, sources: list[str], monkeypatch: pytest.MonkeyPatch
