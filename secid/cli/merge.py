@@ -56,6 +56,7 @@ def _merge(
 
 merge = takes_settings(
     "device",
+    "dtype",
     "batch_tokens",
     "cache",
     "cache_dir",

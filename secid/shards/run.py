@@ -129,7 +129,17 @@ def merge(
     from secid.scoring.run import scored_plan
     from secid.shards.merge import whole_run
     from secid.shards.report import report, states_of
-    from secid.shards.shard import OF_MACHINE, Job, files_of_states, keep_of_sample, n_texts_of, shard_states
+    from secid.shards.shard import (
+        OF_MACHINE,
+        Job,
+        check_encoder,
+        check_files,
+        files_of,
+        files_of_states,
+        keep_of_sample,
+        n_texts_of,
+        shard_states,
+    )
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
 
@@ -154,6 +164,7 @@ def merge(
         files, _ = given_sources(job.words, values, recorder)
         with opened(files, values) as readers:
             loaded, info = load_noted(encoder or name, values, recorder)
+            check_encoder(state, names[0], loaded.info)
             clock.loaded()
             with clock.stage("merge", n_shards=len(names)):
                 (work / "rows").mkdir()
@@ -167,6 +178,7 @@ def merge(
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):
+                check_files(state, "merge", names[0], files_of(readers))
                 read = files_of_states(state, names)
                 merged = Merged(
                     n_shards=len(names),

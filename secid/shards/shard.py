@@ -16,7 +16,7 @@ from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
 from secid.progress import Progress
 from secid.read import Reader
-from secid.results import InputFile
+from secid.results import EncoderInfo, InputFile
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
@@ -44,8 +44,10 @@ NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings that shards have but one value for."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: what they ask for is made of a sample where shards are merged."""
-OF_MACHINE = ("shard", "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE)
-"""Settings in which the shards of a run may differ."""
+OF_MACHINE = (
+    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
+)  # fmt: skip
+"""Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
 
 def refuse_in_shards(settings: Settings) -> None:
@@ -120,11 +122,11 @@ class Job:
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
         counts = count(readers, self.resolved.values, shard, folder, progress)
-        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard)
+        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
 
-    def _written(self, counts: Counts, shard: Shard) -> Counts:
+    def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
         header, arrays = state_of_counts(counts)
-        self.state.write(name_of(COUNTS, shard), {"run": self.run, **header}, arrays)
+        self.state.write(name_of(COUNTS, shard), {"run": self.run, "files": files, **header}, arrays)
         return counts
 
     def counts(self) -> Counts | None:
@@ -145,9 +147,12 @@ class Job:
                 where=self.state.url,
                 remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
             )
+        first = next(iter(parts.values()))
         for name in parts.values():
             check_same(self.state, name, self.run)
-        return self._written(total(lambda: (counts_of_state(self.state, name) for name in parts.values())), WHOLE)
+            check_files(self.state, name, first)
+        counts = total(lambda: (counts_of_state(self.state, name) for name in parts.values()))
+        return self._written(counts, WHOLE, self.state.header(first)["files"])
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -171,16 +176,18 @@ def score(
         given = readers, encoder, None, resolved, work, progress, counts.documents
         plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
         with plans as (scored, plan):
+            files = files_of(readers)
+            check_files(job.state, name, name_of(COUNTS, WHOLE), files)
             header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")
-                header |= {"files": files_of(readers), "timing": clock.stages}
+                header |= {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
                 job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
         header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
-        header |= {"files": files_of(readers), "timing": clock.stages}
+        header |= {"files": files_of(readers), "dtype": encoder.info.dtype, "timing": clock.stages}
         job.state.write(name, {"run": run, **header}, {})
         return None
 
@@ -216,19 +223,39 @@ def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
     first = headers[names[0]]
     for name in names[1:]:
         check_same(state, name, first["run"])
-        check_files(state, name, headers[name]["files"], first["files"])
+        check_files(state, name, names[0])
+    check_files(state, name_of(COUNTS, WHOLE), names[0])
     return names, first
 
 
-def check_files(state: StateDir, name: str, own: dict[str, Any], first: dict[str, Any]) -> None:
-    """Raises InputError where a shard has read another file than the first one."""
-    for path in sorted({*own, *first}):
-        if own.get(path, {}).get("sha256") != first.get(path, {}).get("sha256"):
+def check_files(state: StateDir, name: str, first: str, files: Mapping[str, Any] | None = None) -> None:
+    """Raises InputError where a state is of other files than the first one.
+
+    files : of the state; those of its header where None.
+    """
+    own, others = state.header(name)["files"] if files is None else files, state.header(first)["files"]
+    for path in sorted({*own, *others}):
+        if own.get(path, {}).get("sha256") != others.get(path, {}).get("sha256"):
             raise InputError(
-                f"has read another {path} than shard 0 (SHA-256)",
-                where=f"{state.url}/{name}",
-                remedy="remove the states and run all shards again on the same files",
+                f"has changed between {first} and {name} (another SHA-256)",
+                where=path,
+                remedy=f"put the file back, or remove the states in {state.url} and run all shards again",
             )
+
+
+def check_encoder(state: StateDir, name: str, info: EncoderInfo) -> None:
+    """Raises InputError where a shard was scored with another encoder."""
+    header = state.header(name)
+    if header["run"]["encoder"] == info.fingerprint:
+        return
+    dtype = header["dtype"]
+    raise InputError(
+        f"was scored with another encoder ({dtype} there, {info.dtype} here)",
+        where=f"{state.url}/{name}",
+        remedy=flag_of("dtype", dtype)
+        if dtype != info.dtype
+        else "merge with the weights and the recipe of the shards",
+    )
 
 
 def files_of_states(state: StateDir, names: Sequence[str]) -> dict[str, InputFile]:

@@ -144,9 +144,21 @@ class TestRefusals:
         in_shards(sources, tmp_path / "state", 2, only=(0,), **EXACT)
         with Path(sources[0]).open("a") as file:
             file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
-        in_shards(sources, tmp_path / "state", 2, only=(1,), **EXACT)
-        with pytest.raises(InputError, match=r"has read another .*one\.jsonl than shard 0"):
+        with pytest.raises(InputError, match="has changed between counts-00000-of-00001 and shard-00001-of-00002"):
+            in_shards(sources, tmp_path / "state", 2, only=(1,), **EXACT)
+
+    def test_a_file_changed_after_the_shards(self, tmp_path: Path) -> None:
+        sources = write_sources(tmp_path / "sources")
+        in_shards(sources, tmp_path / "state", 2, **EXACT)
+        with Path(sources[0]).open("a") as file:
+            file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
+        with pytest.raises(InputError, match="has changed between shard-00000-of-00002 and merge"):
             secid.merge(tmp_path / "state", HashEncoder())
+
+    def test_another_encoder_at_the_merge(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 2, **EXACT)
+        with pytest.raises(InputError, match="was scored with another encoder"):
+            secid.merge(tmp_path, HashEncoder(8))
 
     def test_some_counts_are_missing(self, sources: list[str], tmp_path: Path) -> None:
         secid.score_shard(sources, shard="0/2", state_dir=tmp_path, prepare=True, **EXACT)
