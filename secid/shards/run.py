@@ -124,23 +124,25 @@ def merge(
 
     from secid.pool.refuse import refuse_bad
     from secid.read import given_sources, opened
+    from secid.results import InputFile
     from secid.results.run import Merged
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
     from secid.shards.merge import whole_run
     from secid.shards.report import report, states_of
-    from secid.shards.shard import OF_MACHINE, Job, files_of_states, keep_of_sample, n_texts_of, shard_states
+    from secid.shards.shard import OF_MACHINE, Job, keep_of_sample, shard_states
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
 
     if not 1 <= sample <= SAMPLED:
         raise UsageError(f"between 1 and {SAMPLED:,} queries, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
-    names, first = shard_states(state)
+    headers = shard_states(state)
+    first = next(iter(headers.values()))
     own = {name: value for name, value in settings.items() if value is not None}
     if other := [name for name in own if name not in OF_MACHINE]:
         raise UsageError("is that of the shards", where=flag_of(other[0]), remedy="leave it out")
-    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(names)}"}
+    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(headers)}"}
     name = given.pop("encoder", None)
     resolved, progress = begun(encoder or name, given, progress)
     values = resolved.values
@@ -155,10 +157,10 @@ def merge(
         with opened(files, values) as readers:
             loaded, info = load_noted(encoder or name, values, recorder)
             clock.loaded()
-            with clock.stage("merge", n_shards=len(names)):
+            with clock.stage("merge", n_shards=len(headers)):
                 (work / "rows").mkdir()
                 wholes, between, tallies = whole_run(
-                    state, names, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
+                    state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
                 )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
@@ -167,11 +169,11 @@ def merge(
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):
-                read = files_of_states(state, names)
+                read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
                 merged = Merged(
-                    n_shards=len(names),
+                    n_shards=len(headers),
                     n_texts=sum(counts.n_texts),
-                    n_texts_held=n_texts_of(state, names),
+                    n_texts_held=sum(sum(header["n_texts"]) for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)

@@ -16,7 +16,6 @@ from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
 from secid.progress import Progress
 from secid.read import Reader
-from secid.results import InputFile
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
@@ -72,9 +71,8 @@ def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
     return {"secid": VERSION, "sources": list(words), "settings": changed}
 
 
-def check_same(state: StateDir, name: str, run: dict[str, Any]) -> None:
-    """Raises InputError for a state of another run than this one, which names what differs."""
-    there = state.header(name)["run"]
+def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str, Any]) -> None:
+    """Raises InputError for a state of another run than this one, which names what differs. there: the state's run."""
     for key, value in run.items():
         other = there.get(key)
         if other == value:
@@ -114,7 +112,7 @@ class Job:
         name = name_of(kind, shard)
         if not self.state.has(name):
             return False
-        check_same(self.state, name, self.run)
+        check_same(self.state, name, self.state.header(name)["run"], self.run)
         return True
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -146,7 +144,7 @@ class Job:
                 remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
             )
         for name in parts.values():
-            check_same(self.state, name, self.run)
+            check_same(self.state, name, self.state.header(name)["run"], self.run)
         return self._written(total(lambda: (counts_of_state(self.state, name) for name in parts.values())), WHOLE)
 
 
@@ -185,8 +183,8 @@ def score(
         return None
 
 
-def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
-    """The names of all shards' states in order, and the header of the first.
+def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
+    """The headers of all shards' states by name, in order.
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
     """
@@ -215,9 +213,9 @@ def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
         )
     first = headers[names[0]]
     for name in names[1:]:
-        check_same(state, name, first["run"])
+        check_same(state, name, headers[name]["run"], first["run"])
         check_files(state, name, headers[name]["files"], first["files"])
-    return names, first
+    return {name: headers[name] for name in names}
 
 
 def check_files(state: StateDir, name: str, own: dict[str, Any], first: dict[str, Any]) -> None:
@@ -229,16 +227,6 @@ def check_files(state: StateDir, name: str, own: dict[str, Any], first: dict[str
                 where=f"{state.url}/{name}",
                 remedy="remove the states and run all shards again on the same files",
             )
-
-
-def files_of_states(state: StateDir, names: Sequence[str]) -> dict[str, InputFile]:
-    """What was read, by path; the shards agree on it."""
-    return {path: InputFile(**file) for path, file in state.header(names[0])["files"].items()}
-
-
-def n_texts_of(state: StateDir, names: Sequence[str]) -> int:
-    """Distinct texts of each shard, all together."""
-    return sum(sum(state.header(name)["n_texts"]) for name in names)
 
 
 def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
