@@ -35,10 +35,10 @@ RunOption = Annotated[
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag("--state-dir", of="URL", text="With --shard: folder of the states, such as s3://bucket/run.", group="Shards"),
+    flag("--state-dir", of="URL", text="Folder or bucket of the shards' states.", group="Statistics"),
 ]
 Prepare = Annotated[
-    bool, flag("--prepare", text="With --shard: only count this part of the texts for all shards.", group="Shards")
+    bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
 ]
 Encoders = Annotated[
     list[str] | None,
@@ -70,7 +70,7 @@ def _score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    if settings.get("shard") is not None or state_dir is not None or prepare:
+    if state_dir is not None or prepare:
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
@@ -82,6 +82,26 @@ def _score(
         lambda progress, folder: api.score(sources, run=folder, force=force, progress=progress, **settings),
         sources, run, out or [], files_read(sources, settings), json=json, legend=legend, quiet=quiet,
     )  # fmt: skip
+
+
+def _ablate(
+    sources: Sources,
+    encoder: Encoders = None,
+    run: RunOption = None,
+    force: Force = False,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score, and see whether the order survives other settings.
+
+    The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
+
+    Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
+    """
+    _score(sources, encoder, run, force, None, False, out, json, legend, quiet, **settings)
 
 
 def show(
@@ -161,8 +181,8 @@ def _score_shard(
     from secid.errors import UsageError
     from secid.shards.run import score_shard
 
-    if settings.get("shard") is None or state_dir is None:
-        raise UsageError("are given together", where="--shard and --state-dir", remedy="--shard 0/8 --state-dir DIR")
+    if state_dir is None:
+        raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
     if given := [name for name, value in outputs.items() if value]:
         raise UsageError("a shard has no report", where=given[0], remedy=f"secid merge {state_dir}")
     if len(encoders or ()) > 1:
@@ -187,13 +207,7 @@ def _score_shard(
 
 
 score = takes_settings(*SETTINGS)(_score)
-ablate = takes_settings(*(name for name in SETTINGS if name != "ablate"), ablate=True)(_score)
-ablate.__doc__ = """Score, and see whether the order survives other settings.
-
-The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
-
-Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
-"""
+ablate = takes_settings(*(name for name in SETTINGS if name not in ("ablate", "shard")), ablate=True)(_ablate)
 
 
 def default_run(sources: list[str]) -> Path:

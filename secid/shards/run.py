@@ -58,7 +58,7 @@ def score_shard(
     A state that is there is not made again. Raises SecidError.
     Source: METHOD 11.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = begun(encoder, settings, progress, in_shards=True)
     values = resolved.values
     from secid.pool.part import Shard
     from secid.read import given_sources, opened
@@ -144,7 +144,7 @@ def merge(
         raise UsageError("is that of the shards", where=flag_of(other[0]), remedy="leave it out")
     given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(headers)}"}
     name = given.pop("encoder", None)
-    resolved, progress = begun(encoder or name, given, progress)
+    resolved, progress = begun(encoder or name, given, progress, in_shards=True)
     values = resolved.values
     refuse_no_encoder(encoder or name, values)
     recorder, clock = Recorder(progress), Clock()
@@ -176,6 +176,8 @@ def merge(
                     n_texts_held=sum(sum(header["n_texts"]) for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
+                held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"
+                recorder.note(f"the shards encoded {held}: a text that several shards list is encoded by each")
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=replace(resolved, values=values).document(), encoder=info, cost=None)
                 for source in done.sources:

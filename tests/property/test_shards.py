@@ -178,3 +178,40 @@ class TestRefusals:
         state = in_shards(sources, tmp_path, 1, **EXACT)
         with pytest.raises((UsageError, SettingsError), match="is that of the shards"):
             secid.merge(state, HashEncoder(), temperature=0.1)
+
+
+class TestRunFolders:
+    def test_copies_of_all_shards_are_the_copy_of_the_run(self, sources: list[str], tmp_path: Path) -> None:
+        drop = "false_negative,preamble,shared_opening,hub,repeat"
+        secid.score(sources, HashEncoder(), run=tmp_path / "one", **EXACT)
+        whole = secid.select(tmp_path / "one", tmp_path / "one.jsonl", source="one", drop=drop, encoder=HashEncoder())
+        rows = []
+        for number in range(3):
+            folder = tmp_path / f"shard{number}"
+            of_shard = {"shard": f"{number}/3", "state_dir": tmp_path / "state", "run": folder, **EXACT}
+            secid.score_shard(sources, HashEncoder(), **of_shard)
+            out = tmp_path / f"part{number}.jsonl"
+            secid.select(folder, out, source="one", drop=drop, encoder=HashEncoder())
+            rows += out.read_text().splitlines()
+        assert sum(whole.left_out.values()) > 40
+        assert sorted(rows) == sorted((tmp_path / "one.jsonl").read_text().splitlines())
+
+    def test_a_merge_of_a_sample_holds_no_rows(self, sources: list[str], tmp_path: Path) -> None:
+        state = in_shards(sources, tmp_path / "state", 2, **EXACT)
+        merged = secid.merge(state, HashEncoder(), sample=5, run=tmp_path / "run")
+        assert {path.name for path in (tmp_path / "run").iterdir()} >= {"report.html", "report.json", "state"}
+        assert "are of 5 queries of each source" in (tmp_path / "run" / "report.md").read_text()
+        with pytest.raises(UsageError, match="its rows are in theirs"):
+            secid.select(tmp_path / "run", tmp_path / "copy.jsonl", source="one", drop="repeat")
+        with pytest.raises(UsageError, match="a baseline needs the rows"):
+            secid.baseline(tmp_path / "run", tmp_path / "baseline.json")
+        best = secid.mix(tmp_path / "run")
+        assert {part.name for part in best.parts} == {source.name for source in merged.sources}
+
+    def test_a_shard_of_the_environment_changes_no_other_command(
+        self, sources: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SECID_SHARD", "0/2")
+        for command in (secid.check, lambda given: secid.score(given, HashEncoder())):
+            with pytest.raises(UsageError, match="only a shard that is scored"):
+                command(sources)
