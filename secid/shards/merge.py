@@ -175,7 +175,7 @@ class Between:
 
 def whole_run(
     state: StateDir,
-    names: Sequence[str],
+    headers: Mapping[str, Mapping[str, Any]],
     sample: int,
     folder: Path,
     device: str,
@@ -184,24 +184,25 @@ def whole_run(
 ) -> tuple[dict[str, Whole], Between, dict[str, Tally]]:
     """What the shards of a run come to, by source.
 
-    names  : of the states, in order.   sample : queries of each source that are to be sampled.
+    headers : of the states, in order.   sample : queries of each source that are to be sampled.
     folder : an empty one, for rows that are downloaded.   device, dtype : of the influence pass.
     """
     wholes: dict[str, Whole] = {}
     tallies: dict[str, Tally] = {}
-    progress.start("merge", 2 * len(names), "shards")
-    for header, arrays, _ in _shards(state, names, folder, rows=False):
+    progress.start("merge", 2 * len(headers), "shards")
+    for header, arrays, _ in _shards(state, headers, folder, rows=False):
         for number, own in enumerate(header["sources"]):
             wholes.setdefault(own["name"], Whole(own["name"])).add_sums(own, arrays, number, sample)
         for name, tally in header["tallies"].items():
             tallies[name] = _added(tallies.get(name), tally)
+        del arrays  # before the next are read
         progress.advance(1)
     gpu = gpu_of(device)
     for whole in wholes.values():
         whole.decompose(gpu)
     order = tuple(sorted(wholes))
     between = Between(order, np.zeros((len(order), len(order))))
-    for header, arrays, path in _shards(state, names, folder, rows=True):
+    for header, arrays, path in _shards(state, headers, folder, rows=True):
         effects = {}
         for number, own in enumerate(header["sources"]):
             vectors = stored_vectors(path, header["dimension"], gpu)
@@ -210,15 +211,15 @@ def whole_run(
             )
         if effects:
             between.add(effects, header["pairs"])
+        del arrays
         progress.advance(1)
     return wholes, between, tallies
 
 
 def _shards(
-    state: StateDir, names: Sequence[str], folder: Path, *, rows: bool
-) -> Iterator[tuple[dict[str, Any], dict[str, npt.NDArray[Any]], Path]]:
-    for name in names:
-        header = state.header(name)
+    state: StateDir, headers: Mapping[str, Mapping[str, Any]], folder: Path, *, rows: bool
+) -> Iterator[tuple[Mapping[str, Any], dict[str, npt.NDArray[Any]], Path]]:
+    for name, header in headers.items():
         path = state.file(name, ROWS, folder) if rows and header["sources"] else folder
         yield header, state.read(name), path
         if path.is_relative_to(folder) and path != folder:

@@ -16,7 +16,7 @@ from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
 from secid.progress import Progress
 from secid.read import Reader
-from secid.results import EncoderInfo, InputFile
+from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
@@ -74,9 +74,8 @@ def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
     return {"secid": VERSION, "sources": list(words), "settings": changed}
 
 
-def check_same(state: StateDir, name: str, run: dict[str, Any]) -> None:
-    """Raises InputError for a state of another run than this one, which names what differs."""
-    there = state.header(name)["run"]
+def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str, Any]) -> None:
+    """Raises InputError for a state of another run than this one, which names what differs. there: the state's run."""
     for key, value in run.items():
         other = there.get(key)
         if other == value:
@@ -116,7 +115,7 @@ class Job:
         name = name_of(kind, shard)
         if not self.state.has(name):
             return False
-        check_same(self.state, name, self.run)
+        check_same(self.state, name, self.state.header(name)["run"], self.run)
         return True
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -147,12 +146,14 @@ class Job:
                 where=self.state.url,
                 remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
             )
-        first = next(iter(parts.values()))
+        files: dict[str, Any] | None = None
         for name in parts.values():
-            check_same(self.state, name, self.run)
-            check_files(self.state, name, first)
+            header = self.state.header(name)
+            check_same(self.state, name, header["run"], self.run)
+            files = header["files"] if files is None else files
+            check_files(name, header["files"], next(iter(parts.values())), files, self.state.url)
         counts = total(lambda: (counts_of_state(self.state, name) for name in parts.values()))
-        return self._written(counts, WHOLE, self.state.header(first)["files"])
+        return self._written(counts, WHOLE, files or {})
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -177,7 +178,8 @@ def score(
         plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
         with plans as (scored, plan):
             files = files_of(readers)
-            check_files(job.state, name, name_of(COUNTS, WHOLE), files)
+            counted = name_of(COUNTS, WHOLE)
+            check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
             header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
@@ -192,8 +194,8 @@ def score(
         return None
 
 
-def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
-    """The names of all shards' states in order, and the header of the first.
+def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
+    """The headers of all shards' states by name, in order.
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
     """
@@ -222,30 +224,26 @@ def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
         )
     first = headers[names[0]]
     for name in names[1:]:
-        check_same(state, name, first["run"])
-        check_files(state, name, names[0])
-    check_files(state, name_of(COUNTS, WHOLE), names[0])
-    return names, first
+        check_same(state, name, headers[name]["run"], first["run"])
+        check_files(name, headers[name]["files"], names[0], first["files"], state.url)
+    if state.has(counts := name_of(COUNTS, WHOLE)):
+        check_files(counts, state.header(counts)["files"], names[0], first["files"], state.url)
+    return {name: headers[name] for name in names}
 
 
-def check_files(state: StateDir, name: str, first: str, files: Mapping[str, Any] | None = None) -> None:
-    """Raises InputError where a state is of other files than the first one.
-
-    files : of the state; those of its header where None.
-    """
-    own, others = state.header(name)["files"] if files is None else files, state.header(first)["files"]
-    for path in sorted({*own, *others}):
-        if own.get(path, {}).get("sha256") != others.get(path, {}).get("sha256"):
+def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
+    """Raises InputError where a state has read other files than the first one."""
+    for path in sorted({*own, *files}):
+        if own.get(path, {}).get("sha256") != files.get(path, {}).get("sha256"):
             raise InputError(
                 f"has changed between {first} and {name} (another SHA-256)",
                 where=path,
-                remedy=f"put the file back, or remove the states in {state.url} and run all shards again",
+                remedy=f"put the file back, or remove the states in {url} and run all shards again",
             )
 
 
-def check_encoder(state: StateDir, name: str, info: EncoderInfo) -> None:
+def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
     """Raises InputError where a shard was scored with another encoder."""
-    header = state.header(name)
     if header["run"]["encoder"] == info.fingerprint:
         return
     dtype = header["dtype"]
@@ -256,16 +254,6 @@ def check_encoder(state: StateDir, name: str, info: EncoderInfo) -> None:
         if dtype != info.dtype
         else "merge with the weights and the recipe of the shards",
     )
-
-
-def files_of_states(state: StateDir, names: Sequence[str]) -> dict[str, InputFile]:
-    """What was read, by path; the shards agree on it."""
-    return {path: InputFile(**file) for path, file in state.header(names[0])["files"].items()}
-
-
-def n_texts_of(state: StateDir, names: Sequence[str]) -> int:
-    """Distinct texts of each shard, all together."""
-    return sum(sum(state.header(name)["n_texts"]) for name in names)
 
 
 def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
