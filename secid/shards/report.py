@@ -147,7 +147,7 @@ def source_of(
     shares = {name: moments[name].value for name in DEFECTS}
     status = status_of(shares, whole.n("n_left"), whole.n("n_records"))
     flagged, inputs = moments[FLAGGED], tuple(files[file.path] for file in sample.paths)
-    repairs = status == "repair" and merged.sampled_queries is None
+    repairs = status == "repair"
     repairs = repairs and not no_command(sample.name, read_once=any(file.read_once for file in inputs))
     return replace(
         sample,
