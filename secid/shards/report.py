@@ -67,7 +67,7 @@ def report(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, sample.folder,
+                wholes[name], of_sample[name], tallies[name], files, merged, None if merged.sampled_queries else sample.folder,
                 rank=rank, rank_group=groups[name], probability_first=chances[name],
             )
             for rank, name in enumerate(order, 1)
