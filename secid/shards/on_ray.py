@@ -1,0 +1,244 @@
+"""`secid score --on ray` as a function: counts, shards and merge are work of Ray actors, by `score_shard` and `merge`.
+
+What is done is in the states, so the same call goes on where a killed one ended. Source: docs/shards.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import tempfile
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from secid.errors import (
+    NotEvaluatedError,
+    OutputError,
+    RunNotWrittenError,
+    SecidError,
+    UsageError,
+    install_words,
+    plainly,
+)
+from secid.progress import Progress, Silent
+from secid.results.document import to_json
+from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
+from secid.settings import FIELDS, SettingsDict, flag_of
+from secid.shards.run import merge, score_shard
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
+    from secid.results import Run
+
+TRIES = 3
+"""A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
+ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+"""How long an address may take to answer, and how often the cluster is asked for room for more workers."""
+CLIENT, STARTING = "ray://", "a worker"
+ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "5"}
+"""No usage reports to the internet; three attempts of Ray Client to connect, of 5 s and not up to 30 s."""
+
+
+class _Notes(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class _Worker:
+    """An actor, which loads its encoder once. folder: where relative names begin, if its machine has it."""
+
+    def __init__(self, folder: str) -> None:
+        self._loaded: Any = None
+        with suppress(OSError):
+            os.chdir(folder)
+
+    def ready(self) -> None: ...
+
+    def _load(self, *given: Any) -> Any:
+        self._loaded = self._loaded or load_noted(*given)
+        return self._loaded
+
+    def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
+        notes = _Notes()
+        return function(words, encoder, **keywords, load=self._load, progress=notes), notes.lines
+
+
+def score_on_ray(
+    sources: Sequence[str],
+    encoder: EncoderLike | None = None,
+    *,
+    shards: int,
+    state_dir: str | PathLike[str],
+    on: str = "ray",
+    run: str | PathLike[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Run:
+    """Scores some sources in parts on a Ray cluster, and merges them.
+
+    sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
+    shards    : number of parts. A worker that is killed loses the part that it was at, which another one takes.
+    state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
+    on        : "ray": the cluster of RAY_ADDRESS, or that this machine is part of; without one Ray starts here.
+                "ray://HOST:PORT": by Ray Client.
+    Raises SecidError, before Ray starts where it can be known. The states that are done stay.
+    """
+    from secid.run_folder.write import RunFolder
+    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, Job, Shard, refuse_in_shards
+    from secid.shards.store import StateDir
+
+    resolved, progress = begun(encoder, settings, progress)
+    values, url, named = resolved.values, fspath(state_dir), encoder or resolved.values.encoder
+    if on != "ray" and not on.startswith(CLIENT):
+        raise UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+    if shards < 1:
+        raise UsageError(f"at least 1, got {shards}", where="--shards")
+    if values.shard is not None:
+        raise UsageError("Ray scores all shards", where=flag_of("shard"), remedy="leave it out")
+    if any(word.rpartition("=")[2] == "-" for word in sources):
+        raise UsageError("workers cannot read standard input", where="-", remedy="name files")
+    refuse_in_shards(values)
+    refuse_no_encoder(encoder, values)
+    with RunFolder(None if run is None else Path(run), force):
+        pass  # a folder that is there already is an error before any work
+    job = Job(StateDir(url), tuple(map(str, sources)), resolved)
+    parts = [Shard(number, shards) for number in range(shards)]
+    scored = {part for part in parts if job.is_done(SHARD, part)}
+    done = {SHARD: scored, COUNTS: {part for part in parts if len(scored) == shards or job.is_done(COUNTS, part)}}
+    given = {name: getattr(values, name) for name in FIELDS if resolved.origin[name] != "default"}
+    given.pop("encoder", None)
+    of_merge = {name: value for name, value in given.items() if name in OF_MACHINE}
+    with _connected(on) as ray:
+        hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
+            progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
+        has_gpu = values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        sent = named if isinstance(named, str) else ray.put(named)
+        said: set[str] = set()
+        for kind, stage in ((COUNTS, "count"), (SHARD, "score")):
+            own = {**given, "state_dir": url, "prepare": kind == COUNTS}
+            left = [part for part in parts if part not in done[kind]]
+            work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
+            progress.start(stage, shards, "shards")
+            progress.advance(shards - len(left))
+            _all(ray, work, progress, said, has_gpu and kind == SHARD)
+        progress.start("merge", 1, "report")
+        last = (merge, url, sent, {**of_merge, "run": None if run is None else fspath(run), "force": force})
+        result: Run = _all(ray, {"merge": last}, progress, said, has_gpu)["merge"]
+    report = Path(run or "", "report.json")
+    if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
+        error = OutputError("was written on another machine", where=str(run), remedy=f"here: secid merge {url}")
+        raise RunNotWrittenError(error, result)
+    return result
+
+
+def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
+    """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
+
+    work : arguments of `_Worker.run`.   said : notes that workers have made, which are not repeated.
+    """
+    actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
+    todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
+    actors, running = list[Any](), dict[Any, tuple[str, Any]]()
+    try:
+        while len(results) < len(work):
+            places = int(ray.cluster_resources().get("GPU" if has_gpu else "CPU", 0))
+            for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
+                actors.append(actor.remote(str(Path.cwd())))
+                running[actors[-1].ready.remote()] = STARTING, actors[-1]
+            busy = [one for _, one in running.values()]
+            for one in [one for one in actors if one not in busy][: len(todo)]:
+                name = todo.popleft()
+                running[one.run.remote(*work[name])] = name, one
+            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+                name, one = running.pop(ref)
+                try:
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    failed[name] += 1
+                    progress.note(f"{name}: {_again(name, error, failed[name])}; tried again")
+                    if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
+                        actors.remove(one)
+                    todo.extendleft([name] if name in work else [])
+                    continue
+                failed.pop(STARTING, None)
+                if name in work:
+                    results[name], lines = outcome
+                    for line in lines:
+                        if (key := re.sub(r"\d+", "", line)) not in said:  # the numbers are those of one part
+                            said.add(key)
+                            progress.note(f"{name}: {line}")
+                    progress.advance(1)
+        return results
+    finally:
+        for one in actors:
+            ray.kill(one)
+
+
+def _again(name: str, error: Exception, n_failed: int) -> str:
+    """What went wrong, in a line. Raises secid's own error, and NotEvaluatedError at the last of TRIES."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, SecidError):
+        raise cause from None
+    what = plainly(error) if cause is None else f"{type(cause).__name__}: {plainly(cause)}"
+    if n_failed == TRIES:
+        remedy = "see the logs of Ray; the parts that are done stay, and the same command goes on"
+        raise NotEvaluatedError(f"failed {TRIES} times on Ray: {what}", where=name, remedy=remedy) from error
+    return what
+
+
+@contextmanager
+def _connected(on: str) -> Iterator[Any]:
+    """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("Ray is not installed", where="--on", remedy=install_words("ray")) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    address = on if on != "ray" else os.environ.get("RAY_ADDRESS") or _current()
+    terminate = signal.getsignal(signal.SIGTERM)
+    with redirect_stdout(None):  # Ray prints there when a worker ends, and the result must be alone
+        try:
+            _ask(address)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError, ImportError) as error:
+            raise UsageError(f"Ray does not answer: {plainly(error)}", where=address) from error
+        try:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _current() -> str:
+    """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    with suppress(OSError):
+        address = path.read_text(encoding="utf-8").strip()
+        _ask(address)
+        return address
+    return "local"
+
+
+def _ask(address: str) -> None:
+    """Raises OSError where nothing answers at HOST:PORT."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
