@@ -88,7 +88,6 @@ def _score(
     from secid import api
     from secid.cli.outputs import files_read
 
-    inputs = files_read(sources, settings)
     score: Callable[..., Run] = api.score
     if on is not None or shards is not None:
         _refuse_on_ray(encoder, state_dir, prepare, on, shards)
@@ -98,7 +97,7 @@ def _score(
         settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
     show(
         lambda progress, folder: score(sources, run=folder, force=force, progress=progress, **settings),
-        sources, run, out or [], inputs, json=json, legend=legend, quiet=quiet,
+        sources, run, out or [], files_read(sources, settings), json=json, legend=legend, quiet=quiet,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import re
 import signal
 import socket
 import tempfile
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -19,17 +18,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from secid.errors import (
-    NotEvaluatedError,
-    OutputError,
-    RunNotWrittenError,
-    SecidError,
-    UsageError,
-    install_words,
-    plainly,
-)
+from secid import errors
+from secid.errors import SecidError, UsageError, plainly
 from secid.progress import Progress, Silent
 from secid.results.document import to_json
+from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
 from secid.settings import FIELDS, SettingsDict, flag_of
 from secid.shards.run import merge, score_shard
@@ -42,17 +35,7 @@ TRIES = 3
 """A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
 ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
 """How long an address may take to answer, and how often the cluster is asked for room for more workers."""
-CLIENT, STARTING = "ray://", "a worker"
-ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "5"}
-"""No usage reports to the internet; three attempts of Ray Client to connect, of 5 s and not up to 30 s."""
-
-
-class _Notes(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
+CLIENT, START = "ray://", "worker"
 
 
 class _Worker:
@@ -63,29 +46,22 @@ class _Worker:
         with suppress(OSError):
             os.chdir(folder)
 
-    def ready(self) -> None: ...
-
     def _load(self, *given: Any) -> Any:
         self._loaded = self._loaded or load_noted(*given)
         return self._loaded
 
     def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
-        notes = _Notes()
-        return function(words, encoder, **keywords, load=self._load, progress=notes), notes.lines
+        """What the function returns, and its notes."""
+        log = Recorder(Silent())
+        result = function(words, encoder, **keywords, load=self._load, progress=log)
+        return result, [line for line in log.lines if not line.startswith("stage ")]
 
 
 def score_on_ray(
-    sources: Sequence[str],
-    encoder: EncoderLike | None = None,
-    *,
-    shards: int,
-    state_dir: str | PathLike[str],
-    on: str = "ray",
-    run: str | PathLike[str] | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
+    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | PathLike[str],
+    on: str = "ray", run: str | PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
-) -> Run:
+) -> Run:  # fmt: skip
     """Scores some sources in parts on a Ray cluster, and merges them.
 
     sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
@@ -95,10 +71,10 @@ def score_on_ray(
                 "ray://HOST:PORT": by Ray Client.
     Raises SecidError, before Ray starts where it can be known. The states that are done stay.
     """
-    from secid.run_folder.write import RunFolder
-    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, Job, Shard, refuse_in_shards
+    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, Job, Shard, name_of, refuse_in_shards
     from secid.shards.store import StateDir
 
+    stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = begun(encoder, settings, progress)
     values, url, named = resolved.values, fspath(state_dir), encoder or resolved.values.encoder
     if on != "ray" and not on.startswith(CLIENT):
@@ -107,16 +83,13 @@ def score_on_ray(
         raise UsageError(f"at least 1, got {shards}", where="--shards")
     if values.shard is not None:
         raise UsageError("Ray scores all shards", where=flag_of("shard"), remedy="leave it out")
-    if any(word.rpartition("=")[2] == "-" for word in sources):
-        raise UsageError("workers cannot read standard input", where="-", remedy="name files")
-    refuse_in_shards(values)
+    refuse_in_shards(values, sources)
     refuse_no_encoder(encoder, values)
     with RunFolder(None if run is None else Path(run), force):
         pass  # a folder that is there already is an error before any work
     job = Job(StateDir(url), tuple(map(str, sources)), resolved)
-    parts = [Shard(number, shards) for number in range(shards)]
-    scored = {part for part in parts if job.is_done(SHARD, part)}
-    done = {SHARD: scored, COUNTS: {part for part in parts if len(scored) == shards or job.is_done(COUNTS, part)}}
+    there, parts = set(job.state.names()), [Shard(number, shards) for number in range(shards)]
+    done = {(kind, n) for kind in stages for n in parts if name_of(kind, n) in there and job.is_done(kind, n)}
     given = {name: getattr(values, name) for name in FIELDS if resolved.origin[name] != "default"}
     given.pop("encoder", None)
     of_merge = {name: value for name, value in given.items() if name in OF_MACHINE}
@@ -127,9 +100,9 @@ def score_on_ray(
         has_gpu = values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
         sent = named if isinstance(named, str) else ray.put(named)
         said: set[str] = set()
-        for kind, stage in ((COUNTS, "count"), (SHARD, "score")):
+        for kind, stage in stages.items():
             own = {**given, "state_dir": url, "prepare": kind == COUNTS}
-            left = [part for part in parts if part not in done[kind]]
+            left = [part for part in parts if (kind, part) not in done]
             work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))
@@ -139,15 +112,16 @@ def score_on_ray(
         result: Run = _all(ray, {"merge": last}, progress, said, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
-        error = OutputError("was written on another machine", where=str(run), remedy=f"here: secid merge {url}")
-        raise RunNotWrittenError(error, result)
+        remedy = f"secid merge {url} writes one here"
+        error = errors.OutputError("was written on another machine", where=str(run), remedy=remedy)
+        raise errors.RunNotWrittenError(error, result)
     return result
 
 
 def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
     """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
 
-    work : arguments of `_Worker.run`.   said : notes that workers have made, which are not repeated.
+    work : arguments of `_Worker.run`.   said : notes of workers so far, which are not repeated.
     """
     actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
     todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
@@ -157,7 +131,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
             places = int(ray.cluster_resources().get("GPU" if has_gpu else "CPU", 0))
             for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
                 actors.append(actor.remote(str(Path.cwd())))
-                running[actors[-1].ready.remote()] = STARTING, actors[-1]
+                running[actors[-1].__ray_ready__.remote()] = START, actors[-1]
             busy = [one for _, one in running.values()]
             for one in [one for one in actors if one not in busy][: len(todo)]:
                 name = todo.popleft()
@@ -167,19 +141,22 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
                 try:
                     outcome = ray.get(ref)
                 except ray.exceptions.RayError as error:
+                    cause = getattr(error, "cause", None) or error
                     failed[name] += 1
-                    progress.note(f"{name}: {_again(name, error, failed[name])}; tried again")
+                    if isinstance(cause, SecidError) or failed[name] == TRIES:
+                        raise _failure(name, cause) from None
+                    progress.note(f"{name}: {type(cause).__name__}; tried again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
                     todo.extendleft([name] if name in work else [])
                     continue
-                failed.pop(STARTING, None)
+                failed.pop(START, None)
                 if name in work:
                     results[name], lines = outcome
-                    for line in lines:
-                        if (key := re.sub(r"\d+", "", line)) not in said:  # the numbers are those of one part
-                            said.add(key)
-                            progress.note(f"{name}: {line}")
+                    new = {re.sub(r"\d+", "", line): line for line in lines}  # numbers are those of the first part
+                    for line in (line for key, line in new.items() if key not in said):
+                        progress.note(f"{name}: {line}")
+                    said.update(new)
                     progress.advance(1)
         return results
     finally:
@@ -187,27 +164,23 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
             ray.kill(one)
 
 
-def _again(name: str, error: Exception, n_failed: int) -> str:
-    """What went wrong, in a line. Raises secid's own error, and NotEvaluatedError at the last of TRIES."""
-    cause = getattr(error, "cause", None)
+def _failure(name: str, cause: Exception) -> SecidError:
     if isinstance(cause, SecidError):
-        raise cause from None
-    what = plainly(error) if cause is None else f"{type(cause).__name__}: {plainly(cause)}"
-    if n_failed == TRIES:
-        remedy = "see the logs of Ray; the parts that are done stay, and the same command goes on"
-        raise NotEvaluatedError(f"failed {TRIES} times on Ray: {what}", where=name, remedy=remedy) from error
-    return what
+        return cause
+    what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {plainly(cause)}"
+    remedy = "the logs of Ray may say more; the parts that are done stay, and the same command goes on"
+    return errors.NotEvaluatedError(what, where=name, remedy=remedy)
 
 
 @contextmanager
 def _connected(on: str) -> Iterator[Any]:
     """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # three times, and not up to 30 s each
     try:
         import ray
     except ImportError as error:
-        raise UsageError("Ray is not installed", where="--on", remedy=install_words("ray")) from error
+        raise UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
     if ray.is_initialized():
         yield ray
         return
@@ -220,7 +193,7 @@ def _connected(on: str) -> Iterator[Any]:
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             raise UsageError(f"Ray does not answer: {plainly(error)}", where=address) from error
         try:
-            if threading.current_thread() is threading.main_thread():
+            with suppress(ValueError):  # in another thread than the first
                 signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
             yield ray
         finally:
@@ -231,8 +204,7 @@ def _current() -> str:
     """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
-        address = path.read_text(encoding="utf-8").strip()
-        _ask(address)
+        _ask(address := path.read_text(encoding="utf-8").strip())
         return address
     return "local"
 

@@ -69,7 +69,7 @@ def score_shard(
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
     from secid.shards.store import StateDir
 
-    refuse_in_shards(values)
+    refuse_in_shards(values, sources)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
