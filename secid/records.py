@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import chain, compress, islice, repeat
+from operator import add
 from typing import Any, NamedTuple
 
 Scalar = str | int | float | bool | None
@@ -120,8 +121,7 @@ class Block(NamedTuple):
 
     def only(self, keep: Sequence[bool]) -> Block:
         """Some of the rows. keep: one flag a row."""
-        counts = zip(keep, self.n_positives, self.n_negatives, strict=True)
-        of_passages = [flag for flag, n_positives, n_negatives in counts for _ in range(n_positives + n_negatives)]
+        of_passages = chain.from_iterable(map(repeat, keep, map(add, self.n_positives, self.n_negatives)))
         return Block(
             list(compress(self.queries, keep)),
             list(compress(self.passages, of_passages)),

@@ -54,9 +54,7 @@ class Settings:
         "Input",
         "DIR",
     )
-    ranks: str | None = setting(
-        None, "Ranks of a TREC run whose passages are negatives; 1-10 if not given.", "Input", "FIRST-LAST"
-    )
+    ranks: str | None = setting(None, "Ranks of a TREC run that are negatives, else 1-10.", "Input", "FIRST-LAST")
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
@@ -129,9 +127,7 @@ class Settings:
     tie: float | None = setting(
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
-    shard: str | None = setting(
-        None, "Score part I of N of the queries, I from 0, for secid merge.", "Statistics", "I/N"
-    )
+    shard: str | None = setting(None, "Score part I of N of the queries (see secid merge).", "Statistics", "I/N")
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",

@@ -19,7 +19,7 @@ def _merge(
         flag(
             "--sample",
             of="N",
-            text="Queries of each source that controls, ablations and the like are measured on. [default: 20000]",
+            text="Queries of each source that controls, ablations and the like are measured on.",
             group="Statistics",
         ),
     ] = 20_000,
@@ -29,10 +29,18 @@ def _merge(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Put the shards of a run together into the report that one process gives.
+    """Put the shards of a run together into one report.
 
-    The shards are those of `secid score --shard I/N --state-dir URL`. Each source's own numbers, their intervals and
-    comparisons are of all rows; the other parts of the report are of a sample of the queries.
+    For rows that do not fit one machine; a ranking alone needs a sample (secid score --max-records). Each of N jobs, on
+    whatever machine, scores one part of the queries and leaves a state; a state that is there is not made again:
+
+        secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
+
+    With --prepare the same command only counts its part of the texts. Counted by all N jobs first, it spares each of
+    them counting all texts. With --run DIR a shard also writes a run folder, to select rows from.
+
+    Each source's numbers, their intervals and comparisons are of all rows; the other parts of the report are of a
+    sample of the queries.
 
     Example: secid merge s3://bucket/run
     """

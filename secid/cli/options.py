@@ -34,9 +34,12 @@ MOST_LABEL = 26
 """Widest column of options, so that help texts have the rest of 80 columns."""
 
 
-def flag(*names: str, of: str | None = None, text: str, group: str | None = None) -> Any:
-    """An option with its help, in a group of it. of : what its value is; None where typer says it."""
-    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group)
+def flag(*names: str, of: str | None = None, text: str, group: str | None = None, hidden: bool = False) -> Any:
+    """An option with its help, in a group of it. of : what its value is; None where typer says it.
+
+    hidden : left out of the help, for a flag that another one's page tells of.
+    """
+    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group, hidden=hidden)
 
 
 Sources = Annotated[

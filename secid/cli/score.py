@@ -35,21 +35,18 @@ RunOption = Annotated[
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag(
-        "--state-dir",
-        of="URL",
-        text="With --shard or --on: folder of the states, such as s3://bucket/run.",
-        group="Shards",
-    ),
+    flag("--state-dir", of="URL", text="Folder or bucket of the shards' states.", group="Statistics"),
 ]
 Prepare = Annotated[
-    bool, flag("--prepare", text="With --shard: only count this part of the texts for all shards.", group="Shards")
+    bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
 ]
 On = Annotated[
     str | None,
-    flag("--on", of="ray", text="Score all shards on Ray, and merge them: ray, or ray://HOST:PORT.", group="Shards"),
+    flag(
+        "--on", of="ray", text="Score all shards on Ray, and merge them: ray, or ray://HOST:PORT.", group="Statistics"
+    ),
 ]
-NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: in how many parts.", group="Shards")]
+NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", group="Statistics")]
 Encoders = Annotated[
     list[str] | None,
     flag(
@@ -82,7 +79,7 @@ def _score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    if on is None and shards is None and (settings.get("shard") is not None or state_dir is not None or prepare):
+    if on is None and shards is None and (state_dir is not None or prepare):
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
@@ -114,6 +111,26 @@ def _refuse_on_ray(
         raise UsageError("shards are scored with one encoder", where="--encoder")
     if prepare:
         raise UsageError("--on counts first by itself", where="--prepare", remedy="leave it out")
+
+
+def _ablate(
+    sources: Sources,
+    encoder: Encoders = None,
+    run: RunOption = None,
+    force: Force = False,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Score, and see whether the order survives other settings.
+
+    The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
+
+    Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
+    """
+    _score(sources, encoder, run, force, None, False, None, None, out, json, legend, quiet, **settings)
 
 
 def show(
@@ -193,8 +210,8 @@ def _score_shard(
     from secid.errors import UsageError
     from secid.shards.run import score_shard
 
-    if settings.get("shard") is None or state_dir is None:
-        raise UsageError("are given together", where="--shard and --state-dir", remedy="--shard 0/8 --state-dir DIR")
+    if state_dir is None:
+        raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
     if given := [name for name, value in outputs.items() if value]:
         raise UsageError("a shard has no report", where=given[0], remedy=f"secid merge {state_dir}")
     if len(encoders or ()) > 1:
@@ -219,13 +236,7 @@ def _score_shard(
 
 
 score = takes_settings(*SETTINGS)(_score)
-ablate = takes_settings(*(name for name in SETTINGS if name != "ablate"), ablate=True)(_score)
-ablate.__doc__ = """Score, and see whether the order survives other settings.
-
-The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
-
-Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
-"""
+ablate = takes_settings(*(name for name in SETTINGS if name not in ("ablate", "shard")), ablate=True)(_ablate)
 
 
 def default_run(sources: list[str]) -> Path:

@@ -19,11 +19,10 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.errors import UsageError
-from secid.export.read_again import Original, check_unchanged, find_source, plan_again, read_labels, settings_of
+from secid.export.read_again import Original, check_unchanged, find_source, plan_again, settings_of, text_rules_of
 from secid.export.select import Facts, read_facts
 from secid.export.writer import new_files, writing
 from secid.findings.matches import Matcher
-from secid.findings.texts import text_masks
 from secid.pool import Plan, restricted
 from secid.progress import Silent
 from secid.results import Run
@@ -81,7 +80,7 @@ def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: P
     for name in names:
         check_unchanged(find_source(run, name))
     settings = settings_of(run, by=None)
-    rules = partial(text_masks, known=read_labels(folder, run))
+    rules = text_rules_of(folder, run)
     everything = replace(settings, max_records=None, first_k=None, positives="all")
     with plan_again(run, names, everything, work, Silent(), rules) as (plan, originals):
         sources = {}

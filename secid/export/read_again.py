@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
 from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
+from secid.findings.texts import restored_texts, text_masks
 from secid.pool import Plan, PlannedSource, make_plan
 from secid.pool.make import TextRules
+from secid.pool.plan import Mask
 from secid.pool.reading import bytes_read_by, planned_rows
+from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
-from secid.run_folder.read import POSITIVES, read_positives, whole
+from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
 from secid.settings import FIELDS, Settings
 
 PLACEHOLDER = "source"
@@ -46,6 +50,15 @@ class Original:
             yield place, row, slice(start, done)
 
 
+def refuse_merged(run: Run) -> None:
+    """Raises UsageError for a run folder without rows."""
+    if run.has_rows_elsewhere:
+        raise UsageError(
+            "this run was merged from shards, and its rows are in theirs",
+            remedy="score each shard with --run DIR, too, and select from these folders",
+        )
+
+
 def settings_of(run: Run, **changes: Any) -> Settings:
     """The settings that a run was made with, with changes; settings of a newer secid are left out."""
     values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
@@ -53,9 +66,35 @@ def settings_of(run: Run, **changes: Any) -> Settings:
 
 
 def read_labels(folder: Path, run: Run) -> Positives:
-    """Labelled positives of a run, as its folder keeps them. Raises InputError where they are missing or damaged."""
+    """Labelled positives of a run, as its folder keeps them. Raises InputError where they are missing or damaged, and
+    UsageError for a merged run, whose folder has none.
+    """
+    refuse_merged(run)
     with whole(folder / "state" / POSITIVES, folder):
         return restored(read_positives(folder, run))
+
+
+def text_rules_of(folder: Path, run: Run) -> TextRules:
+    """The findings of the texts as the run had them: with the positives of all its sources, and of a shard with what
+    was counted over the whole run. Raises InputError where the folder lacks them.
+    """
+    known, counted = read_labels(folder, run), read_run_texts(folder, run)
+    if counted is None:
+        return partial(text_masks, known=known)
+
+    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
+        names = {_name_in(run, planned): planned.name for planned in sources}
+        now = [names.get(result.name, result.name) for result in run.sources]
+        return text_masks(queries, passages, sources, known, run=restored_texts(counted, now))
+
+    return rules
+
+
+def _name_in(run: Run, planned: PlannedSource) -> str:
+    """The name that a planned source had in the run."""
+    split = planned.name.removeprefix(planned.source.name)
+    names = [r.name for r in run.sources if tuple(file.path for file in r.paths) == planned.source.paths]
+    return next(name for name in names if name.endswith(split))
 
 
 def find_source(run: Run, name: str | None) -> SourceResult:

@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -21,12 +20,11 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats
 from secid.encode import Encoder, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
+from secid.export.read_again import Original, find_source, plan_again, settings_of, text_rules_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
-from secid.findings.texts import text_masks
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import named
 from secid.pages.sections.guide import suspects_sentences
@@ -187,7 +185,7 @@ def select(
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
-    rules = partial(text_masks, known=read_labels(folder, run))
+    rules = text_rules_of(folder, run)
     with (
         new_files(out, left_out_path) as (copy, log),
         plan_again(run, [result.name], replace(settings, max_records=None, first_k=None), work, progress, rules) as (

@@ -28,6 +28,9 @@ HUB_SHARE = 0.05
 HUB_QUERIES = 100
 """Number of queries for which the share is estimated. Source: METHOD 14."""
 
+HOUSE_STYLE = "house_style"
+"""Of the arrays of `RunTexts`."""
+
 
 def text_masks(
     queries: TextStore,
@@ -103,6 +106,20 @@ class RunTexts:
 
     openings: RunOpenings
     hubs: Mapping[str, Keys]
+
+    def stored(self, names: Sequence[str]) -> dict[str, Keys]:
+        """As arrays; `restored_texts` is the inverse. names: of the sources."""
+        arrays = {HOUSE_STYLE: self.openings.house_style}
+        for number, name in enumerate(names):
+            arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
+            arrays[f"hubs_{number}"] = self.hubs.get(name, NO_KEYS)
+        return arrays
+
+
+def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts:
+    """What `RunTexts.stored` made arrays of, for sources that have these names now. Raises KeyError for others."""
+    shared, hubs = ({name: arrays[f"{kind}_{n}"] for n, name in enumerate(names)} for kind in ("shared", "hubs"))
+    return RunTexts(RunOpenings(arrays[HOUSE_STYLE], shared), hubs)
 
 
 def served(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:

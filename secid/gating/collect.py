@@ -50,6 +50,12 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
             where=str(folder),
             remedy=f"score again without {flag_of('budget')}",
         )
+    if run.has_rows_elsewhere:
+        raise UsageError(
+            "a baseline needs the rows of a run; this one was merged from shards",
+            where=str(folder),
+            remedy=f"score a sample of the queries, such as with {flag_of('max_records', 20_000)}",
+        )
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}

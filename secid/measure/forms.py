@@ -35,12 +35,22 @@ class Forms(NamedTuple):
 
 
 def quadratic_forms(
-    vectors: Vectors, triplets: Triplets, amount: Floats, cluster: Index, excess: Floats, basis: Tensor, shrink: Floats
+    vectors: Vectors,
+    triplets: Triplets,
+    amount: Floats,
+    cluster: Index,
+    excess: Floats,
+    basis: Tensor,
+    shrink: Floats,
+    dtype: torch.dtype = torch.float32,
 ) -> Forms:
-    """One pass over the triplets. amount: (T,); cluster: (T,) query of each; excess: (Q,); shrink: (B, d) of A^-1."""
+    """One pass over the triplets. amount: (T,); cluster: (T,) query of each; excess: (Q,); shrink: (B, d) of A^-1.
+
+    dtype : of the rows in the basis, and their products.
+    """
     device, (n_budgets, d) = vectors.computes_on, shrink.shape
-    narrow, scratch = torch.from_numpy(shrink).to(device, torch.float32), Scratch(device)
-    times, uneven = torch.from_numpy(excess).to(device, torch.float32), excess != 0
+    narrow, scratch = torch.from_numpy(shrink).to(device, dtype), Scratch(device, dtype)
+    times, uneven = torch.from_numpy(excess).to(device, dtype), excess != 0
     first, per_query, pairs, by_dimension = (
         torch.zeros(shape, dtype=torch.float64, device=device)
         for shape in (len(cluster) + 1, (len(excess), n_budgets), n_budgets, d)
@@ -52,7 +62,7 @@ def quadratic_forms(
             return forms, sums, None
         return forms, sums, times[block.groups].repeat_interleave(block.host.k) @ rows.square_()
 
-    for block, (forms, sums, of_dimensions) in by_query(vectors, triplets, amount, cluster, basis, work):
+    for block, (forms, sums, of_dimensions) in by_query(vectors, triplets, amount, cluster, basis, work, dtype):
         first.index_copy_(0, block.triplet, forms[:, 0])
         per_query.index_copy_(0, block.groups, forms.view(-1, block.host.k, n_budgets).sum(1))
         pairs += sums
@@ -61,17 +71,17 @@ def quadratic_forms(
     return Forms(*(part.cpu().numpy() for part in (first[:-1], per_query, pairs, by_dimension)))
 
 
-def gram(vectors: Vectors, triplets: Triplets, amount: Floats) -> Tensor:
-    """(T, T) float64 products of the rows v with each other: of few triplets, less than d x d."""
-    wide = scaled_rows(vectors, triplets, amount).double()
+def gram(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(T, T) float64 products of the rows v, kept as `dtype`, with each other: of few triplets, less than d x d."""
+    wide = scaled_rows(vectors, triplets, amount, dtype).double()
     return wide @ wide.T
 
 
-def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats) -> Tensor:
-    """(T, d) float32 rows v on the device, of triplets that are few enough to be kept together."""
-    rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=torch.float32, device=vectors.computes_on)
+def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(T, d) rows v on the device, of triplets that are few enough to be kept together."""
+    rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=dtype, device=vectors.computes_on)
     cluster = np.unique(triplets.query, return_inverse=True)[1]
-    for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone()):
+    for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone(), dtype):
         rows.index_copy_(0, block.triplet, part)
     return rows[:-1]
 
@@ -83,22 +93,23 @@ def by_query(
     cluster: Index,
     rotation: Tensor | None,
     work: Callable[[Block, Tensor], Result],
+    dtype: torch.dtype = torch.float32,
 ) -> Iterator[tuple[Block, Result]]:
     """What `work` makes of each block of whole queries, given the block and its rows v, (slots, d), which it may write
-    to; those of padding are 0. rotation : (d, d) that rows are multiplied by; None for none.
+    to; those of padding are 0. rotation : (d, d) that rows are multiplied by; None for none.   dtype : of these rows.
     """
     device = vectors.computes_on
     plan, scratch = block_plan(device), Scratch(device)
     many = plan.in_threads and len(cluster) > plan.n_triplets  # one block has nothing to run next to
-    narrow = None if rotation is None else rotation.to(device, torch.float32)
+    narrow = None if rotation is None else rotation.to(device, dtype)
     packed = PackedMatrix(narrow.T) if narrow is not None and many and can_pack(device, narrow.dtype) else None
     order = np.argsort(cluster, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
-    length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, torch.float32)
+    length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, dtype)
 
     def one(window: Window, block: Block) -> Result:
         rows = window.differences(block, scratch.take("rows", len(block.triplet), vectors.dimension))
-        rows.mul_(length[block.triplet].unsqueeze(1))
+        rows = rows.to(dtype).mul_(length[block.triplet].unsqueeze(1))
         if narrow is not None:
             rows = rows @ narrow if packed is None else packed.product(rows)
         return work(block, rows)

@@ -29,13 +29,15 @@ def side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]
 
 
 class Scratch(threading.local):
-    """Float32 memory by name, of each thread its own, kept from block to block: fresh pages take time as the work does.
+    """Memory by name, of each thread its own, kept from block to block: fresh pages take time as the work does.
+
+    dtype : of all of it.
 
     Measured on rows gathered from a file, 340 MB: 0.05 s where the memory is kept, 0.2 s where it is new.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._device, self._dtype = device, dtype
         self._held: dict[str, Tensor] = {}
 
     def take(self, name: str, *shape: int) -> Tensor:
@@ -48,5 +50,6 @@ class Scratch(threading.local):
 
     def _new(self, n: int) -> Tensor:
         if self._device.type != "cpu":
-            return torch.empty(n, dtype=torch.float32, device=self._device)
-        return torch.from_numpy(np.empty(n, np.float32))  # numpy asks the system for large pages, torch does not
+            return torch.empty(n, dtype=self._dtype, device=self._device)
+        of_numpy = np.float64 if self._dtype == torch.float64 else np.float32
+        return torch.from_numpy(np.empty(n, of_numpy))  # numpy asks the system for large pages, torch does not

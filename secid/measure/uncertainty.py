@@ -66,11 +66,12 @@ def influence(
     eigen: Eigen,
     smallest_distance: float,
     budgets: Sequence[float] = (1.0,),
+    dtype: torch.dtype = torch.float32,
 ) -> Influence:
     """Influence of every triplet at each budget, with A = I + B M by the eigenvalues of M.
 
     squared_distance, weight : (T,) ||n - p||^2, and the w that M was summed with.
-    smallest_distance        : as in the sweep.
+    smallest_distance        : as in the sweep.   dtype : of the rows rotated into the basis of M.
     h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)); bias = B^2/2 sum over queries of tr((A^-1 S_r)^2).
     Source: METHOD 8.
     """
@@ -84,7 +85,7 @@ def influence(
     amount = _amounts(share * weight, squared_distance, smallest_distance)
     # the sum of a_i v_i^2 is N e where M is of these triplets alone: of queries of one size nothing is left
     usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
-    products = quadratic_forms(vectors, triplets, amount, cluster, size - usual, eigen.basis, shrink)
+    products = quadratic_forms(vectors, triplets, amount, cluster, size - usual, eigen.basis, shrink, dtype)
     mixed = shrink**2 * eigenvalues  # diagonal of A^-1 M A^-1
     square_shift = (shrink**2 * eigenvalues**2).sum(axis=1)  # tr((A^-1 M)^2)
     by_dimension = products.by_dimension + usual * n * eigenvalues
@@ -102,6 +103,7 @@ def influence_of_few(
     weight: Floats,
     smallest_distance: float,
     budget: float,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Influence, Floats]:
     """As `influence` at one budget without the bias (of no length), and the eigenvalues of M that are not 0, rising.
 
@@ -110,7 +112,7 @@ def influence_of_few(
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     n = triplets.n_negatives
     values, basis = torch.linalg.eigh(
-        gram(vectors, triplets, _amounts(share * weight, squared_distance, smallest_distance))
+        gram(vectors, triplets, _amounts(share * weight, squared_distance, smallest_distance), dtype)
     )
     values = values.clamp_min(0.0)
     forms = (basis.square() @ (values / (1.0 + budget / n * values))).cpu().numpy()

@@ -33,6 +33,11 @@ class DocumentFrequencies:
             counts[known] = self.counts[place[known]]
         return counts
 
+    def only(self, keys: Keys) -> DocumentFrequencies:
+        """The same documents with these tokens alone."""
+        inside = np.isin(self.keys, keys)
+        return DocumentFrequencies(self.keys[inside], self.counts[inside], self.n_documents)
+
     def idf(self, keys: Keys) -> Floats:
         """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
         return np.log((1.0 + self.n_documents) / (1.0 + self.counts_of(keys))) + 1.0

@@ -20,7 +20,7 @@ from secid.results.in_batch import BatchSize, InBatch
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
 from secid.results.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.results.orders import Ablation, AblationRow, Agreement
-from secid.results.run import SCHEMA_VERSION, Run, RunWarning
+from secid.results.run import SCHEMA_VERSION, Merged, Run, RunWarning
 from secid.results.separation import CorpusSeparation, Separated, SourceSeparation
 from secid.results.sources import (
     Against,
@@ -64,6 +64,7 @@ __all__ = [
     "Look",
     "Match",
     "Measurement",
+    "Merged",
     "Narrowing",
     "ObjectiveLens",
     "ObjectiveResult",

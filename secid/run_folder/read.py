@@ -33,6 +33,7 @@ INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "q
 """Tensors of a source's state; a control's has the first alone."""
 SOURCES, CONTROLS, TABLES = "index.json", "controls.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
+RUN_TEXTS = "run_texts.safetensors"
 SAME_TRACE = 1e-9
 """Relative difference within which a trace is the same: it is added up anew."""
 
@@ -159,6 +160,12 @@ def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None
     """The random reference of a run as `score_sources` takes it; None where the run has none. Raises as above."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
+
+
+def read_run_texts(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
+    """Of a shard what was counted over the texts of the whole run; None for a run of its own. Raises as above."""
+    hashes = _hashes(folder, run)
+    return _arrays(folder, RUN_TEXTS, hashes[RUN_TEXTS]) if RUN_TEXTS in hashes else None
 
 
 def run_key(run: Run) -> str:

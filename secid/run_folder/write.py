@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from secid.errors import OutputError
 from secid.files import write_together
@@ -96,7 +96,7 @@ class RunFolder:
         """Writes all tables and pages, then puts the folder in its place at once. clock: that of the run's timing."""
         if self.path is None or self._partial is None:
             return
-        from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE
+        from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE, RUN_TEXTS
         from secid.run_folder.tables import (
             write_control_states,
             write_frequencies,
@@ -115,8 +115,12 @@ class RunFolder:
                 write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
                 if not scored.run.has_rows_elsewhere:
                     write_negatives(scored.measured, ready / "negatives.parquet")
-                    reference = {} if scored.reference is None else {RANDOM_REFERENCE: scored.reference.stored()}
-                    write_tables(scored.run, {POSITIVES: scored.positives, **reference}, ready / "state")
+                    tables: dict[str, dict[str, Any]] = {POSITIVES: dict(scored.positives)}
+                    if scored.reference is not None:
+                        tables[RANDOM_REFERENCE] = scored.reference.stored()
+                    if scored.run_texts is not None:
+                        tables[RUN_TEXTS] = scored.run_texts.stored([source.name for source in scored.run.sources])
+                    write_tables(scored.run, tables, ready / "state")
             for suffix, page in FORMATS.items():  # last, since they name what the stages took
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))

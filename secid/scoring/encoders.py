@@ -36,9 +36,20 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
         )
 
 
-def begun(encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None) -> tuple[Resolved, Progress]:
-    """The settings of a command, with the encoder where it is a name; and who hears of its progress, which starts."""
+def begun(
+    encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
+) -> tuple[Resolved, Progress]:
+    """The settings of a command, with the encoder where it is a name; and who hears of its progress, which starts.
+
+    Raises UsageError for a shard where the command is none of shards.
+    """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
+    if resolved.values.shard is not None and not in_shards:
+        raise UsageError(
+            "only a shard that is scored has a part of the queries",
+            where=flag_of("shard"),
+            remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
+        )
     watcher = progress or Silent()
     watcher.start("load libraries", None, "")
     return resolved, watcher

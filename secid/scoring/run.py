@@ -59,6 +59,7 @@ class Scored:
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     vectors : rows of the plan's texts, for as long as the run's work folder is there.
     states : what a run folder keeps the sums of; `measured` where empty.
+    run_texts : of a shard, what was counted over the texts of the whole run.
     """
 
     run: Run
@@ -71,6 +72,7 @@ class Scored:
     scores: Mapping[str, float]
     vectors: Vectors
     states: tuple[Measured, ...] = ()
+    run_texts: RunTexts | None = None
 
 
 def score_sources(
@@ -146,7 +148,7 @@ def scored_plan(
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)
-        yield replace(scored, positives=positives), plan
+        yield replace(scored, positives=positives, run_texts=run_texts), plan
     finally:
         plan.close()
 

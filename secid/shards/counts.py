@@ -7,8 +7,8 @@ each query, whatever file it comes from. Source: METHOD 2.3, 14.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations_with_replacement, compress
 from pathlib import Path
@@ -16,8 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Flags, distinct
-from secid.findings.openings import Openings, RunOpenings, house_style, queries_by_opening, shared_openings, tally
-from secid.findings.texts import RunTexts, hub_forms, served
+from secid.findings.openings import (
+    NO_KEYS,
+    SHARED_FRACTION,
+    Openings,
+    RunOpenings,
+    house_style,
+    queries_by_opening,
+    shared_openings,
+    tally,
+)
+from secid.findings.texts import HUB_SHARE, RunTexts, hub_forms, served
 from secid.pool import DocumentFrequencies, Keys, gather, token_stream
 from secid.pool.coverage import CHUNK_TEXTS
 from secid.pool.frequencies import frequencies, merge_frequencies
@@ -53,7 +62,7 @@ class Counts:
 
     documents: DocumentFrequencies = NO_TABLE
     positives: DocumentFrequencies = NO_TABLE
-    phrases: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))
+    phrases: Keys = field(default_factory=NO_KEYS.copy)
     negatives: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
     queries: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
     served: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
@@ -78,6 +87,16 @@ class Counts:
             n_texts=(self.n_texts[0] + other.n_texts[0], self.n_texts[1] + other.n_texts[1]),
         )
 
+    def only(self, openings: Mapping[str, Keys], forms: Mapping[str, Keys], of_positives: Keys) -> Counts:
+        """With these openings and forms of each source alone, and these openings of positives."""
+        return replace(
+            self,
+            positives=self.positives.only(of_positives),
+            negatives={name: table.only(openings[name]) for name, table in self.negatives.items()},
+            queries={name: table.only(openings.get(name, NO_KEYS)) for name, table in self.queries.items()},
+            served={name: table.only(forms[name]) for name, table in self.served.items()},
+        )
+
     def texts(self) -> RunTexts:
         """What the rules of the texts need to know of the whole run, once all parts are added."""
         shared = {
@@ -88,9 +107,26 @@ class Counts:
         return RunTexts(RunOpenings(house_style(self.phrases), shared), hubs)
 
 
-def total(parts: Sequence[Counts]) -> Counts:
-    """All parts together, in any order."""
-    return reduce(Counts.__add__, parts, Counts())
+def total(parts: Callable[[], Iterable[Counts]]) -> Counts:
+    """All parts together, in any order, without the openings and forms that cannot be shared or hubs: what is frequent
+    in the whole is as frequent in some part.
+
+    parts : gives them one at a time, twice, so that their tables need not be in memory together.
+    """
+    openings: dict[str, Keys] = {}
+    forms: dict[str, Keys] = {}
+    for part in parts():
+        _add_frequent(openings, part.negatives, SHARED_FRACTION)
+        _add_frequent(forms, part.served, HUB_SHARE)
+    every = distinct(np.concatenate([NO_KEYS, *openings.values()]))
+    return reduce(Counts.__add__, (part.only(openings, forms, every) for part in parts()), Counts())
+
+
+def _add_frequent(found: dict[str, Keys], tables: Mapping[str, DocumentFrequencies], share: float) -> None:
+    """Adds the keys of half of the share: no rounding of the rules' own shares leaves one out."""
+    for name, table in tables.items():
+        frequent = table.keys[table.counts >= share / 2 * table.n_documents]
+        found[name] = distinct(np.append(found.get(name, NO_KEYS), frequent))
 
 
 def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:

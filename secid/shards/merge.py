@@ -105,10 +105,12 @@ class Whole:
         self.eigen_sound = _eigen(self.sound, self.n("n_sound"), device) if flagged and self.n("n_sound") else None
         self.squares, self.bias = np.zeros((2, len(self.budgets)))
 
-    def add_influence(self, vectors: Any, own: StoredSet, keys: npt.NDArray[np.uint8], distance: float) -> Influence:
+    def add_influence(
+        self, vectors: Any, own: StoredSet, keys: npt.NDArray[np.uint8], distance: float, dtype: torch.dtype
+    ) -> Influence:
         """The second pass over a shard."""
         assert self.eigen is not None
-        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets)
+        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias += effect.bias_nats
         self.keys.append(keys)
@@ -120,7 +122,9 @@ class Whole:
             self.information[name] = self.information.get(name, 0.0) + float(effect.information[inside].sum())
         sound = own.sound()
         if self.eigen_sound is not None and len(sound.weight):
-            part = influence(vectors, sound.triplets, sound.squared, sound.weight, self.eigen_sound, distance)
+            part = influence(
+                vectors, sound.triplets, sound.squared, sound.weight, self.eigen_sound, distance, dtype=dtype
+            )
             self.square_sound += float((part.per_query[:, 0] ** 2).sum())
             self.n_queries_sound += len(part.queries)
         return effect
@@ -170,45 +174,52 @@ class Between:
 
 
 def whole_run(
-    state: StateDir, names: Sequence[str], sample: int, folder: Path, device: str, progress: Progress
+    state: StateDir,
+    headers: Mapping[str, Mapping[str, Any]],
+    sample: int,
+    folder: Path,
+    device: str,
+    dtype: torch.dtype,
+    progress: Progress,
 ) -> tuple[dict[str, Whole], Between, dict[str, Tally]]:
     """What the shards of a run come to, by source.
 
-    names  : of the states, in order.   sample : queries of each source that are to be sampled.
-    folder : an empty one, for rows that are downloaded.
+    headers : of the states, in order.   sample : queries of each source that are to be sampled.
+    folder : an empty one, for rows that are downloaded.   device, dtype : of the influence pass.
     """
     wholes: dict[str, Whole] = {}
     tallies: dict[str, Tally] = {}
-    progress.start("merge", 2 * len(names), "shards")
-    for header, arrays, _ in _shards(state, names, folder, rows=False):
+    progress.start("merge", 2 * len(headers), "shards")
+    for header, arrays, _ in _shards(state, headers, folder, rows=False):
         for number, own in enumerate(header["sources"]):
             wholes.setdefault(own["name"], Whole(own["name"])).add_sums(own, arrays, number, sample)
         for name, tally in header["tallies"].items():
             tallies[name] = _added(tallies.get(name), tally)
+        del arrays  # before the next are read
         progress.advance(1)
     gpu = gpu_of(device)
     for whole in wholes.values():
         whole.decompose(gpu)
     order = tuple(sorted(wholes))
     between = Between(order, np.zeros((len(order), len(order))))
-    for header, arrays, path in _shards(state, names, folder, rows=True):
+    for header, arrays, path in _shards(state, headers, folder, rows=True):
         effects = {}
         for number, own in enumerate(header["sources"]):
             vectors = stored_vectors(path, header["dimension"], gpu)
             effects[own["name"]] = wholes[own["name"]].add_influence(
-                vectors, StoredSet.of(arrays, number), arrays[f"{number}.keys"], header["smallest_distance"]
+                vectors, StoredSet.of(arrays, number), arrays[f"{number}.keys"], header["smallest_distance"], dtype
             )
         if effects:
             between.add(effects, header["pairs"])
+        del arrays
         progress.advance(1)
     return wholes, between, tallies
 
 
 def _shards(
-    state: StateDir, names: Sequence[str], folder: Path, *, rows: bool
-) -> Iterator[tuple[dict[str, Any], dict[str, npt.NDArray[Any]], Path]]:
-    for name in names:
-        header = state.header(name)
+    state: StateDir, headers: Mapping[str, Mapping[str, Any]], folder: Path, *, rows: bool
+) -> Iterator[tuple[Mapping[str, Any], dict[str, npt.NDArray[Any]], Path]]:
+    for name, header in headers.items():
         path = state.file(name, ROWS, folder) if rows and header["sources"] else folder
         yield header, state.read(name), path
         if path.is_relative_to(folder) and path != folder:

@@ -24,7 +24,7 @@ from secid.progress import Progress, Silent
 from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import FIELDS, SettingsDict, flag_of
+from secid.settings import FIELDS, SettingsDict
 from secid.shards.run import merge, score_shard
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def score_on_ray(
                 "ray://HOST:PORT": by Ray Client.
     Raises SecidError, before Ray starts where it can be known. The states that are done stay.
     """
-    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, Job, Shard, name_of, refuse_in_shards
+    from secid.pool.part import Shard
+    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, WHOLE, Job, name_of, refuse_in_shards
     from secid.shards.store import StateDir
 
     stages = {COUNTS: "count", SHARD: "score"}
@@ -81,15 +82,13 @@ def score_on_ray(
         raise UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:
         raise UsageError(f"at least 1, got {shards}", where="--shards")
-    if values.shard is not None:
-        raise UsageError("Ray scores all shards", where=flag_of("shard"), remedy="leave it out")
     refuse_in_shards(values, sources)
     refuse_no_encoder(encoder, values)
     with RunFolder(None if run is None else Path(run), force):
         pass  # a folder that is there already is an error before any work
     job = Job(StateDir(url), tuple(map(str, sources)), resolved)
     there, parts = set(job.state.names()), [Shard(number, shards) for number in range(shards)]
-    done = {(kind, n) for kind in stages for n in parts if name_of(kind, n) in there and job.is_done(kind, n)}
+    done = {(kind, n) for kind in stages for n in (*parts, WHOLE) if name_of(kind, n) in there and job.is_done(kind, n)}
     given = {name: getattr(values, name) for name in FIELDS if resolved.origin[name] != "default"}
     given.pop("encoder", None)
     of_merge = {name: value for name, value in given.items() if name in OF_MACHINE}
@@ -102,7 +101,7 @@ def score_on_ray(
         said: set[str] = set()
         for kind, stage in stages.items():
             own = {**given, "state_dir": url, "prepare": kind == COUNTS}
-            left = [part for part in parts if (kind, part) not in done]
+            left = [part for part in parts if not {(kind, part), (kind, WHOLE)} & done]
             work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))

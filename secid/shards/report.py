@@ -24,6 +24,7 @@ from secid.pool import Tally
 from secid.results import BudgetPoint, InputFile, Overlap, Proxies, Run, SourceFinding, SourceResult, TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.commands import no_command, repair_command
+from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES
@@ -60,6 +61,7 @@ def report(
     of_sample = {source.name: source for source in sample.sources}
     place = {name: rank for rank, name in enumerate(order)}
     others = [item for item in sample.warnings if item.kind not in ("few_queries", "few_shared_queries")]
+    as_given = {name: n_queries[name] for name in tallies if name in n_queries}
     lens = sample.objectives
     return replace(
         sample,
@@ -82,7 +84,7 @@ def report(
             sizes=in_order(lens.sizes, place),
             narrowing=in_order(lens.narrowing, place),
         ),
-        warnings=(*unpaired(compared, n_queries), *few_queries(n_queries), *others),
+        warnings=(*unpaired(compared, n_queries), *few_queries(as_given), *others),
         merged=merged,
     )  # fmt: skip
 
@@ -245,7 +247,7 @@ def examples_of(whole: Whole, name: str) -> tuple[TripletExample, ...]:
     some: Sequence[Mapping[str, Any]] = next(
         (header["examples"][name] for header in whole.headers if header["examples"].get(name)), []
     )
-    return tuple(TripletExample(**example) for example in some)
+    return tuple(adapter_of(TripletExample).validate_python(example) for example in some)
 
 
 def overlaps_of(whole: Whole, sample: SourceResult) -> dict[str, dict[str, int]]:

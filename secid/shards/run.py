@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from secid.errors import OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
-from secid.pool.part import Shard
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
@@ -62,8 +61,9 @@ def score_shard(
     A state that is there is not made again. Raises SecidError.
     Source: METHOD 11.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = begun(encoder, settings, progress, in_shards=True)
     values = resolved.values
+    from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
@@ -94,9 +94,11 @@ def score_shard(
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
-    names = [name_of(kind, Shard(number, part.of)) for number in range(part.of)]
     there = set(job.state.names())
-    return ShardDone(name_of(kind, part), skipped, sum(name in there for name in names), part.of)
+    n_done = sum(name_of(kind, Shard(number, part.of)) in there for number in range(part.of))
+    if prepare and n_done == part.of:
+        job.counts()  # adds them up for all shards
+    return ShardDone(name_of(kind, part), skipped, n_done, part.of)
 
 
 def merge(
@@ -122,42 +124,52 @@ def merge(
 
     Source: METHOD 2, 8, 11.
     """
+    import torch
+
     from secid.pool.refuse import refuse_bad
     from secid.read import given_sources, opened
+    from secid.results import InputFile
     from secid.results.run import Merged
     from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
     from secid.shards.merge import whole_run
     from secid.shards.report import report, states_of
-    from secid.shards.shard import OF_MACHINE, Job, files_of_states, keep_of_sample, n_texts_of, shard_states
+    from secid.shards.shard import OF_MACHINE, Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
 
     if not 1 <= sample <= SAMPLED:
         raise UsageError(f"between 1 and {SAMPLED:,} queries, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
-    names, first = shard_states(state)
+    headers = shard_states(state)
+    shard_0 = next(iter(headers.items()))
+    first = shard_0[1]
     own = {name: value for name, value in settings.items() if value is not None}
     if other := [name for name in own if name not in OF_MACHINE]:
         raise UsageError("is that of the shards", where=flag_of(other[0]), remedy="leave it out")
-    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(names)}"}
+    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(headers)}"}
     name = given.pop("encoder", None)
-    resolved, progress = begun(encoder or name, given, progress)
+    resolved, progress = begun(encoder or name, given, progress, in_shards=True)
     values = resolved.values
     refuse_no_encoder(encoder or name, values)
     recorder, clock = Recorder(progress), Clock()
     job = Job(state, first["run"]["sources"], resolved)
     counts = job.counts()
     if counts is None:
-        raise UsageError("no counts of the texts", where=state.url, remedy="run a shard again")
+        raise UsageError(
+            "no counts of the texts", where=state.url, remedy="remove the state of a shard, and run that shard again"
+        )
     with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
         files, _ = given_sources(job.words, values, recorder)
         with opened(files, values) as readers:
             loaded, info = load(encoder or name, values, recorder)
+            check_encoder(state, *shard_0, loaded.info)
             clock.loaded()
-            with clock.stage("merge", n_shards=len(names)):
+            with clock.stage("merge", n_shards=len(headers)):
                 (work / "rows").mkdir()
-                wholes, between, tallies = whole_run(state, names, sample, work / "rows", loaded.info.device, recorder)
+                wholes, between, tallies = whole_run(
+                    state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
+                )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
             alone = replace(alone, max_records=None if keep is None else sample)
@@ -165,13 +177,16 @@ def merge(
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):
-                read = files_of_states(state, names)
+                check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
+                read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
                 merged = Merged(
-                    n_shards=len(names),
+                    n_shards=len(headers),
                     n_texts=sum(counts.n_texts),
-                    n_texts_held=n_texts_of(state, names),
+                    n_texts_held=sum(sum(header["n_texts"]) for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
+                held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"
+                recorder.note(f"the shards encoded {held}: a text that several shards list is encoded by each")
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=replace(resolved, values=values).document(), encoder=info, cost=None)
                 for source in done.sources:

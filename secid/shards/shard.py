@@ -16,7 +16,7 @@ from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
 from secid.progress import Progress
 from secid.read import Reader
-from secid.results import InputFile
+from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
@@ -44,8 +44,10 @@ NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings that shards have but one value for."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: what they ask for is made of a sample where shards are merged."""
-OF_MACHINE = ("shard", "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE)
-"""Settings in which the shards of a run may differ."""
+OF_MACHINE = (
+    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
+)  # fmt: skip
+"""Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
 
 def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
@@ -74,9 +76,8 @@ def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
     return {"secid": VERSION, "sources": list(words), "settings": changed}
 
 
-def check_same(state: StateDir, name: str, run: dict[str, Any]) -> None:
-    """Raises InputError for a state of another run than this one, which names what differs."""
-    there = state.header(name)["run"]
+def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str, Any]) -> None:
+    """Raises InputError for a state of another run than this one, which names what differs. there: the state's run."""
     for key, value in run.items():
         other = there.get(key)
         if other == value:
@@ -116,31 +117,45 @@ class Job:
         name = name_of(kind, shard)
         if not self.state.has(name):
             return False
-        check_same(self.state, name, self.run)
+        check_same(self.state, name, self.state.header(name)["run"], self.run)
         return True
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
         counts = count(readers, self.resolved.values, shard, folder, progress)
+        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
+
+    def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
         header, arrays = state_of_counts(counts)
-        self.state.write(name_of(COUNTS, shard), {"run": self.run, **header}, arrays)
+        self.state.write(name_of(COUNTS, shard), {"run": self.run, "files": files, **header}, arrays)
         return counts
 
     def counts(self) -> Counts | None:
-        """What all parts counted; None where none did. Raises UsageError where some did and others did not."""
-        done = {n: self.is_done(COUNTS, n) for n in (Shard(i, self.shard.of) for i in range(self.shard.of))}
-        if not any(done.values()):
-            parts = [WHOLE] if self.is_done(COUNTS, WHOLE) else []
-        else:
-            parts = list(done)
-            if missing := [str(part) for part, is_there in done.items() if not is_there]:
-                raise UsageError(
-                    f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
-                    where=self.state.url,
-                    remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
-                )
-        read = [counts_of_state(self.state, name_of(COUNTS, part)) for part in parts]
-        return total(read) if read else None
+        """What all parts counted; None where none did. Added up once, and written for all shards.
+
+        Raises UsageError where some did and others did not.
+        """
+        if self.is_done(COUNTS, WHOLE):
+            return counts_of_state(self.state, name_of(COUNTS, WHOLE))
+        there = set(self.state.names())
+        parts = {part: name_of(COUNTS, part) for part in (Shard(i, self.shard.of) for i in range(self.shard.of))}
+        missing = [str(part) for part, name in parts.items() if name not in there]
+        if len(missing) == len(parts):
+            return None
+        if missing:
+            raise UsageError(
+                f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
+                where=self.state.url,
+                remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
+            )
+        files: dict[str, Any] | None = None
+        for name in parts.values():
+            header = self.state.header(name)
+            check_same(self.state, name, header["run"], self.run)
+            files = header["files"] if files is None else files
+            check_files(name, header["files"], next(iter(parts.values())), files, self.state.url)
+        counts = total(lambda: (counts_of_state(self.state, name) for name in parts.values()))
+        return self._written(counts, WHOLE, files or {})
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -164,22 +179,25 @@ def score(
         given = readers, encoder, None, resolved, work, progress, counts.documents
         plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
         with plans as (scored, plan):
+            files = files_of(readers)
+            counted = name_of(COUNTS, WHOLE)
+            check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
             header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")
-                header |= {"files": files_of(readers), "timing": clock.stages}
+                header |= {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
                 job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
         header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
-        header |= {"files": files_of(readers), "timing": clock.stages}
+        header |= {"files": files_of(readers), "dtype": encoder.info.dtype, "timing": clock.stages}
         job.state.write(name, {"run": run, **header}, {})
         return None
 
 
-def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
-    """The names of all shards' states in order, and the header of the first.
+def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
+    """The headers of all shards' states by name, in order.
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
     """
@@ -200,36 +218,44 @@ def shard_states(state: StateDir) -> tuple[list[str], dict[str, Any]]:
     missing = [str(Shard(number, *of)) for number, name in enumerate(names) if name not in headers]
     if missing:
         raise UsageError(
-            f"shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} of {len(names)} missing",
+            f"shards {', '.join(missing)} of {len(names)} are missing"
+            if len(missing) > 1
+            else f"shard {missing[0]} is missing",
             where=state.url,
             remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
         )
     first = headers[names[0]]
     for name in names[1:]:
-        check_same(state, name, first["run"])
-        check_files(state, name, headers[name]["files"], first["files"])
-    return names, first
+        check_same(state, name, headers[name]["run"], first["run"])
+        check_files(name, headers[name]["files"], names[0], first["files"], state.url)
+    if state.has(counts := name_of(COUNTS, WHOLE)):
+        check_files(counts, state.header(counts)["files"], names[0], first["files"], state.url)
+    return {name: headers[name] for name in names}
 
 
-def check_files(state: StateDir, name: str, own: dict[str, Any], first: dict[str, Any]) -> None:
-    """Raises InputError where a shard has read another file than the first one."""
-    for path in sorted({*own, *first}):
-        if own.get(path, {}).get("sha256") != first.get(path, {}).get("sha256"):
+def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
+    """Raises InputError where a state has read other files than the first one."""
+    for path in sorted({*own, *files}):
+        if own.get(path, {}).get("sha256") != files.get(path, {}).get("sha256"):
             raise InputError(
-                f"has read another {path} than shard 0 (SHA-256)",
-                where=f"{state.url}/{name}",
-                remedy="remove the states and run all shards again on the same files",
+                f"has changed between {first} and {name} (another SHA-256)",
+                where=path,
+                remedy=f"put the file back, or remove the states in {url} and run all shards again",
             )
 
 
-def files_of_states(state: StateDir, names: Sequence[str]) -> dict[str, InputFile]:
-    """What was read, by path; the shards agree on it."""
-    return {path: InputFile(**file) for path, file in state.header(names[0])["files"].items()}
-
-
-def n_texts_of(state: StateDir, names: Sequence[str]) -> int:
-    """Distinct texts of each shard, all together."""
-    return sum(sum(state.header(name)["n_texts"]) for name in names)
+def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
+    """Raises InputError where a shard was scored with another encoder."""
+    if header["run"]["encoder"] == info.fingerprint:
+        return
+    dtype = header["dtype"]
+    raise InputError(
+        f"was scored with another encoder ({dtype} there, {info.dtype} here)",
+        where=f"{state.url}/{name}",
+        remedy=flag_of("dtype", dtype)
+        if dtype != info.dtype
+        else "merge with the weights and the recipe of the shards",
+    )
 
 
 def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:

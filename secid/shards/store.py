@@ -45,6 +45,7 @@ class StateDir:
         """Makes nothing. Raises UsageError for an unknown protocol, or one whose package is not installed."""
         self.url = url
         self._shown = CREDENTIALS.sub("//", url).rstrip("/")
+        self._store: Any  # None for a local folder
         self._store, self._root = _opened(url, self._shown) if "://" in url else (None, str(Path(url)))
 
     def names(self) -> list[str]:
@@ -87,7 +88,7 @@ class StateDir:
             self._put(folder / file, file)
 
     def header(self, name: str) -> dict[str, Any]:
-        """The header of a state, without its arrays."""
+        """The header of a state. Its arrays are not read, so of a remote state, a cut among them is not noticed."""
         return dict(self._record(name)["header"])
 
     def read(self, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -148,13 +149,17 @@ class StateDir:
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:
         where = f"{self._shown}/{file}".rstrip("/")
+        state = (
+            where.removesuffix(Path(file).suffix) + SUFFIX
+        )  # of a large file: while it is there, its shard is skipped
+        again = f"remove {'it' if state == where else state} and run the shard again" if file else None
         try:
             yield
         except FileNotFoundError as error:
-            raise InputError("not found", where=where, remedy="run the shard again") from error
+            remedy = "run the shard again" if state == where else again
+            raise InputError("not found", where=where, remedy=remedy) from error
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-            what = f"cannot be used: {plainly(error)}"
-            raise InputError(what, where=where, remedy="remove it and run the shard again") from error
+            raise InputError(f"cannot be used: {plainly(error)}", where=where, remedy=again) from error
         except Exception as error:  # a store's library has its own, such as one for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # for work_folder
                 raise
@@ -181,7 +186,9 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
         package = getattr(error.__cause__, "name", None) or error.name
         raise UsageError(f"needs the package {package}", where=shown, remedy=f"pip install {package}") from error
     except (ValueError, OSError) as error:
-        raise UsageError(plainly(error), where=shown) from error
+        raise UsageError(
+            plainly(error), where=shown, remedy="name a local path, or a URL such as s3://BUCKET/FOLDER"
+        ) from error
     return None if isinstance(store, LocalFileSystem) else store, root
 
 
@@ -201,7 +208,7 @@ def _sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     digest = hashlib.sha256()
     for key in sorted(arrays):
         digest.update(json.dumps([key, arrays[key].dtype.name, arrays[key].shape]).encode("utf-8"))
-        digest.update(arrays[key].reshape(-1).view(np.uint8))
+        digest.update(arrays[key].reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -85,7 +85,9 @@ class Bench:
             record_gradient=sums.record_gradient,
             state=InformationState(state.total.cpu() if keep_sum else NO_SUM, state.n_negatives),
             eigenvalues=eigen.values,
-            influence=influence(self.vectors, rows, squared, weight, eigen, self.smallest_distance, budgets),
+            influence=influence(
+                self.vectors, rows, squared, weight, eigen, self.smallest_distance, budgets, self._dtype
+            ),
             query_keys=self.query_keys[distinct(rows.query)],
             variants=scores,
         )
@@ -100,10 +102,10 @@ class Bench:
         sums = self._sweep(rows, {base.coverage: table.coverage}, [] if few else [base])
         inputs = self.vectors, rows, sums.dots.squared_distance.numpy(), table.gates().weight.numpy()
         if few:
-            effect, eigenvalues = influence_of_few(*inputs, self.smallest_distance, budget)
+            effect, eigenvalues = influence_of_few(*inputs, self.smallest_distance, budget, self._dtype)
         else:
             eigen = Eigen.of(sums.state(base), len(rows))
-            effect, eigenvalues = influence(*inputs, eigen, self.smallest_distance, [budget]), eigen.values
+            effect, eigenvalues = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype), eigen.values
         if len(effect.queries) < FEWEST_QUERIES:
             effect = replace(effect, per_triplet=np.zeros(len(rows)), per_query=np.zeros_like(effect.per_query))
         return replace(
@@ -132,8 +134,13 @@ class Bench:
             self.smallest_distance,
             self.settings.temperature,
             position,
-            getattr(torch, self.settings.sums),
+            self._dtype,
         )
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.settings.sums)
+        return dtype
 
 
 def variant_scores(

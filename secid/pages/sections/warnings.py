@@ -21,9 +21,20 @@ MISREADS: Mapping[str, str] = {
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
     """The warnings of a run, in its order; those of a kind that only a newer secid knows are left out."""
-    return tuple(
-        SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES
+    of_run = [SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES]
+    return (*merged_sentences(run), *of_run)
+
+
+def merged_sentences(run: Run) -> tuple[str, ...]:
+    """What of a merged run is of a sample of the queries."""
+    if run.merged is None or run.merged.sampled_queries is None:
+        return ()
+    sentence = (
+        f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
+        "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
+        f"parts are of {count(run.merged.sampled_queries)} queries of each source."
     )
+    return (sentence,)
 
 
 def _noisy(_: str, values: Mapping[str, Any]) -> str:

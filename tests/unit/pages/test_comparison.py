@@ -254,7 +254,7 @@ SCORING = (
     ),
     *("corpus", "queries", "header", "positive_score"),
     *("revision", "max_length", "device", "dtype", "trust_remote_code", "allow_pickle"),
-    *("until_ranked", "tie", "sums"),
+    *("until_ranked", "tie", "sums", "shard"),
 )
 """Settings by which other texts, or the same by another encoder, are scored: the same kind of number."""
 

@@ -186,14 +186,18 @@ def test_what_is_missing_is_named(url, rows, tmp_path):
     refused(url, "a.columns", states.file, "a", "columns", tmp_path)
     filesystem, path = fsspec.url_to_fs(f"{url}/a.rows")
     filesystem.rm_file(path)
-    assert "not found" in str(refused(url, "a.rows", states.file, "a", "rows", tmp_path))
+    refusal = refused(url, "a.rows", states.file, "a", "rows", tmp_path)
+    remedy = f"remove {url}/a.safetensors and run the shard again"  # which would be skipped otherwise
+    assert (refusal.message, refusal.remedy) == ("not found", remedy)
 
 
 def test_a_damaged_large_file_is_refused(url, rows, tmp_path):
     states = StateDir(url)
     states.write("a", {}, {}, {"rows": rows})
     put(url, "a.rows", ROWS[:-1])
-    assert "25599 bytes" in str(refused(url, "a.rows", states.file, "a", "rows", tmp_path))
+    refusal = refused(url, "a.rows", states.file, "a", "rows", tmp_path)
+    assert "25599 bytes" in refusal.message
+    assert refusal.remedy == f"remove {url}/a.safetensors and run the shard again"
     put(url, "a.rows", ROWS[:-1] + b"x")
     if is_remote(url):
         refused(url, "a.rows", states.file, "a", "rows", tmp_path)

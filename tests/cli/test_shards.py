@@ -1,0 +1,128 @@
+"""`secid score --shard` and `secid merge` as typed, and a shard that is killed. Source: METHOD 11."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import secid
+from tests.cli.conftest import FIXTURES, child_environment, listing, rows, write_rows
+from tests.fake_encoder import HashEncoder
+from tests.shard_runs import differences, write_sources
+
+SOURCES = [FIXTURES / "sources" / name for name in ("bm25.jsonl.gz", "poisoned.jsonl")]
+SLOW = """
+import sys, time
+import secid
+from tests.fake_encoder import HashEncoder
+
+class Slow(HashEncoder):
+    def encode(self, texts, role):
+        time.sleep(0.03 * len(texts))
+        return super().encode(texts, role)
+
+*sources, shard, folder = sys.argv[1:]
+print("ready", flush=True)
+secid.score_shard(sources, Slow(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
+"""
+
+
+def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    score = ("score", *SOURCES, "--encoder", "minilm", "--state-dir", state)
+    for shard in ("0/2", "1/2"):
+        counted = invoke(*score, "--shard", shard, "--prepare")
+        assert (counted.code, counted.out) == (0, "")
+    assert "wrote counts-00001-of-00002: 2 of 2" in counted.err
+    first = invoke(*score, "--shard", "0/2", "--run", "first")
+    assert (first.code, first.out) == (0, "")
+    assert "wrote shard-00000-of-00002: 1 of 2" in first.err
+    missing = invoke("merge", state)
+    assert (missing.code, missing.out) == (2, "")
+    assert "shard 1/2 is missing" in missing.err
+    second = invoke(*score, "--shard", "1/2")
+    assert f"all shards are there: secid merge {state}" in second.err
+    assert "is there already" in invoke(*score, "--shard", "1/2").err
+    merged = invoke("merge", state, "--json", "--run", "merged", "-o", "metrics.json")
+    assert merged.code == 0
+    whole = invoke("score", *SOURCES, "--encoder", "minilm", "--json", "--run", "whole")
+    own, other = (json.loads(outcome.out) for outcome in (whole, merged))
+    held = other["merged"].pop("n_texts_held")
+    assert 311 < held < 622
+    assert other["merged"] == {"n_shards": 2, "n_texts": 311, "sampled_queries": None}
+    for a, b in zip(own["sources"], other["sources"], strict=True):
+        assert a["name"] == b["name"]
+        assert a["eci_nats"] == pytest.approx(b["eci_nats"], rel=1e-6)
+    assert "metrics.json" in listing(tmp_path)
+    assert f"Together they encoded {held / 311:.2f} times the 311" in (tmp_path / "merged" / "report.html").read_text()
+    clean = invoke("select", "first", "--source", "poisoned", "--drop", "false_negative", "-o", "clean.jsonl")
+    assert clean.code == 0
+    assert invoke("merge", state, "--sample", 5).code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--shard", "0/2"], "only a shard that is scored has a part of the queries"),
+        (["--state-dir", "state"], "name a part of the queries"),
+        (["--prepare"], "needs a folder of states"),
+        (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
+        (["--shard", "0/2", "--state-dir", "state", "--json"], "a shard has no report"),
+        (["--shard", "2/2", "--state-dir", "state"], "expected I/N with I from 0 to N - 1"),
+        (["--shard", "0/2", "--state-dir", "state", "--encoder", "other"], "shards are scored with one encoder"),
+        (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "counting writes no run folder"),
+        (["--shard", "0/2", "--state-dir", "nowhere://bucket"], "nowhere"),
+        (["--shard", "0/2", "--state-dir", "state", "--max-records", "5"], "a sample needs no shards"),
+    ],
+)
+def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: list[str], message: str) -> None:
+    outcome = invoke("score", source, "--encoder", "minilm", *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in " ".join(outcome.err.split())
+    assert listing(tmp_path) == ["small.jsonl"]
+
+
+def test_wrong_use_of_merge(invoke: Any, tmp_path: Path) -> None:
+    for arguments, message in (
+        (["nothing"], "holds no shard"),
+        (["nothing", "--sample", 0], "between 1 and 100,000 queries"),
+    ):
+        outcome = invoke("merge", *arguments)
+        assert outcome.code == 2
+        assert message in outcome.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")
+def test_a_killed_shard_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    sources = write_sources(tmp_path / "sources", n_queries=120)
+    state, generator = tmp_path / "state", random.Random(3)
+    for _ in range(3):
+        arguments = [sys.executable, "-c", SLOW, *sources, "0/2", str(state)]
+        with subprocess.Popen(arguments, env=child_environment(), stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            time.sleep(generator.uniform(1.5, 3.5))
+            os.kill(child.pid, signal.SIGKILL)
+        names = listing(state) if state.exists() else []
+        assert not [name for name in names if name.startswith("shard")]
+    for shard in ("0/2", "1/2"):
+        secid.score_shard(sources, HashEncoder(), shard=shard, state_dir=state, sums="float64", max_bad_fraction=0.2)
+    merged = secid.merge(state, HashEncoder())
+    assert differences(secid.score(sources, HashEncoder(), sums="float64", max_bad_fraction=0.2), merged) == []
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder(invoke: Any, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "small.jsonl", rows(8))
+    (tmp_path / "state").write_text("a file where the folder should be")
+    outcome = invoke("score", path, "--encoder", "minilm", "--shard", "0/1", "--state-dir", "state")
+    assert outcome.code == 2
+    assert "state" in outcome.err

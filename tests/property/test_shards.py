@@ -1,0 +1,229 @@
+"""A run in shards is the run of one process, however it is cut. Source: METHOD 11."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import secid
+from secid.errors import BadRecordsError, InputError, SettingsError, UsageError
+from secid.results.document import read_run
+from secid.run_folder.read import read_states
+from secid.shards.store import StateDir
+from tests.fake_encoder import HashEncoder
+from tests.shard_runs import differences, write_sources
+
+EXACT: dict[str, Any] = {"sums": "float64", "max_bad_fraction": 0.2}
+
+
+def in_shards(
+    sources: list[str], folder: Path, n: int, *, prepare: bool = False, only: tuple[int, ...] = (), **settings: Any
+) -> Path:
+    """Scores all shards, or some."""
+    for number in range(n) if prepare else ():
+        secid.score_shard(sources, shard=f"{number}/{n}", state_dir=folder, prepare=True, **settings)
+    for number in only or range(n):
+        secid.score_shard(sources, HashEncoder(), shard=f"{number}/{n}", state_dir=folder, **settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def one(sources: list[str]) -> secid.Run:
+    return secid.score(sources, HashEncoder(), **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("n", "prepare", "sample"), [(1, False, 20_000), (3, True, 20_000), (2, False, 12), (7, True, 12)]
+)
+def test_shards_add_up_to_one_process(
+    sources: list[str], one: secid.Run, tmp_path: Path, n: int, prepare: bool, sample: int
+) -> None:
+    state = in_shards(sources, tmp_path / "state", n, prepare=prepare, **EXACT)
+    merged = secid.merge(state, HashEncoder(), sample=sample, run=tmp_path / "run")
+    assert merged.merged is not None
+    assert (merged.merged.n_shards, merged.merged.sampled_queries) == (n, None if sample > 60 else sample)
+    assert differences(one, merged) == []
+    again = read_run(tmp_path / "run")
+    assert replace(again, settings={}) == replace(merged, settings={}, folder=again.folder)
+    assert list(read_states(tmp_path / "run", again)) == [source.name for source in merged.sources]
+
+
+def test_the_sources_show_what_crosses_shards(one: secid.Run) -> None:
+    """Else the test above says little."""
+    for name in ("hub", "shared_opening", "preamble", "false_negative", "repeat", "empty"):
+        assert any(source.finding(name).n_negatives for source in one.sources), name  # type: ignore[union-attr]
+    assert all(source.skipped for source in one.sources)
+
+
+def test_more_shards_than_queries(tmp_path: Path) -> None:
+    sources = write_sources(tmp_path, n_queries=4)
+    state = in_shards(sources, tmp_path / "state", 16, **EXACT)
+    merged = secid.merge(state, HashEncoder())
+    assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
+
+
+def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
+    settings: Any = {"max_bad_fraction": 0.2}
+    merged = secid.merge(in_shards(sources, tmp_path, 3, **settings), HashEncoder())
+    one = secid.score(sources, HashEncoder(), **settings)
+    assert differences(one, merged, 1e-6) == []
+    for own, other in zip(one.sources, merged.sources, strict=True):
+        assert own.eci_nats == pytest.approx(other.eci_nats, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_other_sources(tmp_path: Path, seed: int) -> None:
+    sources = write_sources(tmp_path / "sources", seed + 1, n_queries=20 + 13 * seed)
+    state = in_shards(sources, tmp_path / "state", 2 + seed, prepare=bool(seed % 2), **EXACT)
+    merged = secid.merge(state, HashEncoder(), sample=9)
+    assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
+
+
+@pytest.mark.parametrize("array", ["total", "sound", "weight", "is_sound", "findings"])
+def test_a_changed_state_is_noticed(sources: list[str], one: secid.Run, tmp_path: Path, array: str) -> None:
+    state = StateDir(str(in_shards(sources, tmp_path / "state", 2, **EXACT)))
+    name = "shard-00001-of-00002"
+    header, arrays = state.header(name), dict(state.read(name))
+    changed = arrays[f"0.{array}"].copy()
+    changed.flat[0] = changed.flat[0] * 1.001 if changed.dtype == np.float64 else ~changed.flat[0]
+    rows = state.file(name, "rows", tmp_path)
+    rows = rows.rename(tmp_path / "kept")
+    state.write(name, header, {**arrays, f"0.{array}": changed}, {"rows": rows})
+    merged = secid.merge(tmp_path / "state", HashEncoder())
+    assert differences(one, merged)
+
+
+def test_a_merge_is_idempotent_and_shards_are_skipped(sources: list[str], tmp_path: Path) -> None:
+    state = in_shards(sources, tmp_path, 2, **EXACT)
+    encoder = HashEncoder()
+    done = secid.score_shard(sources, encoder, shard="0/2", state_dir=state, **EXACT)
+    assert (done.skipped, encoder.n_encoded) == (True, 0)
+    first, second = (secid.merge(state, HashEncoder()) for _ in range(2))
+    assert replace(first, timing={}) == replace(second, timing={})
+
+
+class TestRefusals:
+    def test_a_shard_is_missing(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 4, only=(0, 2), **EXACT)
+        with pytest.raises(UsageError, match=re.escape("shards 1/4, 3/4 of 4 are missing")):
+            secid.merge(tmp_path, HashEncoder())
+
+    def test_no_shard(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="holds no shard"):
+            secid.merge(tmp_path, HashEncoder())
+
+    def test_two_runs_in_one_folder(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 2, only=(0,), **EXACT)
+        with pytest.raises(InputError, match="is of another run: temperature is the default there"):
+            in_shards(sources, tmp_path, 2, only=(1,), temperature=0.1, **EXACT)
+        with pytest.raises(InputError, match="is of another run: sources"):
+            in_shards(sources[:2], tmp_path, 2, only=(1,), **EXACT)
+        in_shards(sources, tmp_path, 3, only=(0,), **EXACT)
+        with pytest.raises(InputError, match="holds shards of runs in 2 and 3 parts"):
+            secid.merge(tmp_path, HashEncoder())
+
+    def test_another_encoder(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 2, only=(0,), **EXACT)
+        secid.score_shard(sources, HashEncoder(8), shard="1/2", state_dir=tmp_path, **EXACT)
+        with pytest.raises(InputError, match=r"is of another run: encoder is hash-8 there, and hash-16 here"):
+            secid.merge(tmp_path, HashEncoder())
+
+    def test_a_file_changed_between_shards(self, tmp_path: Path) -> None:
+        sources = write_sources(tmp_path / "sources")
+        in_shards(sources, tmp_path / "state", 2, only=(0,), **EXACT)
+        with Path(sources[0]).open("a") as file:
+            file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
+        with pytest.raises(InputError, match="has changed between counts-00000-of-00001 and shard-00001-of-00002"):
+            in_shards(sources, tmp_path / "state", 2, only=(1,), **EXACT)
+
+    def test_a_file_changed_after_the_shards(self, tmp_path: Path) -> None:
+        sources = write_sources(tmp_path / "sources")
+        in_shards(sources, tmp_path / "state", 2, **EXACT)
+        with Path(sources[0]).open("a") as file:
+            file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
+        with pytest.raises(InputError, match="has changed between shard-00000-of-00002 and merge"):
+            secid.merge(tmp_path / "state", HashEncoder())
+
+    def test_another_encoder_at_the_merge(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 2, **EXACT)
+        with pytest.raises(InputError, match="was scored with another encoder"):
+            secid.merge(tmp_path, HashEncoder(8))
+
+    def test_some_counts_are_missing(self, sources: list[str], tmp_path: Path) -> None:
+        secid.score_shard(sources, shard="0/2", state_dir=tmp_path, prepare=True, **EXACT)
+        with pytest.raises(UsageError, match="the counts of shard 1/2 are missing"):
+            in_shards(sources, tmp_path, 2, **EXACT)
+
+    def test_too_many_bad_rows_are_refused_by_the_merge(self, sources: list[str], tmp_path: Path) -> None:
+        settings = {**EXACT, "max_bad_fraction": 0.001}
+        state = in_shards(sources, tmp_path, 2, **settings)
+        with pytest.raises(BadRecordsError, match="1 of "):
+            secid.merge(state, HashEncoder())
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{"first_k": 2}, {"max_records": 9}, {"until_ranked": 0.95}, {"positives": "all"}, {"budget": 10.0},
+         {"idf": "own"}, {"tokenizer": "wordpieces"}, {"guide": "minilm"}],
+    )  # fmt: skip
+    def test_settings_that_shards_cannot_follow(self, sources: list[str], tmp_path: Path, settings: Any) -> None:
+        with pytest.raises(UsageError, match=next(iter(settings)).replace("_", ".")):
+            in_shards(sources, tmp_path, 2, **settings)
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("text", ["2/2", "-1/2", "1", "a/b", "0/0"])
+    def test_what_names_no_part(self, sources: list[str], tmp_path: Path, text: str) -> None:
+        with pytest.raises(UsageError, match="expected I/N"):
+            secid.score_shard(sources, HashEncoder(), shard=text, state_dir=tmp_path)
+
+    def test_a_setting_of_the_shards_at_the_merge(self, sources: list[str], tmp_path: Path) -> None:
+        state = in_shards(sources, tmp_path, 1, **EXACT)
+        with pytest.raises((UsageError, SettingsError), match="is that of the shards"):
+            secid.merge(state, HashEncoder(), temperature=0.1)
+
+
+class TestRunFolders:
+    def test_copies_of_all_shards_are_the_copy_of_the_run(self, sources: list[str], tmp_path: Path) -> None:
+        drop = "false_negative,preamble,shared_opening,hub,repeat"
+        secid.score(sources, HashEncoder(), run=tmp_path / "one", **EXACT)
+        whole = secid.select(tmp_path / "one", tmp_path / "one.jsonl", source="one", drop=drop, encoder=HashEncoder())
+        rows = []
+        for number in range(3):
+            folder = tmp_path / f"shard{number}"
+            of_shard = {"shard": f"{number}/3", "state_dir": tmp_path / "state", "run": folder, **EXACT}
+            secid.score_shard(sources, HashEncoder(), **of_shard)
+            out = tmp_path / f"part{number}.jsonl"
+            secid.select(folder, out, source="one", drop=drop, encoder=HashEncoder())
+            rows += out.read_text().splitlines()
+        assert sum(whole.left_out.values()) > 40
+        assert sorted(rows) == sorted((tmp_path / "one.jsonl").read_text().splitlines())
+
+    def test_a_merge_of_a_sample_holds_no_rows(self, sources: list[str], tmp_path: Path) -> None:
+        state = in_shards(sources, tmp_path / "state", 2, **EXACT)
+        merged = secid.merge(state, HashEncoder(), sample=5, run=tmp_path / "run")
+        assert {path.name for path in (tmp_path / "run").iterdir()} >= {"report.html", "report.json", "state"}
+        assert "are of 5 queries of each source" in (tmp_path / "run" / "report.md").read_text()
+        with pytest.raises(UsageError, match="its rows are in theirs"):
+            secid.select(tmp_path / "run", tmp_path / "copy.jsonl", source="one", drop="repeat")
+        with pytest.raises(UsageError, match="a baseline needs the rows"):
+            secid.baseline(tmp_path / "run", tmp_path / "baseline.json")
+        best = secid.mix(tmp_path / "run")
+        assert {part.name for part in best.parts} == {source.name for source in merged.sources}
+
+    def test_a_shard_of_the_environment_changes_no_other_command(
+        self, sources: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SECID_SHARD", "0/2")
+        for command in (secid.check, lambda given: secid.score(given, HashEncoder())):
+            with pytest.raises(UsageError, match="only a shard that is scored"):
+                command(sources)

@@ -1,0 +1,106 @@
+"""Runs in shards for tests: sources with everything that crosses shards, and what sets a merged run apart from one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from secid.findings.rows import SAMPLED
+from secid.results import Run, SourceResult
+
+TO_1E_12 = 1e-12
+OF_SAMPLE = frozenset({"hardness", "hardness_interval_95", "hardness_queries", "languages", "equal_curve", "repair"})
+"""Fields of a source that a merge measures on its sample."""
+OF_MERGE = frozenset({"timing", "environment", "folder", "settings", "probe", "cost", "merged"})
+"""Fields of a run that tell how it was made."""
+NAMES = ("one", "two", "three")
+
+
+def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]:
+    """Three files of the same queries: hubs, shared openings, preambles, copies, blanks, repeats, queries that differ
+    in case alone, rows of one record apart from each other, and broken lines.
+    """
+    draw = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in NAMES:
+        lines = []
+        for number in range(n_queries):
+            subject = f"s{number % 7}"
+            query = f"what is {number} on {subject}" if number % 9 else f"WHAT is {number - number % 2} on {subject}"
+            positives = [f"answer {number} {rank} on {subject} with a few more words" for rank in range(1 + number % 3)]
+            negatives = [
+                f"{name} passage {draw.randrange(50)} on {draw.choice([subject, 's1', 's2'])} written for tests"
+                for _ in range(1 + draw.randrange(5))
+            ]
+            if number % 5 == 0:
+                negatives.append(f"{name} hub passage that serves many")
+            if number % 6 == 0:
+                negatives.append(f"Here is the passage {number}: it tells {draw.randrange(9)} things of {subject}")
+            if number % 7 == 0:
+                negatives += [negatives[0], positives[0].upper(), ""]
+            if number % 8 == 0:
+                negatives.append(f"in this short text we show {draw.randrange(99)} of {subject}")
+            lines.append(json.dumps({"query": query, "pos": positives, "neg": negatives}))
+            if number % 11 == 0:
+                lines.append(json.dumps({"query": query, "pos": positives[:1], "neg": [f"late {number} on {subject}"]}))
+        if name != "two":
+            draw.shuffle(lines)
+        lines.insert(5, '{"query": "cut')
+        path = folder / f"{name}.jsonl"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        paths.append(str(path))
+    return paths
+
+
+def differences(one: Run, merged: Run, tolerance: float = TO_1E_12) -> list[tuple[str, Any, Any]]:
+    """Where a merged run differs from that of one process: place and both values. Of a merge on a sample, what it adds
+    up over all rows is compared.
+    """
+    if merged.merged is None or merged.merged.sampled_queries is None:
+        fields = [field.name for field in dataclasses.fields(Run) if field.name not in OF_MERGE]
+        pairs = [(name, getattr(one, name), getattr(merged, name)) for name in fields]
+    else:
+        pairs = [
+            (name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "comparisons", "overlaps")
+        ]
+        pairs.append(
+            ("sources", [_added_up(item) for item in one.sources], [_added_up(item) for item in merged.sources])
+        )
+    return [found for name, a, b in pairs for found in _apart(name, a, b, tolerance)]
+
+
+def _added_up(source: SourceResult) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(source).items() if name not in OF_SAMPLE}
+    fields["findings"] = [
+        dataclasses.replace(item, examples=()) for item in source.findings if item.name not in SAMPLED
+    ]
+    fields["finding_overlaps"] = {
+        first: {second: n for second, n in row.items() if second not in SAMPLED}
+        for first, row in source.finding_overlaps.items()
+        if first not in SAMPLED
+    }
+    fields["without_flagged"] = dataclasses.replace(source.without_flagged, hardness=None)
+    return fields
+
+
+def _apart(place: str, a: Any, b: Any, tolerance: float) -> Iterator[tuple[str, Any, Any]]:
+    if dataclasses.is_dataclass(a) and type(a) is type(b):
+        a, b = ({field.name: getattr(x, field.name) for field in dataclasses.fields(x)} for x in (a, b))
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        for key in a:
+            if key != "repair":
+                yield from _apart(f"{place}.{key}", a[key], b[key], tolerance)
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        for number, (x, y) in enumerate(zip(a, b, strict=True)):
+            yield from _apart(f"{place}[{number}]", x, y, tolerance)
+    elif isinstance(a, float) and isinstance(b, float):
+        if not math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-3 * tolerance) and not math.isnan(a) * math.isnan(b):
+            yield place, a, b
+    elif a != b:
+        yield place, a, b
