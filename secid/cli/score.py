@@ -43,7 +43,7 @@ Prepare = Annotated[
 On = Annotated[
     str | None,
     flag(
-        "--on", of="ray", text="Score all shards on Ray, and merge them: ray, or ray://HOST:PORT.", group="Statistics"
+        "--on", of="ray", text="Score and merge all shards on a cluster: ray, or ray://HOST:PORT.", group="Statistics"
     ),
 ]
 NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", group="Statistics")]

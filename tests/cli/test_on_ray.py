@@ -47,7 +47,8 @@ class Notes:
     advance = at = start
     def note(self, text): print(text, file=sys.stderr, flush=True)
 
-run = secid.score_on_ray(sources, Waiting(), shards=4, state_dir=state, sums="float64", controls="none", progress=Notes())
+settings = {"sums": "float64", "controls": "none"}
+run = secid.score_on_ray(sources, Waiting(), shards=4, state_dir=state, progress=Notes(), **settings)
 print(secid.to_json(run))
 """
 
