@@ -62,12 +62,12 @@ def report(
     place = {name: rank for rank, name in enumerate(order)}
     others = [item for item in sample.warnings if item.kind not in ("few_queries", "few_shared_queries")]
     as_given = {name: n_queries[name] for name in tallies if name in n_queries}
-    lens = sample.objectives
+    lens, folder = sample.objectives, None if merged.sampled_queries else sample.folder
     return replace(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, None if merged.sampled_queries else sample.folder,
+                wholes[name], of_sample[name], tallies[name], files, merged, folder,
                 rank=rank, rank_group=groups[name], probability_first=chances[name],
             )
             for rank, name in enumerate(order, 1)
