@@ -169,7 +169,15 @@ def merge(
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
             alone = replace(alone, max_records=None if keep is None else sample)
-            given_plan = readers, loaded, None, replace(resolved, values=alone), work, recorder, counts.documents
+            given_plan = (
+                readers,
+                loaded,
+                None,
+                replace(resolved, values=alone),
+                work,
+                recorder,
+                counts.table("documents"),
+            )
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):
@@ -177,8 +185,8 @@ def merge(
                 read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
                 merged = Merged(
                     n_shards=len(headers),
-                    n_texts=sum(counts.n_texts),
-                    n_texts_held=sum(sum(header["n_texts"]) for header in headers.values()),
+                    n_texts=counts.n_texts,
+                    n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
                 held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"

@@ -21,7 +21,7 @@ from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
-from secid.shards.state import counts_of_state, state_of, state_of_counts, tallies_of, write_rows
+from secid.shards.state import ShardNumbers, counts_of_state, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
 from secid.version import VERSION
 
@@ -172,25 +172,27 @@ def score(
     name = name_of(SHARD, job.shard)
     settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
     resolved = replace(job.resolved, values=settings)
-    run = {**job.run, "encoder": encoder.info.fingerprint}
+
+    def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> dict[str, Any]:
+        run = {**job.run, "encoder": encoder.info.fingerprint}
+        of_shard = {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
+        return {"run": run, "numbers": asdict(numbers), **of_shard}
+
     try:
-        given = readers, encoder, None, resolved, work, progress, counts.documents
+        given = readers, encoder, None, resolved, work, progress, counts.table("documents")
         plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
         with plans as (scored, plan):
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
-            header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
+            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")
-                header |= {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
-                job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
+                job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
-        header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
-        header |= {"files": files_of(readers), "dtype": encoder.info.dtype, "timing": clock.stages}
-        job.state.write(name, {"run": run, **header}, {})
+        job.state.write(name, header(ShardNumbers(error.tallies), files_of(readers)), {})
         return None
 
 
@@ -258,7 +260,7 @@ def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: E
 
 def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
     """The queries that some source has among its first `sample`; None where these are all."""
-    if all(whole.n("n_queries") <= sample for whole in wholes.values()):
+    if all(whole.score.n_queries <= sample for whole in wholes.values()):
         return None
     last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())
 
