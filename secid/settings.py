@@ -110,7 +110,9 @@ class Settings:
         gt=0,
         le=1e12,
     )
-    sums: Sums = setting("float32", "Number format of products within a block; float64 makes parts of a run add up to 1e-12.")
+    sums: Sums = setting(
+        "float32", "Number format of products within a block; float64 makes parts of a run add up to 1e-12."
+    )
     valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
     high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)

@@ -285,7 +285,8 @@ def by_rank(
     def ordered(parts: Sequence[Part]) -> tuple[Part, ...]:
         return tuple(sorted(parts, key=lambda part: names.index(part.source)))
 
-    parts = {name: ordered(getattr(objectives, name)) for name in ("objectives", "sizes", "narrowing") if objectives}
+    names_of_parts = ("objectives", "sizes", "narrowing") if objectives else ()
+    parts: dict[str, Any] = {name: ordered(getattr(objectives, name)) for name in names_of_parts}
     return {
         "separation": ordered(separation),
         "in_batch": ordered(in_batch),

@@ -70,11 +70,9 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         both = self.tables, other.tables
+        keys = sorted(both[0].keys() | both[1].keys())
         return Counts(
-            {
-                key: merge_frequencies([part[key] for part in both if key in part])
-                for key in sorted({**both[0], **both[1]})
-            },
+            {key: merge_frequencies([part[key] for part in both if key in part]) for key in keys},
             distinct(np.concatenate([self.phrases, other.phrases])),
             dict(sorted((Counter(self.shared) + Counter(other.shared)).items())),
             self.n_texts + other.n_texts,

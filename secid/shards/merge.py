@@ -36,6 +36,7 @@ from secid.triplets.measured import curve_budgets
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Of a source without a triplet in a shard."""
+NO_SUM = InformationState(torch.zeros(()), 0.0)
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Sums:
     """
 
     parts: list[SourceNumbers] = field(default_factory=list)
-    total: InformationState = InformationState(torch.zeros(()), 0.0)
-    sound: InformationState = InformationState(torch.zeros(()), 0.0)
+    total: InformationState = NO_SUM
+    sound: InformationState = NO_SUM
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:

@@ -106,6 +106,7 @@ def source_of(
     status = status_of(shares, whole.n("n_left"), whole.n("n_records"))
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
+    means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
     proxies = {
         name: whole.mean(f"result.proxies.{name}", "n_groups" if name.endswith("_record") else "result.n_triplets")
         for name in vars(sample.proxies)
@@ -138,7 +139,7 @@ def source_of(
         },
         n_triplets=whole.n("result.n_triplets"),
         **score_fields(score.eigen.values, trace(score.state.matrix()), score),
-        **{field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)},
+        **means,
     )
 
 

@@ -63,7 +63,7 @@ def score_shard(
     from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
-    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, refuse_in_shards, score
     from secid.shards.store import StateDir
 
     refuse_in_shards(values)
@@ -91,8 +91,7 @@ def score_shard(
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
-    there = set(job.state.names())
-    n_done = sum(name_of(kind, Shard(number, part.of)) in there for number in range(part.of))
+    n_done = len(all_parts(kind, part.of).keys() & job.state.names())
     if prepare and n_done == part.of:
         job.counts()  # adds them up for all shards
     return ShardDone(name_of(kind, part), skipped, n_done, part.of)
@@ -168,16 +167,8 @@ def merge(
                 )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
-            alone = replace(alone, max_records=None if keep is None else sample)
-            given_plan = (
-                readers,
-                loaded,
-                None,
-                replace(resolved, values=alone),
-                work,
-                recorder,
-                counts.table("documents"),
-            )
+            alone = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
+            given_plan = readers, loaded, None, alone, work, recorder, counts.table("documents")
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):

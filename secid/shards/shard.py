@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from secid.encode import Encoder
     from secid.shards.merge import Whole
 
+Header = dict[str, Any]
+"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds."""
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
@@ -67,15 +69,24 @@ def name_of(kind: str, shard: Shard) -> str:
     return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
 
 
-def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
-    """What all shards of a run have in common."""
-    values = {name: getattr(settings, name) for name in FIELDS if name not in OF_MACHINE}
-    changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-    return {"secid": VERSION, "sources": list(words), "settings": changed}
+def all_parts(kind: str, of: int) -> dict[str, Shard]:
+    """The names of the states of all parts of a run, in order."""
+    return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
 
 
-def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str, Any]) -> None:
-    """Raises InputError for a state of another run than this one, which names what differs. there: the state's run."""
+def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any]) -> None:
+    """Raises InputError for states of another run than this one, or that have read other files than the first of them.
+
+    headers : of the states, by name.   run : as `Job.run` gives it.
+    """
+    for name, header in headers.items():
+        _check_run(f"{state.url}/{name}", header["run"], run)
+        first = next(iter(headers))
+        check_files(name, header["files"], first, headers[first]["files"], state.url)
+
+
+def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Raises InputError that names what differs. there: the run of the state."""
     for key, value in run.items():
         other = there.get(key)
         if other == value:
@@ -86,7 +97,7 @@ def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str,
             value, other = value.get(what, "the default"), other.get(what, "the default")
         raise InputError(
             f"is of another run: {what} is {other} there, and {value} here",
-            where=f"{state.url}/{name}",
+            where=where,
             remedy="name another --state-dir, or remove it",
         )
 
@@ -95,7 +106,7 @@ def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str,
 class Job:
     """What the shards of a run have in common.
 
-    words : the sources as typed.   readers : of this process; each can be read once.
+    words : the sources as typed.
     """
 
     state: StateDir
@@ -108,14 +119,17 @@ class Job:
 
     @property
     def run(self) -> dict[str, Any]:
-        return identity(self.words, self.resolved.values)
+        """As a header has it."""
+        values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in OF_MACHINE}
+        changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
+        return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
     def is_done(self, kind: str, shard: Shard) -> bool:
         """Whether a state is there. Raises InputError for one of another run."""
         name = name_of(kind, shard)
         if not self.state.has(name):
             return False
-        check_same(self.state, name, self.state.header(name)["run"], self.run)
+        check_same(self.state, {name: self.state.header(name)}, self.run)
         return True
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -136,8 +150,8 @@ class Job:
         if self.is_done(COUNTS, WHOLE):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE))
         there = set(self.state.names())
-        parts = {part: name_of(COUNTS, part) for part in (Shard(i, self.shard.of) for i in range(self.shard.of))}
-        missing = [str(part) for part, name in parts.items() if name not in there]
+        parts = all_parts(COUNTS, self.shard.of)
+        missing = [str(part) for name, part in parts.items() if name not in there]
         if len(missing) == len(parts):
             return None
         if missing:
@@ -146,14 +160,10 @@ class Job:
                 where=self.state.url,
                 remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
             )
-        files: dict[str, Any] | None = None
-        for name in parts.values():
-            header = self.state.header(name)
-            check_same(self.state, name, header["run"], self.run)
-            files = header["files"] if files is None else files
-            check_files(name, header["files"], next(iter(parts.values())), files, self.state.url)
-        counts = total(lambda: (counts_of_state(self.state, name) for name in parts.values()))
-        return self._written(counts, WHOLE, files or {})
+        headers = {name: self.state.header(name) for name in parts}
+        check_same(self.state, headers, self.run)
+        counts = total(lambda: (counts_of_state(self.state, name) for name in headers))
+        return self._written(counts, WHOLE, next(iter(headers.values()))["files"])
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -173,7 +183,7 @@ def score(
     settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
     resolved = replace(job.resolved, values=settings)
 
-    def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> dict[str, Any]:
+    def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "encoder": encoder.info.fingerprint}
         of_shard = {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
         return {"run": run, "numbers": asdict(numbers), **of_shard}
@@ -196,7 +206,7 @@ def score(
         return None
 
 
-def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
+def shard_states(state: StateDir) -> dict[str, Header]:
     """The headers of all shards' states by name, in order.
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
@@ -214,23 +224,21 @@ def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
             where=state.url,
             remedy="remove those of one",
         )
-    names = [name_of(SHARD, Shard(number, *of)) for number in range(*of)]
-    missing = [str(Shard(number, *of)) for number, name in enumerate(names) if name not in headers]
+    parts = all_parts(SHARD, *of)
+    missing = [str(part) for name, part in parts.items() if name not in headers]
     if missing:
         raise UsageError(
-            f"shards {', '.join(missing)} of {len(names)} are missing"
+            f"shards {', '.join(missing)} of {len(parts)} are missing"
             if len(missing) > 1
             else f"shard {missing[0]} is missing",
             where=state.url,
             remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
         )
-    first = headers[names[0]]
-    for name in names[1:]:
-        check_same(state, name, headers[name]["run"], first["run"])
-        check_files(name, headers[name]["files"], names[0], first["files"], state.url)
+    first, header = next(iter(headers.items()))
+    check_same(state, headers, header["run"])
     if state.has(counts := name_of(COUNTS, WHOLE)):
-        check_files(counts, state.header(counts)["files"], names[0], first["files"], state.url)
-    return {name: headers[name] for name in names}
+        check_files(counts, state.header(counts)["files"], first, header["files"], state.url)
+    return headers
 
 
 def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
