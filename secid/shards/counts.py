@@ -30,7 +30,7 @@ from secid.findings.openings import (
 from secid.findings.texts import HUB_SHARE, RunTexts, hub_forms, served
 from secid.pool import DocumentFrequencies, Keys, gather, token_stream
 from secid.pool.coverage import CHUNK_TEXTS
-from secid.pool.frequencies import frequencies, merge_frequencies
+from secid.pool.frequencies import add_table, frequencies, merge_frequencies
 from secid.pool.group import grouped
 from secid.pool.labels import add_labels, judgement_files, label_records
 from secid.pool.normal_form import text_forms
@@ -215,12 +215,10 @@ class _OwnTexts:
 def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> DocumentFrequencies:
     """In how many of the counted passages each token occurs. counted: (n,)."""
     ids = np.flatnonzero(counted)
-    tables = []
+    tables: list[DocumentFrequencies] = []
     for start, stop in pieces(len(ids), CHUNK_TEXTS, store.lengths[ids]):
         texts = store.packed_of(ids[start:stop])
-        tables.append(frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
-        while len(tables) > 1 and len(tables[-2].keys) < 2 * len(tables[-1].keys):
-            tables[-2:] = [merge_frequencies(tables[-2:])]
+        add_table(tables, frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
     return merge_frequencies(tables)
 
 

@@ -167,8 +167,8 @@ def merge(
                 )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
-            alone = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
-            given_plan = readers, loaded, None, alone, work, recorder, counts.table("documents")
+            of_sample = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
+            given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):

@@ -19,7 +19,7 @@ from secid.read import Reader
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
-from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
+from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
 from secid.shards.state import ShardNumbers, counts_of_state, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
@@ -44,12 +44,6 @@ REFUSED = {
 """Settings that have no meaning, or another one, in shards."""
 NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings that shards have but one value for."""
-OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
-"""Settings that a shard has no use for: what they ask for is made of a sample where shards are merged."""
-OF_MACHINE = (
-    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
-)  # fmt: skip
-"""Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
 
 def refuse_in_shards(settings: Settings) -> None:
