@@ -1,7 +1,7 @@
 """The Python API: what the commands do, as functions that return results.
 
 The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`mining/`, `score_shard` and `merge` in `shards/`.
+`mining/`, `score_shard`, `merge` and `score_on_ray` in `shards/`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from secid.scoring.encoders import (
     with_other_encoders,
 )
 from secid.settings import SettingsDict
+from secid.shards.on_ray import score_on_ray as score_on_ray
 from secid.shards.run import merge as merge
 from secid.shards.run import score_shard as score_shard
 

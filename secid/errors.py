@@ -83,6 +83,10 @@ class RunNotWrittenError(OutputError):
         super().__init__(error.message, where=error.where, remedy=error.remedy)
         self.run = run
 
+    def __reduce__(self) -> tuple[type[RunNotWrittenError], tuple[OutputError, Run]]:
+        """For a process that another one waits for."""
+        return type(self), (OutputError(self.message, where=self.where, remedy=self.remedy), self.run)
+
 
 class NotEvaluatedError(SecidError):
     """A number could not be computed, so nothing may be concluded from it."""

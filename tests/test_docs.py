@@ -275,7 +275,7 @@ def test_commands_name_options_that_exist(page):
 OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
 """Flags that pages name and that are not of secid's commands: of the fixtures' script, of typer, of pytest."""
 ABOUT_SCRIPTS = {
-    "changelog.md", "performance.md", "finetuning.md in experiments", "gate.md in experiments",
+    "changelog.md", "performance.md", "scale.md", "finetuning.md in experiments", "gate.md in experiments",
     "subsamples.md in experiments",
 }  # fmt: skip
 

@@ -91,7 +91,7 @@ def test_the_wheel_is_tried_on_every_system_and_python_that_is_promised():
 def test_packages_that_the_code_imports_are_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    needed = [*project["dependencies"], *extras["llm"], *extras["probe"]]
+    needed = [*project["dependencies"], *extras["llm"], *extras["probe"], *extras["ray"]]
     declared = {re.split(r"[<>=!~\[; ]", item, maxsplit=1)[0].replace("-", "_") for item in needed}
     imported = set()
     for path in (ROOT / "secid").rglob("*.py"):

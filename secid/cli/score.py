@@ -40,6 +40,13 @@ StateDirOption = Annotated[
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
 ]
+On = Annotated[
+    str | None,
+    flag(
+        "--on", of="ray", text="Score and merge all shards on a cluster: ray, or ray://HOST:PORT.", group="Statistics"
+    ),
+]
+NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", group="Statistics")]
 Encoders = Annotated[
     list[str] | None,
     flag(
@@ -60,6 +67,8 @@ def _score(
     force: Force = False,
     state_dir: StateDirOption = None,
     prepare: Prepare = False,
+    on: On = None,
+    shards: NShards = None,
     out: Out = None,
     json: Json = False,
     legend: Legend = False,
@@ -70,18 +79,38 @@ def _score(
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
-    if state_dir is not None or prepare:
+    if on is None and shards is None and (state_dir is not None or prepare):
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
     from secid.cli.outputs import files_read
 
-    if encoder:
+    score: Callable[..., Run] = api.score
+    if on is not None or shards is not None:
+        _refuse_on_ray(encoder, state_dir, prepare, on, shards)
+        score, settings = api.score_on_ray, {**settings, "on": on, "shards": shards, "state_dir": state_dir}
+        settings |= {"encoder": encoder[0]} if encoder else {}
+    elif encoder:
         settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}
     show(
-        lambda progress, folder: api.score(sources, run=folder, force=force, progress=progress, **settings),
+        lambda progress, folder: score(sources, run=folder, force=force, progress=progress, **settings),
         sources, run, out or [], files_read(sources, settings), json=json, legend=legend, quiet=quiet,
     )  # fmt: skip
+
+
+def _refuse_on_ray(
+    encoders: list[str] | None, state_dir: str | None, prepare: bool, on: str | None, shards: int | None
+) -> None:
+    """Raises UsageError for flags that --on needs or cannot follow."""
+    from secid.errors import UsageError
+
+    if on is None or shards is None or state_dir is None:
+        remedy = "--on ray --shards 8 --state-dir URL"
+        raise UsageError("are given together", where="--on, --shards and --state-dir", remedy=remedy)
+    if len(encoders or ()) > 1:
+        raise UsageError("shards are scored with one encoder", where="--encoder")
+    if prepare:
+        raise UsageError("--on counts first by itself", where="--prepare", remedy="leave it out")
 
 
 def show(
@@ -188,7 +217,7 @@ def _score_shard(
 
 score = takes_settings(*SETTINGS)(_score)
 OF_ABLATE = (name for name in SETTINGS if name not in ("ablate", "shard"))
-ablate = takes_settings(*OF_ABLATE, ablate=True, state_dir=None, prepare=False)(_score)
+ablate = takes_settings(*OF_ABLATE, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
 ablate.__doc__ = """Score, and see whether the order survives other settings.
 
 The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.

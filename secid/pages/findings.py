@@ -215,7 +215,7 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
         return None
     entry = FINDINGS[finding.name]
     repaired = entry.counted and source.repair is not None
-    rows = "" if _why_no_command(source) else flagged_command(run.folder, source.name, entry.name)
+    rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
     item = Item(
         name=entry.name,
         sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding)),

@@ -112,6 +112,11 @@ class Run(Shown):
         """Whether the run folder holds sums alone: that of a merge, whose rows are in the run folders of its shards."""
         return self.merged is not None and self.merged.sampled_queries is not None
 
+    @property
+    def rows_folder(self) -> str | None:
+        """The run folder that commands on rows name; None where it holds none."""
+        return None if self.has_rows_elsewhere else self.folder
+
     def metrics(self) -> dict[str, float]:
         """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
 

@@ -65,11 +65,12 @@ def report(
     of_sample = {source.name: source for source in sample.sources}
     others = [item for item in sample.warnings if item.kind not in ("few_queries", "few_shared_queries")]
     as_given = {name: n_queries[name] for name in tallies if name in n_queries}
+    folder = None if merged.sampled_queries else sample.folder
     return replace(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, sample.folder,
+                wholes[name], of_sample[name], tallies[name], files, merged, folder,
                 rank=rank, rank_group=groups[name], probability_first=float(chance),
             )
             for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
@@ -117,9 +118,7 @@ def source_of(
         status=status,
         n_flagged=moments[FLAGGED].n,
         flagged_share=moments[FLAGGED].value,
-        repair=repair_of(run, sample.name, status, defects_of(shares), inputs)
-        if merged.sampled_queries is None
-        else None,
+        repair=repair_of(run, sample.name, status, defects_of(shares), inputs),
         without_flagged=without_flagged(whole, sample),
         paths=inputs,
         n_read=tally.n_read,

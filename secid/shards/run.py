@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,9 +16,11 @@ from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
 from secid.settings import SettingsDict, flag_of
 
 if TYPE_CHECKING:
-    from secid.encode import EncoderLike
-    from secid.results import Run
+    from secid.encode import Encoder, EncoderLike
+    from secid.results import EncoderInfo, Run
 
+Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
+"""Takes what `load_noted` takes. That of a process that scores several shards can keep the encoder."""
 SAMPLE = 20_000
 """Queries of each source that a merge samples where none are named."""
 
@@ -45,6 +47,7 @@ def score_shard(
     run: str | PathLike[str] | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> ShardDone:
     """Scores one of N parts of the queries of some sources, in the pool of all of them, and writes its state.
@@ -66,7 +69,7 @@ def score_shard(
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, refuse_in_shards, score
     from secid.shards.store import StateDir
 
-    refuse_in_shards(values)
+    refuse_in_shards(values, sources)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
@@ -85,7 +88,7 @@ def score_shard(
                     counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
             if not prepare:
                 with opened(files, values) as readers:
-                    loaded, _ = load_noted(encoder, values, recorder)
+                    loaded, _ = load(encoder, values, recorder)
                     clock.loaded()
                     named = None if run is None else fspath(run)
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
@@ -105,6 +108,7 @@ def merge(
     force: bool = False,
     sample: int = SAMPLE,
     progress: Progress | None = None,
+    load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> Run:
     """Puts the states of all shards together into the run that one process gives.
@@ -157,7 +161,7 @@ def merge(
     with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
         files, _ = given_sources(job.words, values, recorder)
         with opened(files, values) as readers:
-            loaded, info = load_noted(encoder or name, values, recorder)
+            loaded, info = load(encoder or name, values, recorder)
             check_encoder(state, *shard_0, loaded.info)
             clock.loaded()
             with clock.stage("merge", n_shards=len(headers)):

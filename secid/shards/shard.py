@@ -46,8 +46,10 @@ NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings that shards have but one value for."""
 
 
-def refuse_in_shards(settings: Settings) -> None:
-    """Raises UsageError for settings that shards cannot follow."""
+def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
+    """Raises UsageError for settings that shards cannot follow, and for sources that can be read only once."""
+    if any(str(word).rpartition("=")[2] == "-" for word in words):
+        raise UsageError("every shard reads all rows", where="-", remedy="name files")
     for name, why in REFUSED.items():
         if getattr(settings, name) is not None:
             raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))

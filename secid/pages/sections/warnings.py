@@ -32,7 +32,8 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
     sentence = (
         f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
         "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
-        f"parts are of {count(run.merged.sampled_queries)} queries of each source."
+        f"parts are of {count(run.merged.sampled_queries)} queries of each source. RUN in a command stands for the run "
+        "folder of a shard."
     )
     return (sentence,)
 

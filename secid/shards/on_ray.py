@@ -1,0 +1,215 @@
+"""`secid score --on ray` as a function: counts, shards and merge are work of Ray actors, by `score_shard` and `merge`.
+
+What is done is in the states, so the same call goes on where a killed one ended. Source: docs/shards.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from secid import errors
+from secid.errors import SecidError, UsageError, plainly
+from secid.progress import Progress, Silent
+from secid.results.document import to_json
+from secid.run_folder.write import Recorder, RunFolder
+from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
+from secid.settings import FIELDS, SettingsDict
+from secid.shards.run import merge, score_shard
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
+    from secid.results import Run
+
+TRIES = 3
+"""A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
+ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+"""How long an address may take to answer, and how often the cluster is asked for room for more workers."""
+CLIENT, START = "ray://", "worker"
+
+
+class _Worker:
+    """An actor, which loads its encoder once. folder: where relative names begin, if its machine has it."""
+
+    def __init__(self, folder: str) -> None:
+        self._loaded: Any = None
+        with suppress(OSError):
+            os.chdir(folder)
+
+    def _load(self, *given: Any) -> Any:
+        self._loaded = self._loaded or load_noted(*given)
+        return self._loaded
+
+    def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
+        """What the function returns, and its notes."""
+        log = Recorder(Silent())
+        result = function(words, encoder, **keywords, load=self._load, progress=log)
+        return result, [line for line in log.lines if not line.startswith("stage ")]
+
+
+def score_on_ray(
+    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | PathLike[str],
+    on: str = "ray", run: str | PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Run:  # fmt: skip
+    """Scores some sources in parts on a Ray cluster, and merges them.
+
+    sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
+    shards    : number of parts. A worker that is killed loses the part that it was at, which another one takes.
+    state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
+    on        : "ray": the cluster of RAY_ADDRESS, or that this machine is part of; without one Ray starts here.
+                "ray://HOST:PORT": by Ray Client.
+    Raises SecidError, before Ray starts where it can be known. The states that are done stay.
+    """
+    from secid.pool.part import Shard
+    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, WHOLE, Job, name_of, refuse_in_shards
+    from secid.shards.store import StateDir
+
+    stages = {COUNTS: "count", SHARD: "score"}
+    resolved, progress = begun(encoder, settings, progress)
+    values, url, named = resolved.values, fspath(state_dir), encoder or resolved.values.encoder
+    if on != "ray" and not on.startswith(CLIENT):
+        raise UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+    if shards < 1:
+        raise UsageError(f"at least 1, got {shards}", where="--shards")
+    refuse_in_shards(values, sources)
+    refuse_no_encoder(encoder, values)
+    with RunFolder(None if run is None else Path(run), force):
+        pass  # a folder that is there already is an error before any work
+    job = Job(StateDir(url), tuple(map(str, sources)), resolved)
+    there, parts = set(job.state.names()), [Shard(number, shards) for number in range(shards)]
+    done = {(kind, n) for kind in stages for n in (*parts, WHOLE) if name_of(kind, n) in there and job.is_done(kind, n)}
+    given = {name: getattr(values, name) for name in FIELDS if resolved.origin[name] != "default"}
+    given.pop("encoder", None)
+    of_merge = {name: value for name, value in given.items() if name in OF_MACHINE}
+    with _connected(on) as ray:
+        hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
+            progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
+        has_gpu = values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        sent = named if isinstance(named, str) else ray.put(named)
+        said: set[str] = set()
+        for kind, stage in stages.items():
+            own = {**given, "state_dir": url, "prepare": kind == COUNTS}
+            left = [part for part in parts if not {(kind, part), (kind, WHOLE)} & done]
+            work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
+            progress.start(stage, shards, "shards")
+            progress.advance(shards - len(left))
+            _all(ray, work, progress, said, has_gpu and kind == SHARD)
+        progress.start("merge", 1, "report")
+        last = (merge, url, sent, {**of_merge, "run": None if run is None else fspath(run), "force": force})
+        result: Run = _all(ray, {"merge": last}, progress, said, has_gpu)["merge"]
+    report = Path(run or "", "report.json")
+    if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
+        remedy = f"secid merge {url} writes one here"
+        error = errors.OutputError("was written on another machine", where=str(run), remedy=remedy)
+        raise errors.RunNotWrittenError(error, result)
+    return result
+
+
+def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
+    """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
+
+    work : arguments of `_Worker.run`.   said : notes of workers so far, which are not repeated.
+    """
+    actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
+    todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
+    actors, running = list[Any](), dict[Any, tuple[str, Any]]()
+    try:
+        while len(results) < len(work):
+            places = int(ray.cluster_resources().get("GPU" if has_gpu else "CPU", 0))
+            for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
+                actors.append(actor.remote(str(Path.cwd())))
+                running[actors[-1].__ray_ready__.remote()] = START, actors[-1]
+            busy = [one for _, one in running.values()]
+            for one in [one for one in actors if one not in busy][: len(todo)]:
+                name = todo.popleft()
+                running[one.run.remote(*work[name])] = name, one
+            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+                name, one = running.pop(ref)
+                try:
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    cause = getattr(error, "cause", None) or error
+                    failed[name] += 1
+                    if isinstance(cause, SecidError) or failed[name] == TRIES:
+                        raise _failure(name, cause) from None
+                    progress.note(f"{name}: {type(cause).__name__}; tried again")
+                    if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
+                        actors.remove(one)
+                    todo.extendleft([name] if name in work else [])
+                    continue
+                failed.pop(START, None)
+                if name in work:
+                    results[name], lines = outcome
+                    new = {re.sub(r"\d+", "", line): line for line in lines}  # numbers are those of the first part
+                    for line in (line for key, line in new.items() if key not in said):
+                        progress.note(f"{name}: {line}")
+                    said.update(new)
+                    progress.advance(1)
+        return results
+    finally:
+        for one in actors:
+            ray.kill(one)
+
+
+def _failure(name: str, cause: Exception) -> SecidError:
+    if isinstance(cause, SecidError):
+        return cause
+    what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {plainly(cause)}"
+    remedy = "the logs of Ray may say more; the parts that are done stay, and the same command goes on"
+    return errors.NotEvaluatedError(what, where=name, remedy=remedy)
+
+
+@contextmanager
+def _connected(on: str) -> Iterator[Any]:
+    """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # three times, and not up to 30 s each
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    address = on if on != "ray" else os.environ.get("RAY_ADDRESS") or _current()
+    terminate = signal.getsignal(signal.SIGTERM)
+    with redirect_stdout(None):  # Ray prints there when a worker ends, and the result must be alone
+        try:
+            _ask(address)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError, ImportError) as error:
+            raise UsageError(f"Ray does not answer: {plainly(error)}", where=address) from error
+        try:
+            with suppress(ValueError):  # in another thread than the first
+                signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _current() -> str:
+    """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    with suppress(OSError):
+        _ask(address := path.read_text(encoding="utf-8").strip())
+        return address
+    return "local"
+
+
+def _ask(address: str) -> None:
+    """Raises OSError where nothing answers at HOST:PORT."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

@@ -1,0 +1,249 @@
+"""Shards on a Ray cluster of this machine: killed workers and drivers change nothing, and no process stays."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import secid
+from secid.results.document import from_json
+from tests.cli.conftest import child_environment, start
+from tests.fake_encoder import HashEncoder
+from tests.shard_runs import differences, write_sources
+
+needs_ray = pytest.mark.skipif(
+    not any((Path(folder) / "ray" / "__init__.py").is_file() for folder in sys.path), reason="ray is not installed"
+)
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+import secid
+from tests.fake_encoder import HashEncoder
+
+state, marks, *sources = sys.argv[1:]
+
+class Waiting(HashEncoder):
+    '''Once some shards are done it waits for a file `go`, after it has written who waits.'''
+    def encode(self, texts, role):
+        if list(Path(state).glob("shard-*.safetensors")) and not Path(marks, "go").exists():
+            Path(marks, str(os.getpid())).touch()
+            while not Path(marks, "go").exists():
+                time.sleep(0.05)
+        return super().encode(texts, role)
+
+class Notes:
+    def start(self, *a): pass
+    advance = at = start
+    def note(self, text): print(text, file=sys.stderr, flush=True)
+
+settings = {"sums": "float64", "controls": "none"}
+run = secid.score_on_ray(sources, Waiting(), shards=4, state_dir=state, progress=Notes(), **settings)
+print(secid.to_json(run))
+"""
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return value
+
+
+def processes(folder):
+    """Ids of all processes whose environment names the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if str(folder).encode() in path.read_bytes() and b") Z" not in (path.parent / "stat").read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def ray_environment():
+    """For children: folders of Ray alone, with a short name since its sockets are there, and a key of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    key = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+    yield child_environment(RAY_TMPDIR=str(folder), RAY_USAGE_STATS_ENABLED="0", RAY_ADDRESS="", **key)
+    try:
+        wait_until(lambda: not processes(folder), 20)
+    finally:
+        for process in processes(folder):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(ray_environment):
+    """The environment of drivers on a cluster of two simulated GPUs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = ["--head", "--block", "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
+    words += ["--num-cpus=2", "--num-gpus=2", "--include-dashboard=false", "--object-store-memory=100000000"]
+    ray_start = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", *words]
+    head = subprocess.Popen(
+        ray_start, env=ray_environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_until(lambda: any(Path(ray_environment["RAY_TMPDIR"]).glob("ray/ray_current_cluster")))
+    yield {**ray_environment, "RAY_ADDRESS": address}
+    head.terminate()
+    head.wait(30)
+
+
+@pytest.fixture
+def job(cluster, tmp_path):
+    """Starts the driver; its folders, and the run of one process."""
+    sources = write_sources(tmp_path / "sources", n_queries=40)
+    marks, state = tmp_path / "marks", tmp_path / "state"
+    marks.mkdir()
+    children = []
+
+    class Job:
+        expected = secid.score(sources, HashEncoder(), sums="float64", controls="none")
+
+        def start(self):
+            words = [sys.executable, "-c", PROGRAM, str(state), str(marks), *sources]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            children.append(subprocess.Popen(words, env=cluster, cwd=tmp_path, text=True, **pipes))
+            return children[-1]
+
+        def waiting(self, n, child):
+            """Ids of n workers that wait in a shard."""
+
+            def enough():
+                assert child.poll() is None, child.communicate()[1]
+                alive = [path for path in marks.iterdir() if Path("/proc", path.name).exists()]
+                return len(alive) >= n and [int(path.name) for path in alive]
+
+            return wait_until(enough)
+
+        def finish(self, child):
+            """What the driver prints on standard error, after it has ended with the run of one process."""
+            (marks / "go").touch()
+            out, err = child.communicate(timeout=120)
+            assert child.returncode == 0, err
+            apart = differences(self.expected, from_json(out))
+            assert [place for place, *_ in apart if place != "not_evaluated.cost"] == []  # of what was encoded here
+            return err
+
+        def states(self):
+            return {path.name: path.stat().st_mtime_ns for path in state.glob("*.safetensors")}
+
+    yield Job()
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@needs_ray
+def test_killed_workers_lose_their_shards_and_others_take_them(job):
+    """First half of them, then all."""
+    child = job.start()
+    first = job.waiting(2, child)
+    os.kill(first[0], signal.SIGKILL)
+    for worker in wait_until(lambda: [one for one in job.waiting(2, child) if one != first[0]][:2]):
+        os.kill(worker, signal.SIGKILL)
+    err = job.finish(child)
+    assert err.count("ActorDiedError; tried again") >= 2
+    notes = [line for line in err.splitlines() if "hash: " in line]
+    assert len(notes) == len(set(notes)) <= 1
+
+
+@needs_ray
+def test_a_killed_driver_goes_on_from_the_states(job):
+    child = job.start()
+    workers = job.waiting(2, child)
+    child.kill()
+    child.communicate()
+    wait_until(lambda: not any(Path("/proc", str(worker)).exists() for worker in workers))
+    before = job.states()
+    assert any(name.startswith("shard-") for name in before)
+    job.finish(job.start())
+    assert before.items() <= job.states().items()
+
+
+@needs_ray
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("secid.errors.EncoderError('no weights', where='encoder')", "EncoderError: encoder: no weights"),
+        ("ValueError('odd')", "NotEvaluatedError: score 0/1: failed 3 times on Ray, ValueError: odd"),
+    ],
+)
+def test_an_error_of_secid_ends_the_run_at_once_and_another_one_the_third_time(cluster, tmp_path, error, says):
+    words = [*write_sources(tmp_path, n_queries=20)]
+    program = PROGRAM.replace("        if list", f"        raise {error}\n        if list").replace("=4", "=1")
+    environment = {**cluster, "SECID_DEVICE": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "state"), str(tmp_path), *words],
+        env=environment, cwd=tmp_path, text=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert says in done.stderr
+    assert done.stderr.count("ValueError; tried again") == (2 if "ValueError" in error else 0)
+
+
+@needs_ray
+def test_ctrl_c_ends_a_cluster_of_its_own(ray_environment, tmp_path, tiny):
+    """No cluster runs here but that of the tests, whose address is not given: Ray starts on this machine."""
+    sources = write_sources(tmp_path, n_queries=20)
+    state, folder = tmp_path / "state", Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    environment = {**ray_environment, "RAY_TMPDIR": str(folder)}
+    words = [*sources, "--encoder", tiny, "--on", "ray", "--shards", 64, "--state-dir", state]
+    child = start("score", *words, cwd=tmp_path, environment=environment)
+    wait_until(lambda: any(state.glob("counts-*.safetensors")))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert err.endswith("secid: interrupted; nothing half-written is left\n")
+    wait_until(lambda: not processes(folder), 20)
+    shutil.rmtree(folder)
+
+
+@needs_ray
+def test_an_address_that_does_not_answer_is_an_error_within_seconds(invoke, source, monkeypatch):
+    words = ["score", source, "--encoder", "minilm", "--shards", 2, "--state-dir", "states", "--quiet"]
+    began = time.monotonic()
+    outcome = invoke(*words, "--on", "ray://127.0.0.1:1")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "secid: ray://127.0.0.1:1: Ray does not answer: Connection refused\n"
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert invoke(*words, "--on", "ray").err == "secid: 127.0.0.1:1: Ray does not answer: Connection refused\n"
+    assert time.monotonic() - began < 20
+
+
+def test_what_cannot_run_is_refused_before_ray_starts(invoke, source, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    whole = ["--on", "ray", "--shards", 2, "--state-dir", "states"]
+
+    def refused(*words):
+        outcome = invoke("score", source, "--encoder", "minilm", "--quiet", *words)
+        assert (outcome.code, outcome.out) == (2, "")
+        return outcome.err
+
+    assert "pip install 'secid[ray]'" in refused(*whole)
+    for words in (whole[:2], whole[2:4], whole[:4], whole[2:]):
+        assert "--on ray --shards 8 --state-dir URL" in refused(*words)
+    assert refused("--on", "dask", *whole[2:]).startswith("secid: --on: expected ray or ray://HOST:PORT")
+    assert refused("--on", "ray", "--shards", 0, *whole[4:]).startswith("secid: --shards: at least 1")
+    assert refused(*whole, "--prepare").startswith("secid: --prepare: ")
+    assert refused(*whole, "--shard", "0/2").startswith("secid: --shard: ")
+    assert refused(*whole, "--max-records", 5).startswith("secid: --max-records: ")
+    assert refused(*whole, "--encoder", "e5-base").startswith("secid: --encoder: ")
+    assert refused("-", *whole).startswith("secid: -: ")
+    Path("run").mkdir()
+    assert refused(*whole, "--run", "run").startswith("secid: run: already exists")
