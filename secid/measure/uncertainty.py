@@ -50,6 +50,7 @@ class Influence:
 
     @property
     def n_queries(self) -> int:
+        """Distinct queries, Q."""
         return len(self.queries)
 
     def standard_errors(self) -> Floats:

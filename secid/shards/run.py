@@ -13,7 +13,7 @@ from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import SettingsDict, flag_of
+from secid.settings import OF_MACHINE, SettingsDict, flag_of
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -133,7 +133,7 @@ def merge(
     from secid.scoring.run import scored_plan
     from secid.shards.merge import whole_run
     from secid.shards.report import report, states_of
-    from secid.shards.shard import OF_MACHINE, Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
+    from secid.shards.shard import Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
 

@@ -1,6 +1,6 @@
 """What a shard leaves: sums that add up over shards, and what the second pass over its triplets needs.
 
-A state has a header (JSON) and arrays. Of source number k the arrays are k.NAME:
+A state has a header (JSON), in which `ShardNumbers` are, and arrays. Of source number k the arrays are k.NAME:
 
 total, sound       : (d, d) sum of w u u^T of its triplets, and of those without a counted defect.
 query, positive, negative : (T,) rows of its triplets in the file `rows`.
