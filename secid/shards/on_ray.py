@@ -24,7 +24,7 @@ from secid.progress import Progress, Silent
 from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import FIELDS, OF_MACHINE, SettingsDict, flag_of
+from secid.settings import FIELDS, OF_MACHINE, SettingsDict
 from secid.shards.run import merge, score_shard
 
 if TYPE_CHECKING:
