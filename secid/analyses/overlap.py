@@ -24,22 +24,28 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
     """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
     result = []
     for a, b in combinations(sources, 2):
-        n_queries, jaccard = jaccard_sums(a, b)
-        result.append(
-            Overlap(
-                first=a.name,
-                second=b.name,
-                shared_query_fraction=n_queries / min(len(distinct(a.query)), len(distinct(b.query))),
-                negative_jaccard_mean=jaccard / n_queries if n_queries else None,
-                shared_document_fraction=_shared(a.negative, b.negative),
-            )
-        )
+        documents = distinct(a.negative), distinct(b.negative)
+        n_queries = min(len(distinct(a.query)), len(distinct(b.query)))
+        n_documents = min(map(len, documents))
+        n_shared = int(among(*documents).sum())
+        result.append(overlap_of(a.name, b.name, *jaccard_sums(a, b), n_queries, n_shared, n_documents))
     return tuple(result)
 
 
-def _shared(first: Index, second: Index) -> float:
-    a, b = distinct(first), distinct(second)
-    return int(among(a, b).sum()) / min(len(a), len(b))
+def overlap_of(
+    first: str, second: str, n_shared: int, jaccard: float, n_queries: int, n_shared_documents: int, n_documents: int
+) -> Overlap:
+    """What two sources share.
+
+    n_shared, jaccard : as `jaccard_sums` gives them.   n_queries, n_documents : distinct ones of the smaller source.
+    """
+    return Overlap(
+        first=first,
+        second=second,
+        shared_query_fraction=n_shared / n_queries,
+        negative_jaccard_mean=jaccard / n_shared if n_shared else None,
+        shared_document_fraction=n_shared_documents / n_documents,
+    )
 
 
 def jaccard_sums(a: Listed, b: Listed) -> tuple[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil
 from typing import Protocol
@@ -15,14 +15,12 @@ from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import levels_of_looks
 from secid.measure.uncertainty import (
     Difference,
-    covariance,
     difference,
     holm,
     probability_first,
 )
 from secid.results import Comparison, EarlyStop
-from secid.settings import Settings
-from secid.triplets import estimates
+from secid.triplets.estimates import interval
 from secid.triplets.measured import Measured
 
 ESTABLISHED_P = 0.05
@@ -30,14 +28,14 @@ POWER_80 = 0.8416212335729143
 """80 % point of the normal distribution."""
 
 
-def interval(item: Measured, budget: float, nats: float, error: float) -> tuple[float, float]:
+def score_interval(nats: float, error: float, n_queries: int, budget: float) -> tuple[float, float]:
     """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
-    return estimates.interval(nats, error, len(item.influence.queries), (0.0, budget))
+    return interval(nats, error, n_queries, (0.0, budget))
 
 
 def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
     """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
-    return estimates.interval(gap.nats, gap.standard_error, gap.n_queries, (-budget, budget))
+    return interval(gap.nats, gap.standard_error, gap.n_queries, (-budget, budget))
 
 
 def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
@@ -137,9 +135,11 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[st
     return {name: groups[find(name)] for name in names}
 
 
-def chances(ranked: Sequence[Measured], settings: Settings) -> Floats:
-    """(S,) probability of the highest score; equal where a source has too few queries. Source: METHOD 8."""
-    if any(len(item.influence.queries) < FEWEST_QUERIES for item in ranked):
-        return np.full(len(ranked), 1.0 / len(ranked))
-    scores = np.array([item.nats(settings.budget) for item in ranked])
-    return probability_first(scores, covariance([item.influence for item in ranked]), settings.seed)
+def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
+    """(S,) probability of the highest score; equal where a source has too few queries.
+
+    covariances : (S, S).   n_queries : of each source. Source: METHOD 8.
+    """
+    if min(n_queries) < FEWEST_QUERIES:
+        return np.full(len(scores), 1.0 / len(scores))
+    return probability_first(np.array(scores), covariances, seed)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
 from secid.analyses.ablations import rank_stability
-from secid.analyses.ranking import compare, interval, rank_groups
+from secid.analyses.ranking import compare, rank_groups, score_interval
 from secid.arrays import Index
 from secid.pool import Plan
 from secid.progress import Progress
@@ -102,7 +102,7 @@ def _slice(
                 n_queries=len(item.influence.queries),
                 n_triplets=round(item.triplets.n_negatives),
                 score_nats=scores[item.name],
-                interval_95=interval(cut, budget, scores[item.name], error),
+                interval_95=score_interval(scores[item.name], error, cut.influence.n_queries, budget),
                 trace=item.trace,
                 consistency_mean=table.average(gates.consistency.numpy()),
                 locality_mean=table.average(gates.locality.numpy()),

@@ -8,6 +8,7 @@ import typer
 
 from secid.cli.options import Json, Legend, Out, Quiet, flag, takes_settings
 from secid.cli.score import Force, RunOption, show
+from secid.settings import OF_MACHINE
 
 
 def _merge(
@@ -54,19 +55,4 @@ def _merge(
     )  # fmt: skip
 
 
-merge = takes_settings(
-    "device",
-    "dtype",
-    "batch_tokens",
-    "cache",
-    "cache_dir",
-    "cache_gb",
-    "threads",
-    "controls",
-    "control_queries",
-    "ablate",
-    "objectives",
-    "by",
-    "block",
-    "examples",
-)(_merge)
+merge = takes_settings(*(name for name in OF_MACHINE if name != "shard"))(_merge)

@@ -20,9 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
-STATISTICS = ("shard",
-    "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus", "by",
-    "block", "high_coverage", "valid", "far", "examples",
+STATISTICS = (
+    "shard", "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus",
+    "by", "block", "high_coverage", "valid", "far", "examples",
 )  # fmt: skip
 
 INPUT, *_, OUTPUT = GROUPS
@@ -95,7 +95,7 @@ def takes_settings(
     """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
 
     A setting that is not given stays None, so that files and environment decide. hidden : flags that help leaves out.
-    texts : help of flags that mean something of their own here.   fixed : settings that the command sets itself.
+    texts : help of flags that mean something of their own here.   fixed : options that the command sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -103,7 +103,7 @@ def takes_settings(
         own = [
             parameter.replace(annotation=hints[parameter.name])
             for parameter in inspect.signature(command).parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in fixed
         ]
 
         by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]

@@ -113,26 +113,6 @@ def _refuse_on_ray(
         raise UsageError("--on counts first by itself", where="--prepare", remedy="leave it out")
 
 
-def _ablate(
-    sources: Sources,
-    encoder: Encoders = None,
-    run: RunOption = None,
-    force: Force = False,
-    out: Out = None,
-    json: Json = False,
-    legend: Legend = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
-    """Score, and see whether the order survives other settings.
-
-    The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
-
-    Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
-    """
-    _score(sources, encoder, run, force, None, False, None, None, out, json, legend, quiet, **settings)
-
-
 def show(
     scored: Callable[[Progress, Path | None], Run],
     sources: list[str],
@@ -236,7 +216,14 @@ def _score_shard(
 
 
 score = takes_settings(*SETTINGS)(_score)
-ablate = takes_settings(*(name for name in SETTINGS if name not in ("ablate", "shard")), ablate=True)(_ablate)
+OF_ABLATE = (name for name in SETTINGS if name not in ("ablate", "shard"))
+ablate = takes_settings(*OF_ABLATE, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
+ablate.__doc__ = """Score, and see whether the order survives other settings.
+
+The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
+
+Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
+"""
 
 
 def default_run(sources: list[str]) -> Path:

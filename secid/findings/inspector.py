@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from secid.arrays import Flags, Floats
+from secid.arrays import Flags
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
 from secid.findings.summary import (
     RowPlace,
@@ -85,7 +85,8 @@ class Inspector:
                 replace(
                     source_finding(
                         name,
-                        share,
+                        share.n,
+                        share.estimate,
                         writer.measured(of_texts[name].examples, texts.places[name])
                         if name in of_texts
                         else writer.worst(rules[name]),
@@ -118,13 +119,15 @@ def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float
     flags = table.has(name)
     weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])
-    return _part(weight, flags), eci * _part(item.influence.information, flags)
+    weight_fraction, held = (
+        fraction(float(amounts[flags].sum()), float(amounts.sum())) for amounts in (weight, item.influence.information)
+    )
+    return weight_fraction, eci * held
 
 
-def _part(amounts: Floats, flags: Flags) -> float:
-    """Share of the amounts that the flagged hold; 0.0 where there is nothing to share."""
-    total = float(amounts.sum())
-    return float(amounts[flags].sum()) / total if total > 0 else 0.0
+def fraction(part: float, total: float) -> float:
+    """What a part is of all; 0.0 where there is nothing to share."""
+    return part / total if total > 0 else 0.0
 
 
 class _ExampleWriter:

@@ -15,7 +15,7 @@ from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.results import Example, Languages, SourceFinding, TripletExample
 from secid.settings import Settings
-from secid.triplets.estimates import Share, names_of, share_interval
+from secid.triplets.estimates import HasError, Share, names_of, share_interval
 
 RowPlace = tuple[int, int, int]
 
@@ -80,7 +80,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
     return SourceFindings(
         tuple(
             replace(
-                source_finding(name, share, shown(name)),
+                source_finding(name, share.n, share.estimate, shown(name)),
                 n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
             )
             for name, share in shares.items()
@@ -108,23 +108,25 @@ def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settin
     places = np.flatnonzero(flags)
     chosen = places[one_a_query(plan, query[places], np.zeros(len(places)), settings)]
     examples = tuple(text_example(plan, planned, int(place)) for place in chosen)
-    return source_finding("query_without_tokens", share, examples)
+    return source_finding("query_without_tokens", share.n, share.estimate, examples)
 
 
 def source_finding(
     name: str,
-    share: Share,
+    n: int,
+    share: HasError,
     examples: tuple[TripletExample, ...],
     weight_fraction: float | None = None,
     score_nats: float | None = None,
 ) -> SourceFinding:
+    """A finding with its interval. n, share: of the negatives that have it."""
     return SourceFinding(
         name=name,
-        n_negatives=share.n,
-        share=share.estimate.value,
-        interval_95=share_interval(share.estimate),
-        standard_error=share.estimate.standard_error,
-        n_queries=share.estimate.n_queries,
+        n_negatives=n,
+        share=share.value,
+        interval_95=share_interval(share),
+        standard_error=share.standard_error,
+        n_queries=share.n_queries,
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,

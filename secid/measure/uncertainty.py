@@ -48,6 +48,11 @@ class Influence:
     per_query: Floats
     bias_nats: Floats
 
+    @property
+    def n_queries(self) -> int:
+        """Distinct queries, Q."""
+        return len(self.queries)
+
     def standard_errors(self) -> Floats:
         """(len(budgets),) standard error of ECI_B in nats, queries being the sampling unit."""
         errors: Floats = np.sqrt((self.per_query**2).sum(axis=0))

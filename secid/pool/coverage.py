@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Floats, Index, distinct
-from secid.pool.frequencies import DocumentFrequencies, frequencies, merge_frequencies
+from secid.pool.frequencies import DocumentFrequencies, add_table, frequencies, merge_frequencies
 from secid.pool.texts import Packed, TextStore, let_go, pieces
 from secid.pool.tokens import Keys, TokenSets, distinct_tokens, term_keys, token_stream
 from secid.pool.vocabulary import Cut, Vocabulary
@@ -103,11 +103,7 @@ class Lexicon:
         self._waiting.append(part.columns if counted.all() else part.columns[np.repeat(counted, part.counts)])
         if sum(map(len, self._waiting)) >= len(self._held_by):  # a count takes time for each token of the vocabulary
             self._count_waiting()
-        parts = self._others
-        parts.append(part.others)
-        # Only tables of like size are merged, so that a token is moved a few times, however many chunks there are.
-        while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
-            parts[-2:] = [merge_frequencies(parts[-2:])]
+        add_table(self._others, part.others)
 
     def _count_waiting(self) -> None:
         self._held_by += np.bincount(np.concatenate(self._waiting), minlength=len(self._held_by))

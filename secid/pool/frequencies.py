@@ -62,6 +62,13 @@ def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequenci
     return DocumentFrequencies(keys[first], summed, sum(part.n_documents for part in parts))
 
 
+def add_table(parts: list[DocumentFrequencies], table: DocumentFrequencies) -> None:
+    """Appends a table, and merges those of like size alone: a token is moved a few times, however many there are."""
+    parts.append(table)
+    while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
+        parts[-2:] = [merge_frequencies(parts[-2:])]
+
+
 def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -> DocumentFrequencies:
     """Document frequencies of the token sets, or of the counted ones; the empty table for none."""
     numbers = sets.numbers if counted is None else sets.numbers[np.repeat(counted, np.diff(sets.offsets))]

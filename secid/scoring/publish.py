@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.analyses.controls import Control
-from secid.analyses.ranking import difference_interval, interval
+from secid.analyses.ranking import difference_interval, score_interval
 from secid.arrays import Floats
 from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
-from secid.measure.information import trace
+from secid.measure.information import spectral_nats, trace
 from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import gate_means
 from secid.measure.uncertainty import difference
-from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, WithoutFlagged
+from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, Status, WithoutFlagged
 from secid.results.commands import no_command, repair_command
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate, finite
@@ -33,21 +33,9 @@ SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     """The fields that sources and controls share (results.Measurement)."""
     table = item.table
-    points = _curve(item)
-    score = next(point for point in points if point.budget == 1.0)
-    shape = spectrum(item.eigenvalues)
-    column = item.influence.column(1.0)
     return {
-        "n_queries": len(item.influence.queries),
         "n_triplets": len(table) if table.planned is None else table.planned.n_triplets,
-        "eci_nats": score.nats,
-        "eci_per_dimension": score.nats / len(item.eigenvalues),
-        "standard_error_nats": float(item.influence.standard_errors()[column]),
-        "interval_95": score.interval_95,
-        "bias_nats": score.bias_nats,
-        "trace": trace(item.state.matrix()),
-        **vars(shape),
-        "budget_curve": points,
+        **score_fields(item.eigenvalues, trace(item.state.matrix()), item.influence),
         **vars(
             gate_means(
                 table.gates(),
@@ -60,21 +48,55 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _curve(item: Measured) -> tuple[BudgetPoint, ...]:
-    """ECI_B at the run's budget and those of the curve, rising."""
-    errors = item.influence.standard_errors()
+class HasErrors(Protocol):
+    """What is known of the error of ECI_B at some budgets, as `Influence` has it."""
+
+    @property
+    def budgets(self) -> tuple[float, ...]: ...
+    @property
+    def bias_nats(self) -> Floats: ...
+    @property
+    def n_queries(self) -> int: ...
+    def standard_errors(self) -> Floats: ...
+
+
+def score_fields(eigenvalues: Floats, trace: float, effect: HasErrors) -> dict[str, Any]:
+    """The fields of a measurement that follow from M and the error of its score, which has budget 1.
+
+    eigenvalues : (d,) of M, and its trace.
+    """
+    points = _curve(eigenvalues, effect)
+    score = next(point for point in points if point.budget == 1.0)
+    return {
+        "n_queries": effect.n_queries,
+        "eci_nats": score.nats,
+        "eci_per_dimension": score.nats / len(eigenvalues),
+        "standard_error_nats": float(effect.standard_errors()[effect.budgets.index(1.0)]),
+        "interval_95": score.interval_95,
+        "bias_nats": score.bias_nats,
+        "trace": trace,
+        **vars(spectrum(eigenvalues)),
+        "budget_curve": points,
+    }
+
+
+def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
+    """ECI_B at each budget, rising."""
     points = []
-    for budget, error, bias in zip(item.influence.budgets, errors, item.influence.bias_nats, strict=True):
-        nats = item.nats(budget)
-        points.append(
-            BudgetPoint(
-                budget=budget,
-                nats=nats,
-                interval_95=interval(item, budget, nats, float(error)),
-                bias_nats=float(bias),
-            )
-        )
-    return tuple(sorted(points, key=lambda point: point.budget))
+    for budget, error, bias in sorted(zip(effect.budgets, effect.standard_errors(), effect.bias_nats, strict=True)):
+        nats = spectral_nats(eigenvalues, budget)
+        ends = score_interval(nats, float(error), effect.n_queries, budget)
+        points.append(BudgetPoint(budget=budget, nats=nats, interval_95=ends, bias_nats=float(bias)))
+    return tuple(points)
+
+
+def repair_of(
+    run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
+) -> str | None:
+    """The command that repairs a source; None where there is nothing to repair, or it cannot be typed."""
+    if status != "repair" or no_command(name, read_once=any(file.read_once for file in inputs)):
+        return None
+    return repair_command(run, name, defects, inputs[0].path)
 
 
 def source_result(
@@ -102,9 +124,7 @@ def source_result(
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
-        repair=repair_command(run, planned.name, answer.defects, inputs[0].path)
-        if answer.status == "repair" and not no_command(planned.name, read_once=any(file.read_once for file in inputs))
-        else None,
+        repair=repair_of(run, planned.name, answer.status, answer.defects, inputs),
         without_flagged=without_flagged,
         rank=rank,
         rank_group=group,
@@ -118,7 +138,7 @@ def source_result(
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
-        equal_curve=() if level is None or level is item else _curve(level),
+        equal_curve=() if level is None or level is item else _curve(level.eigenvalues, level.influence),
         findings=findings.findings,
         finding_overlaps=findings.overlaps,
         languages=findings.languages,
@@ -148,12 +168,13 @@ def only(
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
     if not keep.all():
         item = bench.part(item, np.flatnonzero(keep), 1.0)
-    nats, error = item.nats(1.0), float(item.influence.standard_errors()[item.influence.column(1.0)])
+    effect = item.influence
+    nats, error = item.nats(1.0), float(effect.standard_errors()[effect.column(1.0)])
     hardness = None if reference is None else item.table.hardness(reference)
     return WithoutFlagged(
         n_triplets=n_triplets,
         eci_nats=nats,
-        interval_95=interval(item, 1.0, nats, error),
+        interval_95=score_interval(nats, error, effect.n_queries, 1.0),
         hardness=None if hardness is None else hardness.value,
     )
 

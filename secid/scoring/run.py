@@ -25,6 +25,7 @@ from secid.findings.texts import RunTexts, text_masks
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.information import spectral_nats
+from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.part import Keep
 from secid.pool.plan import Mask
@@ -35,7 +36,16 @@ from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, Ablation, EqualNumbers, InputFile, Run
+from secid.results import (
+    SCHEMA_VERSION,
+    Ablation,
+    EqualNumbers,
+    InBatch,
+    InputFile,
+    ObjectiveLens,
+    Run,
+    SourceSeparation,
+)
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
 from secid.scoring.publish import control_result, source_result
@@ -183,7 +193,10 @@ def finished(
     level = [measurements.level[place] if measurements.level else None for place in order]
     names = [item.name for item in ranked]
     comparisons = compare(cut, settings.budget, measurements.early_stop)
-    by_rank = {name: place for place, name in enumerate(names)}
+    effects = [item.influence for item in cut]
+    n_queries = {item.name: item.influence.n_queries for item in cut}
+    scores = {item.name: item.nats(settings.budget) for item in cut}
+    first = chances([*scores.values()], covariance(effects), n_queries.values(), settings.seed)
     groups = rank_groups(names, comparisons)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
@@ -191,7 +204,6 @@ def finished(
     def n_new_texts(item: Measured) -> int:
         return int((~among(distinct(item.triplets.negative), pool)).sum())
 
-    lens = measurements.objectives
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
@@ -213,7 +225,7 @@ def finished(
                 settings,
                 run_folder,
             )
-            for rank, (item, own, chance) in enumerate(zip(ranked, level, chances(cut, settings), strict=True), 1)
+            for rank, (item, own, chance) in enumerate(zip(ranked, level, first, strict=True), 1)
         ),
         controls=tuple(
             control_result(control, item, n_new_texts(item), ranked, settings)
@@ -231,29 +243,16 @@ def finished(
         margins=measurements.margins,
         guide=measurements.guide,
         early_stop=measurements.early_stop,
-        separation=in_order(measurements.separation, by_rank),
+        **by_rank(names, measurements.separation, measurements.in_batch, measurements.objectives),
         corpus_separation=measurements.corpus_separation,
-        in_batch=in_order(measurements.in_batch, by_rank),
         cost=measurements.cost,
-        objectives=None
-        if lens is None
-        else replace(
-            lens,
-            objectives=in_order(lens.objectives, by_rank),
-            sizes=in_order(lens.sizes, by_rank),
-            narrowing=in_order(lens.narrowing, by_rank),
-        ),
         folder=run_folder,
-        warnings=(
-            *unpaired(comparisons, {item.name: len(item.influence.queries) for item in cut}),
-            *measurements.warnings,
-        ),
+        warnings=(*unpaired(comparisons, n_queries), *measurements.warnings),
         without_triplets=measurements.without_triplets,
         not_evaluated=measurements.not_evaluated,
         timing=clock.stages,
         environment=environment(),
     )
-    scores = {item.name: item.nats(settings.budget) for item in cut}
     return Scored(
         run=run,
         measured=tuple(ranked),
@@ -275,9 +274,24 @@ class _OfSource(Protocol):
 Part = TypeVar("Part", bound=_OfSource)
 
 
-def in_order(parts: Sequence[Part], place: Mapping[str, int]) -> tuple[Part, ...]:
-    """The parts of sources, those of one source in their own order. place: of each source by name."""
-    return tuple(sorted(parts, key=lambda part: place[part.source]))
+def by_rank(
+    names: Sequence[str],
+    separation: Sequence[SourceSeparation],
+    in_batch: Sequence[InBatch],
+    objectives: ObjectiveLens | None,
+) -> dict[str, Any]:
+    """The fields of a run that have parts of each source, in rank order. names: in that order."""
+
+    def ordered(parts: Sequence[Part]) -> tuple[Part, ...]:
+        return tuple(sorted(parts, key=lambda part: names.index(part.source)))
+
+    names_of_parts = ("objectives", "sizes", "narrowing") if objectives else ()
+    parts: dict[str, Any] = {name: ordered(getattr(objectives, name)) for name in names_of_parts}
+    return {
+        "separation": ordered(separation),
+        "in_batch": ordered(in_batch),
+        "objectives": objectives and replace(objectives, **parts),
+    }
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

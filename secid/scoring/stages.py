@@ -189,11 +189,8 @@ def measure(
         second = None if guide is None else guide_result(guide, items, settings, bench, reference)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
-        warnings += (
-            few_queries({item.name: len(item.influence.queries) for item in items})
-            + not_level(level, settings)
-            + odd_slices(plan, settings)
-        )
+        warnings += few_queries({item.name: item.influence.n_queries for item in items})
+        warnings += not_level(level, settings) + odd_slices(plan, settings)
         whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
         by_slice = slices(plan, items, bench, whole, settings, progress)
     corpus: CorpusSeparation | str | None = None

@@ -7,6 +7,7 @@ each query, whatever file it comes from. Source: METHOD 2.3, 14.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -29,7 +30,7 @@ from secid.findings.openings import (
 from secid.findings.texts import HUB_SHARE, RunTexts, hub_forms, served
 from secid.pool import DocumentFrequencies, Keys, gather, token_stream
 from secid.pool.coverage import CHUNK_TEXTS
-from secid.pool.frequencies import frequencies, merge_frequencies
+from secid.pool.frequencies import add_table, frequencies, merge_frequencies
 from secid.pool.group import grouped
 from secid.pool.labels import add_labels, judgement_files, label_records
 from secid.pool.normal_form import text_forms
@@ -43,67 +44,58 @@ from secid.records import Block, Defect, Record
 from secid.settings import Settings
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-TABLES, OF_SOURCES = ("documents", "positives"), ("negatives", "queries", "served")
-"""Tables of a run, and those of each source."""
+FREQUENT = {"negatives": SHARED_FRACTION, "served": HUB_SHARE}
+"""Tables of a source whose keys are shared or hubs from this share of them."""
 FIRST, POSITIVE, NEGATIVE = range(3)
+
+Tables = Mapping[tuple[str, str], DocumentFrequencies]
 
 
 @dataclass(frozen=True)
 class Counts:
     """Of a run, or of the texts and queries of one part of it; parts add up.
 
-    documents : of the pool: scored positives and negatives by token.   positives : all positives by opening.
-    phrases   : sorted keys of the generators' phrases that open a positive.
-    negatives, queries, served : by source: its distinct negatives by opening; its queries by the opening of a
-                negative, and by its normal form.
-    shared    : distinct negatives that two sources have in common, by their names in order; all of a source's own.
-    n_texts   : distinct queries and passages.
+    tables  : by kind, and by source or "" for the run's: the run's `documents`, scored positives and negatives by
+              token, and its `positives`, all by opening; a source's distinct `negatives` by opening, and its queries by
+              the opening of a negative (`queries`) and by its normal form (`served`).
+    phrases : sorted keys of the generators' phrases that open a positive.
+    shared  : distinct negatives that two sources have in common, by their names in order; all of a source's own.
+    n_texts : distinct queries and passages.
     """
 
-    documents: DocumentFrequencies = NO_TABLE
-    positives: DocumentFrequencies = NO_TABLE
+    tables: Tables = field(default_factory=dict)
     phrases: Keys = field(default_factory=NO_KEYS.copy)
-    negatives: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
-    queries: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
-    served: Mapping[str, DocumentFrequencies] = field(default_factory=dict)
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    n_texts: tuple[int, int] = (0, 0)
+    n_texts: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        tables = {
-            kind: {
-                name: merge_frequencies([part[name] for part in (a, b) if name in part]) for name in sorted({*a, *b})
-            }
-            for kind in OF_SOURCES
-            for a, b in [(getattr(self, kind), getattr(other, kind))]
-        }
-        pairs = sorted({*self.shared, *other.shared})
+        both = self.tables, other.tables
+        keys = sorted(both[0].keys() | both[1].keys())
         return Counts(
-            merge_frequencies([self.documents, other.documents]),
-            merge_frequencies([self.positives, other.positives]),
+            {key: merge_frequencies([part[key] for part in both if key in part]) for key in keys},
             distinct(np.concatenate([self.phrases, other.phrases])),
-            **tables,
-            shared={pair: self.shared.get(pair, 0) + other.shared.get(pair, 0) for pair in pairs},
-            n_texts=(self.n_texts[0] + other.n_texts[0], self.n_texts[1] + other.n_texts[1]),
+            dict(sorted((Counter(self.shared) + Counter(other.shared)).items())),
+            self.n_texts + other.n_texts,
         )
 
-    def only(self, openings: Mapping[str, Keys], forms: Mapping[str, Keys], of_positives: Keys) -> Counts:
-        """With these openings and forms of each source alone, and these openings of positives."""
+    def only(self, keys: Mapping[tuple[str, str], Keys]) -> Counts:
+        """With these keys alone of the tables that are named; the others as they are."""
         return replace(
-            self,
-            positives=self.positives.only(of_positives),
-            negatives={name: table.only(openings[name]) for name, table in self.negatives.items()},
-            queries={name: table.only(openings.get(name, NO_KEYS)) for name, table in self.queries.items()},
-            served={name: table.only(forms[name]) for name, table in self.served.items()},
+            self, tables={key: table.only(keys[key]) if key in keys else table for key, table in self.tables.items()}
         )
+
+    def table(self, kind: str, source: str = "") -> DocumentFrequencies:
+        """The table, without a document where nothing was counted."""
+        return self.tables.get((kind, source), NO_TABLE)
 
     def texts(self) -> RunTexts:
         """What the rules of the texts need to know of the whole run, once all parts are added."""
+        names = [name for kind, name in self.tables if kind == "negatives"]
         shared = {
-            name: shared_openings(table, self.queries.get(name, NO_TABLE), self.positives)
-            for name, table in self.negatives.items()
+            name: shared_openings(self.table("negatives", name), self.table("queries", name), self.table("positives"))
+            for name in names
         }
-        hubs = {name: hub_forms(table) for name, table in self.served.items()}
+        hubs = {name: hub_forms(self.table("served", name)) for name in names}
         return RunTexts(RunOpenings(house_style(self.phrases), shared), hubs)
 
 
@@ -113,20 +105,16 @@ def total(parts: Callable[[], Iterable[Counts]]) -> Counts:
 
     parts : gives them one at a time, twice, so that their tables need not be in memory together.
     """
-    openings: dict[str, Keys] = {}
-    forms: dict[str, Keys] = {}
+    keys: dict[tuple[str, str], Keys] = {}
     for part in parts():
-        _add_frequent(openings, part.negatives, SHARED_FRACTION)
-        _add_frequent(forms, part.served, HUB_SHARE)
-    every = distinct(np.concatenate([NO_KEYS, *openings.values()]))
-    return reduce(Counts.__add__, (part.only(openings, forms, every) for part in parts()), Counts())
-
-
-def _add_frequent(found: dict[str, Keys], tables: Mapping[str, DocumentFrequencies], share: float) -> None:
-    """Adds the keys of half of the share: no rounding of the rules' own shares leaves one out."""
-    for name, table in tables.items():
-        frequent = table.keys[table.counts >= share / 2 * table.n_documents]
-        found[name] = distinct(np.append(found.get(name, NO_KEYS), frequent))
+        for (kind, name), table in part.tables.items():
+            if kind in FREQUENT:  # half of the share: no rounding of the rules' own shares leaves one out
+                frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
+                keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
+    openings = {name: own for (kind, name), own in keys.items() if kind == "negatives"}
+    keys |= {("queries", name): own for name, own in openings.items()}
+    keys["positives", ""] = distinct(np.concatenate([NO_KEYS, *openings.values()]))
+    return reduce(Counts.__add__, (part.only(keys) for part in parts()), Counts())
 
 
 def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -147,15 +135,9 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         sources = [grouped(rows, query_ids, passage_ids, queries.keys) for rows in gathered.rows()]
         openings = Openings.of(passages, distinct(np.concatenate([_NONE, *(item.negatives for item in sources)])))
         forms = text_forms(queries), text_forms(passages)
-        of_texts = own.counts(settings.tokenizer)
-        return (
-            Counts(
-                queries={item.name: queries_by_opening(item, openings) for item in sources},
-                served={item.name: served(item, *forms) for item in sources},
-                n_texts=(len(queries), 0),
-            )
-            + of_texts
-        )
+        tables = {("queries", item.name): queries_by_opening(item, openings) for item in sources}
+        tables |= {("served", item.name): served(item, *forms) for item in sources}
+        return Counts(tables, n_texts=len(queries)) + own.counts(settings.tokenizer)
     finally:
         queries.close()
         passages.close()
@@ -222,14 +204,10 @@ class _OwnTexts:
             for name, number in self._names.items():
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
             openings = Openings.of(store, np.arange(len(store)))
-            return Counts(
-                documents=document_frequencies(store, counted, tokenizer),
-                positives=tally(openings.opening[positive]),
-                phrases=distinct(openings.phrase[positive]),
-                negatives={name: tally(openings.opening[flags]) for name, flags in listed.items()},
-                shared=_shared(listed),
-                n_texts=(0, len(store)),
-            )
+            tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
+            tables["documents", ""] = document_frequencies(store, counted, tokenizer)
+            tables["positives", ""] = tally(openings.opening[positive])
+            return Counts(tables, distinct(openings.phrase[positive]), _shared(listed), len(store))
         finally:
             store.close()
 
@@ -237,12 +215,10 @@ class _OwnTexts:
 def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> DocumentFrequencies:
     """In how many of the counted passages each token occurs. counted: (n,)."""
     ids = np.flatnonzero(counted)
-    tables = []
+    tables: list[DocumentFrequencies] = []
     for start, stop in pieces(len(ids), CHUNK_TEXTS, store.lengths[ids]):
         texts = store.packed_of(ids[start:stop])
-        tables.append(frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
-        while len(tables) > 1 and len(tables[-2].keys) < 2 * len(tables[-1].keys):
-            tables[-2:] = [merge_frequencies(tables[-2:])]
+        add_table(tables, frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
     return merge_frequencies(tables)
 
 

@@ -24,7 +24,7 @@ from secid.progress import Progress, Silent
 from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import FIELDS, SettingsDict
+from secid.settings import FIELDS, OF_MACHINE, SettingsDict
 from secid.shards.run import merge, score_shard
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def score_on_ray(
     Raises SecidError, before Ray starts where it can be known. The states that are done stay.
     """
     from secid.pool.part import Shard
-    from secid.shards.shard import COUNTS, OF_MACHINE, SHARD, WHOLE, Job, name_of, refuse_in_shards
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards
     from secid.shards.store import StateDir
 
     stages = {COUNTS: "count", SHARD: "score"}

@@ -13,7 +13,7 @@ from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import SettingsDict, flag_of
+from secid.settings import OF_MACHINE, SettingsDict, flag_of
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -66,7 +66,7 @@ def score_shard(
     from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
-    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards, score
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, refuse_in_shards, score
     from secid.shards.store import StateDir
 
     refuse_in_shards(values, sources)
@@ -94,8 +94,7 @@ def score_shard(
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
-    there = set(job.state.names())
-    n_done = sum(name_of(kind, Shard(number, part.of)) in there for number in range(part.of))
+    n_done = len(all_parts(kind, part.of).keys() & job.state.names())
     if prepare and n_done == part.of:
         job.counts()  # adds them up for all shards
     return ShardDone(name_of(kind, part), skipped, n_done, part.of)
@@ -134,7 +133,7 @@ def merge(
     from secid.scoring.run import scored_plan
     from secid.shards.merge import whole_run
     from secid.shards.report import report, states_of
-    from secid.shards.shard import OF_MACHINE, Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
+    from secid.shards.shard import Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
 
@@ -172,8 +171,8 @@ def merge(
                 )
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
-            alone = replace(alone, max_records=None if keep is None else sample)
-            given_plan = readers, loaded, None, replace(resolved, values=alone), work, recorder, counts.documents
+            of_sample = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
+            given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
             with plans as (scored, _):
@@ -181,8 +180,8 @@ def merge(
                 read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
                 merged = Merged(
                     n_shards=len(headers),
-                    n_texts=sum(counts.n_texts),
-                    n_texts_held=sum(sum(header["n_texts"]) for header in headers.values()),
+                    n_texts=counts.n_texts,
+                    n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
                 held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"

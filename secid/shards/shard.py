@@ -19,9 +19,9 @@ from secid.read import Reader
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
-from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
+from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
-from secid.shards.state import counts_of_state, state_of, state_of_counts, tallies_of, write_rows
+from secid.shards.state import ShardNumbers, counts_of_state, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
 from secid.version import VERSION
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from secid.encode import Encoder
     from secid.shards.merge import Whole
 
+Header = dict[str, Any]
+"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds."""
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
@@ -42,12 +44,6 @@ REFUSED = {
 """Settings that have no meaning, or another one, in shards."""
 NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings that shards have but one value for."""
-OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
-"""Settings that a shard has no use for: what they ask for is made of a sample where shards are merged."""
-OF_MACHINE = (
-    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
-)  # fmt: skip
-"""Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
 
 def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
@@ -69,15 +65,24 @@ def name_of(kind: str, shard: Shard) -> str:
     return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
 
 
-def identity(words: Sequence[str], settings: Settings) -> dict[str, Any]:
-    """What all shards of a run have in common."""
-    values = {name: getattr(settings, name) for name in FIELDS if name not in OF_MACHINE}
-    changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-    return {"secid": VERSION, "sources": list(words), "settings": changed}
+def all_parts(kind: str, of: int) -> dict[str, Shard]:
+    """The names of the states of all parts of a run, in order."""
+    return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
 
 
-def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str, Any]) -> None:
-    """Raises InputError for a state of another run than this one, which names what differs. there: the state's run."""
+def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any]) -> None:
+    """Raises InputError for states of another run than this one, or that have read other files than the first of them.
+
+    headers : of the states, by name.   run : as `Job.run` gives it.
+    """
+    for name, header in headers.items():
+        _check_run(f"{state.url}/{name}", header["run"], run)
+        first = next(iter(headers))
+        check_files(name, header["files"], first, headers[first]["files"], state.url)
+
+
+def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Raises InputError that names what differs. there: the run of the state."""
     for key, value in run.items():
         other = there.get(key)
         if other == value:
@@ -88,7 +93,7 @@ def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str,
             value, other = value.get(what, "the default"), other.get(what, "the default")
         raise InputError(
             f"is of another run: {what} is {other} there, and {value} here",
-            where=f"{state.url}/{name}",
+            where=where,
             remedy="name another --state-dir, or remove it",
         )
 
@@ -97,7 +102,7 @@ def check_same(state: StateDir, name: str, there: dict[str, Any], run: dict[str,
 class Job:
     """What the shards of a run have in common.
 
-    words : the sources as typed.   readers : of this process; each can be read once.
+    words : the sources as typed.
     """
 
     state: StateDir
@@ -110,14 +115,17 @@ class Job:
 
     @property
     def run(self) -> dict[str, Any]:
-        return identity(self.words, self.resolved.values)
+        """As a header has it."""
+        values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in OF_MACHINE}
+        changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
+        return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
     def is_done(self, kind: str, shard: Shard) -> bool:
         """Whether a state is there. Raises InputError for one of another run."""
         name = name_of(kind, shard)
         if not self.state.has(name):
             return False
-        check_same(self.state, name, self.state.header(name)["run"], self.run)
+        check_same(self.state, {name: self.state.header(name)}, self.run)
         return True
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -138,8 +146,8 @@ class Job:
         if self.is_done(COUNTS, WHOLE):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE))
         there = set(self.state.names())
-        parts = {part: name_of(COUNTS, part) for part in (Shard(i, self.shard.of) for i in range(self.shard.of))}
-        missing = [str(part) for part, name in parts.items() if name not in there]
+        parts = all_parts(COUNTS, self.shard.of)
+        missing = [str(part) for name, part in parts.items() if name not in there]
         if len(missing) == len(parts):
             return None
         if missing:
@@ -148,14 +156,10 @@ class Job:
                 where=self.state.url,
                 remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
             )
-        files: dict[str, Any] | None = None
-        for name in parts.values():
-            header = self.state.header(name)
-            check_same(self.state, name, header["run"], self.run)
-            files = header["files"] if files is None else files
-            check_files(name, header["files"], next(iter(parts.values())), files, self.state.url)
-        counts = total(lambda: (counts_of_state(self.state, name) for name in parts.values()))
-        return self._written(counts, WHOLE, files or {})
+        headers = {name: self.state.header(name) for name in parts}
+        check_same(self.state, headers, self.run)
+        counts = total(lambda: (counts_of_state(self.state, name) for name in headers))
+        return self._written(counts, WHOLE, next(iter(headers.values()))["files"])
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -174,29 +178,31 @@ def score(
     name = name_of(SHARD, job.shard)
     settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
     resolved = replace(job.resolved, values=settings)
-    run = {**job.run, "encoder": encoder.info.fingerprint}
+
+    def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
+        run = {**job.run, "encoder": encoder.info.fingerprint}
+        of_shard = {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
+        return {"run": run, "numbers": asdict(numbers), **of_shard}
+
     try:
-        given = readers, encoder, None, resolved, work, progress, counts.documents
+        given = readers, encoder, None, resolved, work, progress, counts.table("documents")
         plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
         with plans as (scored, plan):
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
-            header, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
+            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")
-                header |= {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
-                job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
+                job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
-        header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
-        header |= {"files": files_of(readers), "dtype": encoder.info.dtype, "timing": clock.stages}
-        job.state.write(name, {"run": run, **header}, {})
+        job.state.write(name, header(ShardNumbers(error.tallies), files_of(readers)), {})
         return None
 
 
-def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
+def shard_states(state: StateDir) -> dict[str, Header]:
     """The headers of all shards' states by name, in order.
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
@@ -214,23 +220,21 @@ def shard_states(state: StateDir) -> dict[str, dict[str, Any]]:
             where=state.url,
             remedy="remove those of one",
         )
-    names = [name_of(SHARD, Shard(number, *of)) for number in range(*of)]
-    missing = [str(Shard(number, *of)) for number, name in enumerate(names) if name not in headers]
+    parts = all_parts(SHARD, *of)
+    missing = [str(part) for name, part in parts.items() if name not in headers]
     if missing:
         raise UsageError(
-            f"shards {', '.join(missing)} of {len(names)} are missing"
+            f"shards {', '.join(missing)} of {len(parts)} are missing"
             if len(missing) > 1
             else f"shard {missing[0]} is missing",
             where=state.url,
             remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
         )
-    first = headers[names[0]]
-    for name in names[1:]:
-        check_same(state, name, headers[name]["run"], first["run"])
-        check_files(name, headers[name]["files"], names[0], first["files"], state.url)
+    first, header = next(iter(headers.items()))
+    check_same(state, headers, header["run"])
     if state.has(counts := name_of(COUNTS, WHOLE)):
-        check_files(counts, state.header(counts)["files"], names[0], first["files"], state.url)
-    return {name: headers[name] for name in names}
+        check_files(counts, state.header(counts)["files"], first, header["files"], state.url)
+    return headers
 
 
 def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
@@ -260,7 +264,7 @@ def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: E
 
 def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
     """The queries that some source has among its first `sample`; None where these are all."""
-    if all(whole.n("n_queries") <= sample for whole in wholes.values()):
+    if all(whole.score.n_queries <= sample for whole in wholes.values()):
         return None
     last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())
 

@@ -1,6 +1,6 @@
 """What a shard leaves: sums that add up over shards, and what the second pass over its triplets needs.
 
-A state has a header (JSON) and arrays. Of source number k the arrays are k.NAME:
+A state has a header (JSON), in which `ShardNumbers` are, and arrays. Of source number k the arrays are k.NAME:
 
 total, sound       : (d, d) sum of w u u^T of its triplets, and of those without a counted defect.
 query, positive, negative : (T,) rows of its triplets in the file `rows`.
@@ -15,7 +15,7 @@ Source: METHOD 2, 8, 11, 14.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,9 @@ from secid.measure.sweep import sweep
 from secid.pool import DocumentFrequencies, Plan, Tally, sample_order
 from secid.results import SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
-from secid.scoring.publish import SHOWN_GATES
 from secid.scoring.run import Scored
 from secid.settings import Settings
-from secid.shards.counts import OF_SOURCES, TABLES, Counts
+from secid.shards.counts import Counts
 from secid.shards.store import StateDir
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Moments
@@ -47,39 +46,58 @@ from secid.triplets.variants import base_variant
 SAMPLED = 100_000
 """Queries of a source that a merge can sample at most."""
 ROWS_AT_ONCE = 65_536
-MEANS = (
-    "consistency_mean", "locality_mean", "coverage_mean", "positive_coverage_mean", "residual_mean", "weight_mean",
-    "pair_loss_mean", "inversion_fraction", "low_locality_fraction", "high_coverage_fraction",
-)  # fmt: skip
-"""Numbers of a source that are means over its triplets."""
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of a shard that was scored."""
+@dataclass(frozen=True)
+class SourceNumbers:
+    """What is a number of one source of a shard, or few.
+
+    result    : that of the shard as a run of its own, in which a sum stands for all others as well as for this one.
+    n_groups  : records that have a triplet.   n_left, n_records : as `records_left` gives them.
+    moments   : of each share that was evaluated for all of its queries, by name.
+    """
+
+    result: SourceResult
+    n_groups: int
+    n_left: int
+    n_records: int
+    moments: Mapping[str, Moments]
+
+
+@dataclass(frozen=True)
+class ShardNumbers:
+    """What a shard leaves beside arrays. A shard without a triplet has tallies alone.
+
+    tallies : what became of its rows, by source.   n_texts : distinct queries and passages.   dimension : of its rows.
+    jaccard : of each pair of its sources by name, the sum of `jaccard_sums`.   smallest_distance : of its encoder.
+    """
+
+    tallies: Mapping[str, Tally]
+    sources: tuple[SourceNumbers, ...] = ()
+    jaccard: tuple[tuple[str, str, float], ...] = ()
+    n_texts: int = 0
+    dimension: int = 0
+    smallest_distance: float = 0.0
+
+
+def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
+    """Numbers and arrays of a shard that was scored."""
     arrays: Arrays = {}
-    sources = []
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
         own = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
         arrays |= {f"{number}.{key}": array for key, array in own.items()}
-        sources.append(header_of(item, plan, results[item.name]))
     listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
-    header = {
-        "sources": sources,
-        "tallies": tallies_of(plan.tallies),
-        "pairs": {f"{a.name}\n{b.name}": jaccard_sums(a, b) for a, b in combinations(listed, 2)},
-        "n_texts": [len(plan.queries), len(plan.passages)],
-        "dimension": scored.vectors.dimension,
-        "smallest_distance": smallest_distance,
-    }
-    return header, arrays
-
-
-def tallies_of(tallies: Mapping[str, Tally]) -> dict[str, Any]:
-    """As JSON holds them."""
-    return {name: asdict(tally) for name, tally in tallies.items()}
+    numbers = ShardNumbers(
+        plan.tallies,
+        tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
+        tuple((a.name, b.name, jaccard_sums(a, b)[1]) for a, b in combinations(listed, 2)),
+        len(plan.queries) + len(plan.passages),
+        scored.vectors.dimension,
+        smallest_distance,
+    )
+    return numbers, arrays
 
 
 def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: float, settings: Settings) -> Arrays:
@@ -115,33 +133,17 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     }
 
 
-def header_of(item: Measured, plan: Plan, result: SourceResult) -> dict[str, Any]:
-    """What is a number of one source, or few."""
+def numbers_of(item: Measured, plan: Plan, result: SourceResult) -> SourceNumbers:
+    """The numbers of one source."""
     planned, table = item.table.source, item.table
-    _, cluster = np.unique(item.triplets.query, return_inverse=True)
-    weight, n_queries = np.ones(len(table)), len(item.influence.queries)
     of_rows = {
-        name: Moments.of(table.has(name).astype(np.float64), weight, cluster, n_queries)
+        name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
-    listed = ListedNegatives(planned, plan.queries.keys)
-    n_left, n_records = records_left(planned)
-    return {
-        "name": item.name,
-        "n_queries": n_queries,
-        "n_triplets": len(table),
-        "n_sound": int(sound_negatives(planned).sum()),
-        "n_groups": len(item.triplets.record_offsets) - 1,
-        "means": {name: getattr(result, name) for name in MEANS},
-        "proxies": asdict(result.proxies),
-        "histograms": {name: list(result.gate_histograms[name]) for name in SHOWN_GATES},
-        "moments": listed.moments() | of_rows,
-        "overlaps": result.finding_overlaps,
-        "n_left": n_left,
-        "n_records": n_records,
-        "examples": {finding.name: [asdict(example) for example in finding.examples] for finding in result.findings},
-    }
+    n_groups = len(item.triplets.record_offsets) - 1
+    moments = ListedNegatives(planned, plan.queries.keys).moments() | of_rows
+    return SourceNumbers(result, n_groups, *records_left(planned), moments)
 
 
 def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:
@@ -158,13 +160,11 @@ def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of what a part counted."""
-    tables = {kind: getattr(counts, kind) for kind in TABLES}
-    tables |= {f"{kind}\n{name}": table for kind in OF_SOURCES for name, table in getattr(counts, kind).items()}
     arrays: Arrays = {"phrases": counts.phrases}
-    for number, table in enumerate(tables.values()):
+    for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
     header = {
-        "tables": [[name, table.n_documents] for name, table in tables.items()],
+        "tables": [[*key, table.n_documents] for key, table in counts.tables.items()],
         "shared": [[*pair, n] for pair, n in counts.shared.items()],
         "n_texts": counts.n_texts,
     }
@@ -174,16 +174,12 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
 def counts_of_state(state: StateDir, name: str) -> Counts:
     """What a part counted."""
     header, arrays = state.header(name), state.read(name)
-    tables: dict[str, Any] = {kind: {} for kind in OF_SOURCES}
-    for number, (label, n) in enumerate(header["tables"]):
-        kind, _, source = label.partition("\n")
-        table = DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)
-        if kind in OF_SOURCES:
-            tables[kind][source] = table
-        else:
-            tables[kind] = table
+    tables = {
+        (kind, source): DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)
+        for number, (kind, source, n) in enumerate(header["tables"])
+    }
     shared = {(first, second): n for first, second, n in header["shared"]}
-    return Counts(phrases=arrays["phrases"], shared=shared, n_texts=tuple(header["n_texts"]), **tables)
+    return Counts(tables, arrays["phrases"], shared, header["n_texts"])
 
 
 @dataclass(frozen=True)
