@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from secid.encode.device import gpu_of
 from secid.measure.information import Eigen, InformationState
 from secid.measure.uncertainty import Difference, Influence, covariance, difference, influence
 from secid.pool import Tally
-from secid.pool.collect import EXAMPLES_PER_REASON
+from secid.pool.collect import EXAMPLES_PER_REASON, place_of
+from secid.pool.part import unassigned_of
 from secid.progress import Progress
 from secid.records import Fact
 from secid.results import Example
@@ -37,7 +38,7 @@ from secid.triplets.measured import curve_budgets
 class Whole:
     """One source, added up over shards.
 
-    headers : those of the shards that hold some of it, in order.
+    headers : those of the shards that hold some of it, in order.   silent : of those that hold no triplet of it.
     total, sound : its sums, and those of its triplets without a counted defect.
     eigen, eigen_sound : of both, once all shards are added.
     squares, bias : (budgets,) sums over queries.   square_sound : the same without the flagged, at budget 1.
@@ -47,6 +48,7 @@ class Whole:
 
     name: str
     headers: list[Mapping[str, Any]] = field(default_factory=list)
+    silent: list[Mapping[str, Any]] = field(default_factory=list)
     total: InformationState | None = None
     sound: InformationState | None = None
     eigen: Eigen | None = None
@@ -61,9 +63,14 @@ class Whole:
     per_query: list[Floats] = field(default_factory=list)
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
+    @property
+    def file(self) -> str:
+        """The name of its file, which may hold several sources."""
+        return str(self.headers[0]["file"])
+
     def n(self, name: str) -> int:
         """The sum of a number of the headers."""
-        return sum(int(header[name]) for header in self.headers)
+        return sum(int(header.get(name, 0)) for header in (*self.headers, *self.silent))
 
     def mean(self, group: str, name: str, weight: str = "n_triplets") -> float:
         """The mean of a number of the headers."""
@@ -72,7 +79,7 @@ class Whole:
     def moments(self) -> dict[str, Moments]:
         """Of each share, over the shards that evaluated it."""
         found: dict[str, Moments] = {}
-        for header in self.headers:
+        for header in (*self.headers, *self.silent):
             for name, own in header["moments"].items():
                 found[name] = found[name].plus(own) if name in found else Moments._make(own)
         return found
@@ -197,8 +204,10 @@ def whole_run(
             tallies[name] = _added(tallies.get(name), tally)
         del arrays  # before the next are read
         progress.advance(1)
+    tallies = {name: _added(tallies[name], asdict(tallies[unassigned_of(wholes[name].file)])) for name in wholes}
     gpu = gpu_of(device)
     for whole in wholes.values():
+        whole.silent = [own for header in headers.values() if (own := header["silent"].get(whole.name))]
         whole.decompose(gpu)
     order = tuple(sorted(wholes))
     between = Between(order, np.zeros((len(order), len(order))))
@@ -231,16 +240,17 @@ def _added(before: Tally | None, own: Mapping[str, Any]) -> Tally:
     examples = [_example(example) for example in own["examples"]]
     if before is None:
         return Tally(**{**own, "examples": tuple(examples)})
-    by_reason: dict[str, list[Example]] = {}
-    for example in sorted([*before.examples, *examples], key=lambda example: (example.path, example.line)):
-        by_reason.setdefault(example.reason, []).append(example)
+    shown: list[Example] = []
+    for example in sorted([*before.examples, *examples], key=place_of):
+        if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
+            shown.append(example)
     return Tally(
         n_read=before.n_read + own["n_read"],
         n_used=before.n_used + own["n_used"],
         n_records=before.n_records + own["n_records"],
         skipped=dict(sorted((Counter(before.skipped) + Counter(own["skipped"])).items())),
         dropped=dict(sorted((Counter(before.dropped) + Counter(own["dropped"])).items())),
-        examples=tuple(example for some in by_reason.values() for example in some[:EXAMPLES_PER_REASON]),
+        examples=tuple(shown),
         n_mixed_slices=before.n_mixed_slices + own["n_mixed_slices"],
         n_repeated_rows=before.n_repeated_rows + own["n_repeated_rows"],
     )

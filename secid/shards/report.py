@@ -60,8 +60,12 @@ def report(
     chances = _chances(order, nats, n_queries, between, seed)
     of_sample = {source.name: source for source in sample.sources}
     place = {name: rank for rank, name in enumerate(order)}
-    others = [item for item in sample.warnings if item.kind not in ("few_queries", "few_shared_queries")]
-    as_given = {name: n_queries[name] for name in tallies if name in n_queries}
+    few = {item.source: item for item in few_queries(n_queries)}
+    others = [
+        few.get(item.source) if item.kind == "few_queries" else item
+        for item in sample.warnings
+        if item.kind != "few_shared_queries"
+    ]
     lens = sample.objectives
     return replace(
         sample,
@@ -84,7 +88,7 @@ def report(
             sizes=in_order(lens.sizes, place),
             narrowing=in_order(lens.narrowing, place),
         ),
-        warnings=(*unpaired(compared, n_queries), *few_queries(as_given), *others),
+        warnings=(*unpaired(compared, n_queries), *filter(None, others)),
         merged=merged,
     )  # fmt: skip
 

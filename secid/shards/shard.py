@@ -21,7 +21,7 @@ from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
-from secid.shards.state import counts_of_state, state_of, state_of_counts, tallies_of, write_rows
+from secid.shards.state import counts_of_state, left_out_of, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
 from secid.version import VERSION
 
@@ -188,7 +188,7 @@ def score(
                 job.state.write(name, {"run": run, **header}, arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
-        header = {"sources": [], "tallies": tallies_of(error.tallies), "pairs": {}, "n_texts": [0, 0]}
+        header = {"sources": [], **left_out_of(error.tallies, error.silent), "pairs": {}, "n_texts": [0, 0]}
         header |= {"files": files_of(readers), "dtype": encoder.info.dtype, "timing": clock.stages}
         job.state.write(name, {"run": run, **header}, {})
         return None

@@ -31,7 +31,7 @@ from secid.findings.shares import ListedNegatives
 from secid.findings.status import records_left, sound_negatives
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
-from secid.pool import DocumentFrequencies, Plan, Tally, sample_order
+from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
 from secid.results import SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
 from secid.scoring.publish import SHOWN_GATES
@@ -68,7 +68,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     header = {
         "sources": sources,
-        "tallies": tallies_of(plan.tallies),
+        **left_out_of(plan.tallies, plan.silent),
         "pairs": {f"{a.name}\n{b.name}": jaccard_sums(a, b) for a, b in combinations(listed, 2)},
         "n_texts": [len(plan.queries), len(plan.passages)],
         "dimension": scored.vectors.dimension,
@@ -77,9 +77,20 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     return header, arrays
 
 
-def tallies_of(tallies: Mapping[str, Tally]) -> dict[str, Any]:
-    """As JSON holds them."""
-    return {name: asdict(tally) for name, tally in tallies.items()}
+def left_out_of(tallies: Mapping[str, Tally], silent: Sequence[PlannedSource]) -> dict[str, Any]:
+    """What became of all rows, and what is listed by sources without a triplet, as JSON holds them."""
+    none = np.zeros((0, 16), np.uint8)
+    return {
+        "tallies": {name: asdict(tally) for name, tally in tallies.items()},
+        "silent": {planned.name: listed_of(planned, none) for planned in silent},
+    }
+
+
+def listed_of(planned: PlannedSource, query_keys: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    """What the records of a source list, blank negatives too. query_keys: by query id."""
+    n_left, n_records = records_left(planned)
+    moments = ListedNegatives(planned, query_keys).moments()
+    return {"moments": moments, "n_left": n_left, "n_records": n_records}
 
 
 def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: float, settings: Settings) -> Arrays:
@@ -125,10 +136,11 @@ def header_of(item: Measured, plan: Plan, result: SourceResult) -> dict[str, Any
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
-    listed = ListedNegatives(planned, plan.queries.keys)
-    n_left, n_records = records_left(planned)
+    listed = listed_of(planned, plan.queries.keys)
     return {
+        **listed,
         "name": item.name,
+        "file": planned.source.name,
         "n_queries": n_queries,
         "n_triplets": len(table),
         "n_sound": int(sound_negatives(planned).sum()),
@@ -136,10 +148,8 @@ def header_of(item: Measured, plan: Plan, result: SourceResult) -> dict[str, Any
         "means": {name: getattr(result, name) for name in MEANS},
         "proxies": asdict(result.proxies),
         "histograms": {name: list(result.gate_histograms[name]) for name in SHOWN_GATES},
-        "moments": listed.moments() | of_rows,
+        "moments": listed["moments"] | of_rows,
         "overlaps": result.finding_overlaps,
-        "n_left": n_left,
-        "n_records": n_records,
         "examples": {finding.name: [asdict(example) for example in finding.examples] for finding in result.findings},
     }
 
