@@ -126,7 +126,7 @@ def test_a_collection_that_labels_queries_of_one_shard(tmp_path: Path) -> None:
     (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "question 3"}) + "\n")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
     settings: dict[str, Any] = {**EXACT, "collection": str(folder)}
-    merged = secid.merge(in_shards([str(path)], tmp_path / "state", 3, **settings), HashEncoder(), sample=2)
+    merged = secid.merge(in_shards([str(path)], tmp_path / "state", 3, **settings), HashEncoder())
     assert differences(secid.score([str(path)], HashEncoder(), **settings), merged) == []
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nother\td\t1\n")
     with pytest.raises(UsageError, match="--collection would resolve nothing"):
