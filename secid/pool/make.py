@@ -104,8 +104,7 @@ def plan_of(
     sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
     tallies = {planned.name: planned.tally for planned in whole}
     if settings.shard is not None:
-        apart = (item.unassigned for item in gathered.collected)
-        apart = (grouped(rows, query_ids, passage_ids, query_store.keys) for rows in apart)
+        apart = (grouped(c.unassigned, query_ids, passage_ids, query_store.keys) for c in gathered.collected)
         tallies |= {unassigned_of(planned.source.name): planned.tally for planned in apart}
     silent = () if settings.shard is None else tuple(planned for planned in whole if not planned.n_triplets)
     if settings.shard is not None and not filled:
