@@ -74,6 +74,7 @@ class Inspector:
             **{
                 name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
                 for name, rule in rules.items()
+                if name not in SAMPLED or (sample is not None and sample.any())
             },
             **({} if table.guide is None else {SUSPECT: _suspects(table, table.guide, rules[SUSPECT].flags, names)}),
         }

@@ -90,9 +90,9 @@ class Rows:
         """Adds what was left out of other rows."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
-        for examples in part.examples.values():
-            for example in examples:
-                self.show(example)
+        for reason, examples in part.examples.items():
+            both = sorted([*self.examples.get(reason, ()), *examples], key=place_of)
+            self.examples[reason] = both[:EXAMPLES_PER_REASON]
 
     def show(self, example: Example) -> None:
         examples = self.examples.setdefault(example.reason, [])
@@ -100,14 +100,19 @@ class Rows:
             examples.append(example)
 
 
+def place_of(example: Example) -> tuple[str, int, str]:
+    """Where a row is: the order in which examples are shown."""
+    return example.path, example.line, example.reason
+
+
 class Collected:
-    """Rows of one source by split in order of appearance."""
+    """Rows of one source by split in order of appearance.   unassigned : those too broken to tell their split."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._by_split: dict[str, Rows] = {}
         self._files = {path: number for number, path in enumerate(source.paths)}
-        self._unassigned = Rows("", source)
+        self.unassigned = Rows("", source)
 
     def add(
         self,
@@ -118,7 +123,7 @@ class Collected:
     ) -> None:
         """Takes what a reader gave. slices: number of each value; new ones are added."""
         if isinstance(item, Defect):
-            rows = self._unassigned if item.split is None else self._rows_of(item.split)
+            rows = self.unassigned if item.split is None else self._rows_of(item.split)
             rows.skip(item)
             rows.blank(item, self._files.get(item.path, 0), queries)
         elif isinstance(item, Block):
@@ -132,12 +137,15 @@ class Collected:
             rows.drop(item, self._files.get(item.path, 0), queries)
 
     def rows(self) -> list[Rows]:
-        """The rows of each split, at least of one. Rows too broken to assign count against every split."""
+        """The rows of each split, at least of one."""
         if not self._by_split:
             self._rows_of("")
-        for rows in self._by_split.values():
-            rows.count(self._unassigned)
         return list(self._by_split.values())
+
+    def assign(self) -> None:
+        """Counts the unassigned rows against every split. Once all are read."""
+        for rows in self.rows():
+            rows.count(self.unassigned)
 
     def _rows_of(self, split: str) -> Rows:
         if split not in self._by_split:

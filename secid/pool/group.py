@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index, distinct, narrow
-from secid.pool.collect import Rows
+from secid.pool.collect import Rows, place_of
 from secid.pool.plan import Blanks, PlannedSource, Tally
 
 
@@ -40,7 +40,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
             len(first_row),
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
-            tuple(example for examples in rows.examples.values() for example in examples),
+            tuple(sorted((example for some in rows.examples.values() for example in some), key=place_of)),
             len(distinct(record[slices != slices[first_row][record]])),
             len(distinct(negative_row)) - len(distinct(negative_row[kept_negative])),
         ),

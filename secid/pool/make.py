@@ -17,7 +17,7 @@ from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered, gather
 from secid.pool.group import grouped, places
-from secid.pool.part import EmptyShardError
+from secid.pool.part import EmptyShardError, unassigned_of
 from secid.pool.plan import Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
 from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
@@ -74,6 +74,9 @@ def plan_of(
     Source: METHOD 1, DESIGN 1.
     """
     queries, passages = gathered.queries, gathered.passages
+    if settings.shard is None:  # `secid merge` knows all splits
+        for item in gathered.collected:
+            item.assign()
     collected = gathered.rows()
     query_store, query_ids = queries.store()
     sampled = first_sampled(np.arange(len(query_store)), query_store.keys, settings.seed, settings.control_queries)
@@ -100,8 +103,12 @@ def plan_of(
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
     tallies = {planned.name: planned.tally for planned in whole}
+    if settings.shard is not None:
+        apart = (grouped(c.unassigned, query_ids, passage_ids, query_store.keys) for c in gathered.collected)
+        tallies |= {unassigned_of(planned.source.name): planned.tally for planned in apart}
+    silent = () if settings.shard is None else tuple(planned for planned in whole if not planned.n_triplets)
     if settings.shard is not None and not filled:
-        raise EmptyShardError(settings.shard, tallies)
+        raise EmptyShardError(settings.shard, tallies, silent)
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
@@ -119,6 +126,7 @@ def plan_of(
         n_queries_read=n_queries_read,
         n_labelled=(n_in_files, len(known.pairs) - n_in_files),
         tallies=tallies,
+        silent=silent,
     )
 
 

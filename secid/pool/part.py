@@ -9,7 +9,7 @@ from zlib import crc32
 
 from secid.errors import NothingToScoreError, UsageError
 from secid.pool.normal_form import normal_form
-from secid.pool.plan import Tally
+from secid.pool.plan import PlannedSource, Tally
 from secid.records import Block, Defect, Record
 from secid.settings import flag_of
 
@@ -17,12 +17,17 @@ Keep = Callable[[Sequence[str]], Sequence[bool]]
 """Takes queries; (n,) whether the rows of each are of the part."""
 
 
-class EmptyShardError(NothingToScoreError):
-    """A shard without a triplet. tallies: what became of its rows, by source."""
+def unassigned_of(file: str) -> str:
+    """The key, among the tallies of a shard, of the rows of a file that are too broken to tell their source."""
+    return f"{file}\n"
 
-    def __init__(self, shard: str, tallies: Mapping[str, Tally]) -> None:
+
+class EmptyShardError(NothingToScoreError):
+    """A shard without a triplet. tallies: what became of its rows, by source.   silent: as of a plan."""
+
+    def __init__(self, shard: str, tallies: Mapping[str, Tally], silent: Sequence[PlannedSource]) -> None:
         super().__init__("no triplet to score", where=flag_of("shard", shard))
-        self.tallies = tallies
+        self.tallies, self.silent = tallies, silent
 
 
 @dataclass(frozen=True)

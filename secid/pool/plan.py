@@ -156,6 +156,7 @@ class Plan:
                       was left out of each, counted by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
     tallies         : of every source that was read, those without a triplet too.
+    silent          : of a shard, the sources without a triplet in it; they may list blank negatives.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
     """
 
@@ -172,6 +173,7 @@ class Plan:
     label_paths: tuple[str, ...] = ()
     n_labelled: tuple[int, int] = (0, 0)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+    silent: tuple[PlannedSource, ...] = ()
 
     def source_passages(self) -> Index:
         """Rising ids of the passages that sources point at; the plan may hold more, for controls."""

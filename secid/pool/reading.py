@@ -56,7 +56,7 @@ def read_plan(
                 progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
         judgements = judgement_files(settings) if with_labels else []
         if with_labels and not judgements:
-            _refuse_unused_collection(readers, settings)
+            refuse_unused_collection(readers, settings)
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
@@ -65,8 +65,8 @@ def read_plan(
     try:
         if judgements:
             add_labels(gathered, judgements, settings)
-            if gathered.labels is None:
-                _refuse_unused_collection(readers, settings)
+            if gathered.labels is None and settings.shard is None and keep is None:  # the whole may have some
+                refuse_unused_collection(readers, settings)
         plan = plan_of(
             gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules, look=look
         )
@@ -111,7 +111,7 @@ def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[
     return tick
 
 
-def _refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
+def refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
     """Raises UsageError where a collection was given, no source holds ids, and no qrels label its queries."""
     names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
     flags = [flag_of(name) for name in names]

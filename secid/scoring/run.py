@@ -140,7 +140,8 @@ def scored_plan(
         sources, resolved.values, folder, clock, progress, known, keep, run_texts
     )
     try:
-        collection = None if resolved.values.collection is None else noted_collection(resolved.values, progress)
+        separates = resolved.values.collection is not None and resolved.values.shard is None  # of a shard: at the merge
+        collection = noted_collection(resolved.values, progress) if separates else None
         measurements = measure(
             plan,
             encoder,

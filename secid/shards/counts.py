@@ -35,7 +35,7 @@ from secid.pool.group import grouped
 from secid.pool.labels import add_labels, judgement_files, label_records
 from secid.pool.normal_form import text_forms
 from secid.pool.part import Shard, rows_of
-from secid.pool.reading import bytes_read_by
+from secid.pool.reading import bytes_read_by, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.pool.tokens import distinct_tokens
 from secid.progress import Progress
@@ -129,6 +129,8 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
     gathered = gather(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
+        if not own.labelled:
+            refuse_unused_collection(readers, settings)
     queries, query_ids = gathered.queries.store()
     passages, passage_ids = gathered.passages.store()
     try:
@@ -159,13 +161,16 @@ def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | 
 
 
 class _OwnTexts:
-    """The passages of all rows that a part counts, and in which roles they occur."""
+    """The passages of all rows that a part counts, and in which roles they occur.
+
+    labelled : queries seen so far that judgements label.
+    """
 
     def __init__(self, shard: Shard, spool: TextSpool, judgements: Sequence[str], settings: Settings) -> None:
         self._shard, self._spool = shard, spool
         self._labels = list(label_records(judgements, settings)) if judgements else []
         self._asked = {record.query for record in self._labels}
-        self._seen: set[str] = set()
+        self.labelled: set[str] = set()
         self._number, self._role, self._source = array("q"), array("b"), array("i")
         self._names: dict[str, int] = {}
 
@@ -175,7 +180,7 @@ class _OwnTexts:
         split = item.split if isinstance(item, Record) else ""
         source = self._names.setdefault(f"{name}:{split}" if split else name, len(self._names))
         if self._asked:
-            self._seen |= self._asked.intersection(block.queries)
+            self.labelled |= self._asked.intersection(block.queries)
         roles = bytearray()
         for n_positives, n_negatives in zip(block.n_positives, block.n_negatives, strict=True):
             roles += bytes([FIRST]) + bytes([POSITIVE]) * (n_positives - 1) + bytes([NEGATIVE]) * n_negatives
@@ -191,7 +196,7 @@ class _OwnTexts:
     def counts(self, tokenizer: str) -> Counts:
         """Tables of the texts taken so far and of the labels of their queries."""
         for record in self._labels:
-            if record.query in self._seen:
+            if record.query in self.labelled:
                 self._add(record.positives, bytes([POSITIVE]) * len(record.positives), -1)
         store, ids = self._spool.store()
         try:

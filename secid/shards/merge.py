@@ -23,13 +23,14 @@ from secid.measure.blocks import Vectors
 from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.uncertainty import Difference, Influence, covariance, difference, influence
 from secid.pool import Tally
-from secid.pool.collect import EXAMPLES_PER_REASON
+from secid.pool.collect import EXAMPLES_PER_REASON, place_of
+from secid.pool.part import unassigned_of
 from secid.progress import Progress
 from secid.results import Example
 from secid.results.catalogue import BITS
 from secid.results.document import adapter_of
 from secid.shards.shard import ROWS
-from secid.shards.state import Arrays, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
+from secid.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
 from secid.shards.store import StateDir
 from secid.triplets.estimates import Moments
 from secid.triplets.measured import curve_budgets
@@ -105,15 +106,15 @@ class Scores:
 class Whole:
     """One source, added up over shards.
 
-    parts    : its numbers in the shards that hold some of it, in order.
+    parts    : its numbers in the shards that hold some of it, in order.   silent : in those without a triplet of it.
     score    : of all its triplets.   sound : of those without a counted defect; `score` where none has any.
     weights, information : of all triplets under "", and of those with each finding.
     keys, per_query : of its queries, and their influence at the first budget, by shard.
     """
 
-    def __init__(self, sums: Sums, device: torch.device | None) -> None:
+    def __init__(self, sums: Sums, silent: list[ListedNumbers], device: torch.device | None) -> None:
         n = int(sums.total.n_negatives)
-        self.parts, self.priorities = sums.parts, sums.priorities
+        self.parts, self.silent, self.priorities = sums.parts, silent, sums.priorities
         self.score = self.sound = Scores.of(sums.total, curve_budgets(1.0, n), device)
         if sums.sound.n_negatives < n:
             self.sound = Scores.of(sums.sound, (1.0,), device)
@@ -122,8 +123,12 @@ class Whole:
         self.per_query: list[Floats] = []
 
     def n(self, name: str) -> int:
-        """The sum of a number of its parts, such as "result.n_queries"."""
+        """The sum of a number of its parts, such as "result.n_triplets"."""
         return sum(map(attrgetter(name), self.parts))
+
+    def n_listed(self, name: str) -> int:
+        """The sum of a number of all shards."""
+        return self.n(name) + sum(int(getattr(part, name)) for part in self.silent)
 
     def mean(self, name: str, weight: str = "result.n_triplets") -> float:
         """The mean of a number of its parts."""
@@ -132,7 +137,7 @@ class Whole:
     def moments(self) -> dict[str, Moments]:
         """Of each share, over the shards that evaluated it."""
         sums: dict[str, Moments] = {}
-        for part in self.parts:
+        for part in (*self.parts, *self.silent):
             for name, own in part.moments.items():
                 sums[name] = sums[name].plus(own) if name in sums else own
         return sums
@@ -214,7 +219,9 @@ def whole_run(
         del arrays  # before the next are read
         progress.advance(1)
     gpu = gpu_of(device)
-    wholes = {name: Whole(own, gpu) for name, own in sums.items()}
+    silent = {name: [s.silent[name] for s in shards.values() if name in s.silent] for name in sums}
+    wholes = {name: Whole(own, silent[name], gpu) for name, own in sums.items()}
+    tallies = {name: _added(tallies[name], tallies[unassigned_of(own.parts[0].file)]) for name, own in sums.items()}
     between = Between(tuple(sorted(wholes)))
     for numbers, arrays, path in _shards(state, shards, folder, rows=True):
         effects = {}
@@ -241,16 +248,17 @@ def _shards(
 
 def _added(before: Tally, own: Tally) -> Tally:
     """The rows of one more shard. Of each reason the first examples stay."""
-    by_reason: defaultdict[str, list[Example]] = defaultdict(list)
-    for example in sorted([*before.examples, *own.examples], key=lambda example: (example.path, example.line)):
-        by_reason[example.reason].append(example)
+    shown: list[Example] = []
+    for example in sorted([*before.examples, *own.examples], key=place_of):
+        if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
+            shown.append(example)
     return Tally(
         n_read=before.n_read + own.n_read,
         n_used=before.n_used + own.n_used,
         n_records=before.n_records + own.n_records,
         skipped=dict(sorted((Counter(before.skipped) + Counter(own.skipped)).items())),
         dropped=dict(sorted((Counter(before.dropped) + Counter(own.dropped)).items())),
-        examples=tuple(example for some in by_reason.values() for example in some[:EXAMPLES_PER_REASON]),
+        examples=tuple(shown),
         n_mixed_slices=before.n_mixed_slices + own.n_mixed_slices,
         n_repeated_rows=before.n_repeated_rows + own.n_repeated_rows,
     )

@@ -63,8 +63,12 @@ def report(
     places = between.places(*order)
     first = chances([*nats.values()], between.covariance[np.ix_(places, places)], n_queries.values(), seed)
     of_sample = {source.name: source for source in sample.sources}
-    others = [item for item in sample.warnings if item.kind not in ("few_queries", "few_shared_queries")]
-    as_given = {name: n_queries[name] for name in tallies if name in n_queries}
+    few = {item.source: item for item in few_queries(n_queries)}
+    others = [
+        few.get(item.source) if item.kind == "few_queries" else item
+        for item in sample.warnings
+        if item.kind != "few_shared_queries"
+    ]
     folder = None if merged.sampled_queries else sample.folder
     return replace(
         sample,
@@ -78,7 +82,7 @@ def report(
         comparisons=compared,
         overlaps=tuple(overlap(a, b, n_queries, between, counts) for a, b in pairs),
         **by_rank(order, sample.separation, sample.in_batch, sample.objectives),
-        warnings=(*unpaired(compared, n_queries), *few_queries(as_given), *others),
+        warnings=(*unpaired(compared, n_queries), *filter(None, others)),
         merged=merged,
     )  # fmt: skip
 
@@ -104,7 +108,7 @@ def source_of(
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
     shares = {name: moments[name].value for name in DEFECTS}
-    status = status_of(shares, whole.n("n_left"), whole.n("n_records"))
+    status = status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records"))
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
     means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}

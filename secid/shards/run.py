@@ -169,6 +169,8 @@ def merge(
                 wholes, between, tallies = whole_run(
                     state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
                 )
+            for source, tally in tallies.items():
+                refuse_bad(source, tally, values)
             keep = keep_of_sample(wholes, sample, values.seed)
             alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
             of_sample = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
@@ -188,8 +190,6 @@ def merge(
                 recorder.note(f"the shards encoded {held}: a text that several shards list is encoded by each")
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=replace(resolved, values=values).document(), encoder=info, cost=None)
-                for source in done.sources:
-                    refuse_bad(source.name, tallies[source.name], values)
                 scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
             try:
                 folder.write(scored, recorder, clock)

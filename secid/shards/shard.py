@@ -21,7 +21,7 @@ from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
-from secid.shards.state import ShardNumbers, counts_of_state, state_of, state_of_counts, write_rows
+from secid.shards.state import ShardNumbers, counts_of_state, silent_of, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
 from secid.version import VERSION
 
@@ -198,7 +198,7 @@ def score(
                 job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
-        job.state.write(name, header(ShardNumbers(error.tallies), files_of(readers)), {})
+        job.state.write(name, header(ShardNumbers(error.tallies, silent_of(error.silent)), files_of(readers)), {})
         return None
 
 

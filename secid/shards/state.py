@@ -31,7 +31,7 @@ from secid.findings.shares import ListedNegatives
 from secid.findings.status import records_left, sound_negatives
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
-from secid.pool import DocumentFrequencies, Plan, Tally, sample_order
+from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
 from secid.results import SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
 from secid.scoring.run import Scored
@@ -49,31 +49,44 @@ ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class SourceNumbers:
-    """What is a number of one source of a shard, or few.
+@dataclass(frozen=True, kw_only=True)
+class ListedNumbers:
+    """What the records of a source list in a shard, blank negatives too.
 
-    result    : that of the shard as a run of its own, in which a sum stands for all others as well as for this one.
-    n_groups  : records that have a triplet.   n_left, n_records : as `records_left` gives them.
+    n_left, n_records : as `records_left` gives them.
     moments   : of each share that was evaluated for all of its queries, by name.
     """
 
-    result: SourceResult
-    n_groups: int
     n_left: int
     n_records: int
     moments: Mapping[str, Moments]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceNumbers(ListedNumbers):
+    """What is a number of one source of a shard, or few.
+
+    result    : that of the shard as a run of its own, in which a sum stands for all others as well as for this one.
+    file      : the name of its file, which may hold several sources.   n_groups  : records that have a triplet.
+    """
+
+    result: SourceResult
+    file: str
+    n_groups: int
+
+
 @dataclass(frozen=True)
 class ShardNumbers:
-    """What a shard leaves beside arrays. A shard without a triplet has tallies alone.
+    """What a shard leaves beside arrays. A shard without a triplet has tallies and silent sources alone.
 
-    tallies : what became of its rows, by source.   n_texts : distinct queries and passages.   dimension : of its rows.
+    tallies : what became of its rows, by source; of each file under `unassigned_of` those too broken to tell theirs.
+    silent  : the sources without a triplet here, by name.
+    n_texts : distinct queries and passages.   dimension : of its rows.
     jaccard : of each pair of its sources by name, the sum of `jaccard_sums`.   smallest_distance : of its encoder.
     """
 
     tallies: Mapping[str, Tally]
+    silent: Mapping[str, ListedNumbers]
     sources: tuple[SourceNumbers, ...] = ()
     jaccard: tuple[tuple[str, str, float], ...] = ()
     n_texts: int = 0
@@ -91,6 +104,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     numbers = ShardNumbers(
         plan.tallies,
+        silent_of(plan.silent),
         tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
         tuple((a.name, b.name, jaccard_sums(a, b)[1]) for a, b in combinations(listed, 2)),
         len(plan.queries) + len(plan.passages),
@@ -141,9 +155,25 @@ def numbers_of(item: Measured, plan: Plan, result: SourceResult) -> SourceNumber
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
-    n_groups = len(item.triplets.record_offsets) - 1
-    moments = ListedNegatives(planned, plan.queries.keys).moments() | of_rows
-    return SourceNumbers(result, n_groups, *records_left(planned), moments)
+    n_left, n_records = records_left(planned)
+    return SourceNumbers(
+        n_left=n_left,
+        n_records=n_records,
+        moments=ListedNegatives(planned, plan.queries.keys).moments() | of_rows,
+        result=result,
+        file=planned.source.name,
+        n_groups=len(item.triplets.record_offsets) - 1,
+    )
+
+
+def silent_of(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
+    """The numbers of sources without a triplet: they may list blank negatives."""
+    found = {}
+    for planned in sources:
+        n_left, n_records = records_left(planned)
+        moments = ListedNegatives(planned, np.zeros((0, 16), np.uint8)).moments()
+        found[planned.name] = ListedNumbers(n_left=n_left, n_records=n_records, moments=moments)
+    return found
 
 
 def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:

@@ -78,7 +78,9 @@ class StateDir:
         file = _file(name)
         own = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
         listed = {key: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for key, path in files.items()}
-        text = json.dumps({"header": dict(header), "arrays_sha256": _sha256_of_arrays(own), "files": listed})
+        text = json.dumps(
+            {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(own), "files": listed}
+        )
         with work_folder() as folder, self._writing(file):
             save_file(own, folder / file, {RECORD: f"{_sha256(text)} {text}"})
             if files and self.has(name):  # it must not count as present with the large files of another one
@@ -96,7 +98,7 @@ class StateDir:
         file = _file(name)
         with work_folder() as folder, self._reading(file):
             with safe_open(self._get(file, folder), "np") as state:
-                record, arrays = _record_of(state.metadata()), dict(state.get_tensors())
+                record, arrays = _record_of(state.metadata(), name), dict(state.get_tensors())
             if _sha256_of_arrays(arrays) != record["arrays_sha256"]:
                 raise ValueError("the SHA-256 of its arrays is not that in its header")
             return arrays
@@ -122,12 +124,12 @@ class StateDir:
         with self._reading(file):
             if self._store is None:
                 with safe_open(Path(self._root, file), "np") as state:
-                    return _record_of(state.metadata())
+                    return _record_of(state.metadata(), name)
             data = self._store.cat_file(f"{self._root}/{file}", start=0, end=FIRST_BYTES)
             end = 8 + int.from_bytes(data[:8], "little")
             if len(data) < end < MOST_BYTES:
                 data = self._store.cat_file(f"{self._root}/{file}", start=0, end=end)
-            return _record_of(json.loads(data[8:end]).get("__metadata__"))
+            return _record_of(json.loads(data[8:end]).get("__metadata__"), name)
 
     def _get(self, file: str, folder: Path) -> Path:
         """The path of a local file, or of a download in the folder."""
@@ -212,12 +214,14 @@ def _sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _record_of(metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    """Raises ValueError where the metadata of a safetensors file is not what `StateDir.write` wrote."""
+def _record_of(metadata: Mapping[str, str] | None, name: str) -> dict[str, Any]:
+    """Raises ValueError where the metadata of a safetensors file is not what `StateDir.write` wrote of this state."""
     if not metadata or RECORD not in metadata:
         raise ValueError("another program wrote it")
     digest, _, text = metadata[RECORD].partition(" ")
     if digest != _sha256(text):
         raise ValueError("its header is damaged")
     record: dict[str, Any] = json.loads(text)
+    if record["name"] != name:
+        raise ValueError(f"it is a copy of {record['name']}")
     return record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,63 @@ def test_other_sources(tmp_path: Path, seed: int) -> None:
     assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
 
 
+def split_rows(n_queries: int) -> list[dict[str, Any]]:
+    """Two sources in one file: each lists some queries alone, one blank negatives alone, and one row names none."""
+    rows: list[dict[str, Any]] = []
+    for number in range(n_queries):
+        positives = [f"answer {number} {rank} in words" for rank in range(1 + number % 3)]
+        row = {"query": f"question {number}", "pos": positives, "neg": [f"passage {number % 4} in words"]}
+        rows.append({**row, "src": "a" if number % 3 else "b"})
+        if number % 4 == 1:
+            rows.append({**row, "src": "b", "neg": ["", " "]})
+    return [*rows, {**rows[0], "src": None}]
+
+
+@pytest.mark.parametrize("sample", [20_000, 3])
+def test_what_one_shard_alone_has(tmp_path: Path, sample: int) -> None:
+    """Shards without a row of a source, with nothing but blanks of it, or with too few passages for a reference."""
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("\n".join([*map(json.dumps, split_rows(12)), '{"query": "cut']) + "\n")
+    settings: dict[str, Any] = {**EXACT, "max_bad_fraction": 1.0, "source_column": "src"}
+    merged = secid.merge(in_shards([str(path)], tmp_path / "state", 9, **settings), HashEncoder(), sample=sample)
+    one = secid.score([str(path)], HashEncoder(), **settings)
+    assert [source.skipped["broken_line"] for source in one.sources] == [1, 1]
+    assert differences(one, merged) == []
+
+
+def test_a_collection_that_labels_queries_of_one_shard(tmp_path: Path) -> None:
+    rows = [{"query": f"question {n}", "pos": [f"answer {n}"], "neg": [f"passage {n}", "answer"]} for n in range(12)]
+    path, folder = tmp_path / "texts.jsonl", tmp_path / "collection"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    (folder / "qrels").mkdir(parents=True)
+    corpus = {"d": "passage 3", "e": "a text that no row has"}
+    lines = [json.dumps({"_id": key, "text": text}) + "\n" for key, text in corpus.items()]
+    (folder / "corpus.jsonl").write_text("".join(lines))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "question 3"}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    settings: dict[str, Any] = {**EXACT, "collection": str(folder)}
+    merged = secid.merge(in_shards([str(path)], tmp_path / "state", 3, **settings), HashEncoder())
+    assert differences(secid.score([str(path)], HashEncoder(), **settings), merged) == []
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nother\td\t1\n")
+    with pytest.raises(UsageError, match="--collection would resolve nothing"):
+        in_shards([str(path)], tmp_path / "unused", 3, **settings)
+
+
+def test_a_small_source_without_random_passages(tmp_path: Path) -> None:
+    """Nine passages are no positive of its one query, and ten none of each other query."""
+    answers, passages = ["answer 1", "answer 2"], [f"passage {n}" for n in range(9)]
+    rows = {"few": [("few", answers)], "more": [("first", answers[:1]), ("second", answers[1:])]}
+    paths = []
+    for name, queries in rows.items():
+        lines = [json.dumps({"query": query, "pos": positives, "neg": passages}) for query, positives in queries]
+        paths.append(str(tmp_path / f"{name}.jsonl"))
+        Path(paths[-1]).write_text("\n".join(lines) + "\n")
+    run = secid.score(paths, HashEncoder())
+    names = {source.name: [finding.name for finding in source.findings] for source in run.sources}
+    assert "random_like" in names["more"]
+    assert "random_like" not in names["few"]
+
+
 @pytest.mark.parametrize("array", ["total", "sound", "weight", "is_sound", "findings"])
 def test_a_changed_state_is_noticed(sources: list[str], one: secid.Run, tmp_path: Path, array: str) -> None:
     state = StateDir(str(in_shards(sources, tmp_path / "state", 2, **EXACT)))
@@ -154,6 +212,13 @@ class TestRefusals:
             file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
         with pytest.raises(InputError, match="has changed between shard-00000-of-00002 and merge"):
             secid.merge(tmp_path / "state", HashEncoder())
+
+    def test_a_copy_of_another_state(self, sources: list[str], tmp_path: Path) -> None:
+        state = in_shards(sources, tmp_path, 2, **EXACT)
+        for suffix in ("safetensors", "rows"):
+            shutil.copy(state / f"shard-00000-of-00002.{suffix}", state / f"shard-00001-of-00002.{suffix}")
+        with pytest.raises(InputError, match="it is a copy of shard-00000-of-00002"):
+            secid.merge(state, HashEncoder())
 
     def test_another_encoder_at_the_merge(self, sources: list[str], tmp_path: Path) -> None:
         in_shards(sources, tmp_path, 2, **EXACT)
