@@ -141,8 +141,6 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
     gathered = gather(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
-        if not own.labelled:
-            refuse_unused_collection(readers, settings)
     queries, query_ids = gathered.queries.store()
     passages, passage_ids = gathered.passages.store()
     try:
@@ -150,6 +148,8 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         openings = Openings.of(passages, distinct(np.concatenate([_NONE, *(item.negatives for item in sources)])))
         forms = text_forms(queries), text_forms(passages)
         of_texts = own.counts(settings.tokenizer)
+        if judgements and not own.labelled:
+            refuse_unused_collection(readers, settings)
         return (
             Counts(
                 queries={item.name: queries_by_opening(item, openings) for item in sources},
