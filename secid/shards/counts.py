@@ -129,8 +129,6 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
     gathered = gather(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
-        if not own.labelled:
-            refuse_unused_collection(readers, settings)
     queries, query_ids = gathered.queries.store()
     passages, passage_ids = gathered.passages.store()
     try:
@@ -139,7 +137,10 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         forms = text_forms(queries), text_forms(passages)
         tables = {("queries", item.name): queries_by_opening(item, openings) for item in sources}
         tables |= {("served", item.name): served(item, *forms) for item in sources}
-        return Counts(tables, n_texts=len(queries)) + own.counts(settings.tokenizer)
+        of_texts = own.counts(settings.tokenizer)
+        if judgements and not own.labelled:
+            refuse_unused_collection(readers, settings)
+        return Counts(tables, n_texts=len(queries)) + of_texts
     finally:
         queries.close()
         passages.close()
