@@ -15,7 +15,8 @@ OTHER_WORD = " "
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
     """(n, k) dot products and places of the k rows with the largest dot product with each query, best first.
 
-    queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all. Nothing waits for the device.
+    queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all; without any the result is
+    (n, 0). Nothing waits for the device.
     """
     best: list[tuple[Tensor, Tensor]] = []
     n_before = 0
@@ -31,6 +32,9 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple
             else:
                 best.append((scores, places))
         n_before += len(part)
+    if not best:
+        nothing = torch.empty(sum(map(len, queries)), 0)
+        return nothing, nothing.long()
     scores, places = (torch.cat(parts) for parts in zip(*best, strict=True))
     return scores, places
 

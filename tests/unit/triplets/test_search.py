@@ -25,3 +25,8 @@ def test_the_search_never_waits_for_the_device():
     assert found.device.type == "meta"
     assert mode.counts["mm"] == 2 * 4
     assert sum(mode.counts.values()) <= 9 * 2 * 4 + 10
+
+
+def test_without_rows_nothing_is_near():
+    scores, places = nearest(torch.randn(11, 8).split(4), [], 10)
+    assert (scores.shape, places.shape, places.dtype) == ((11, 0), (11, 0), torch.int64)
