@@ -129,7 +129,7 @@ class Settings:
     tie: float | None = setting(
         None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
     )
-    shard: str | None = setting(None, "Score part I of N of the queries (see secid merge).", "Statistics", "I/N")
+    shard: str | None = setting(None, "Score part I of N of the queries, from 0 (see merge).", "Statistics", "I/N")
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",

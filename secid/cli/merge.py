@@ -38,7 +38,8 @@ def _merge(
         secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
 
     With --prepare the same command only counts its part of the texts. Counted by all N jobs first, it spares each of
-    them counting all texts. With --run DIR a shard also writes a run folder, to select rows from.
+    them counting all texts. With --run DIR a shard also writes a run folder, to select rows from. With --on ray
+    --shards 8 in place of --shard a Ray cluster does all of it.
 
     Each source's numbers, their intervals and comparisons are of all rows; the other parts of the report are of a
     sample of the queries.

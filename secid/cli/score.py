@@ -42,11 +42,9 @@ Prepare = Annotated[
 ]
 On = Annotated[
     str | None,
-    flag(
-        "--on", of="ray", text="Score and merge all shards on a cluster: ray, or ray://HOST:PORT.", group="Statistics"
-    ),
+    flag("--on", of="ray", text="Score and merge all shards on a cluster: ray, or ray://HOST:PORT.", hidden=True),
 ]
-NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", group="Statistics")]
+NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", hidden=True)]
 Encoders = Annotated[
     list[str] | None,
     flag(

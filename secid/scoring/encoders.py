@@ -46,7 +46,7 @@ def begun(
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     if resolved.values.shard is not None and not in_shards:
         raise UsageError(
-            "only a shard that is scored has a part of the queries",
+            "needs a folder of states, and is for secid score alone",
             where=flag_of("shard"),
             remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )

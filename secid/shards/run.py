@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from secid.errors import OutputError, RunNotWrittenError, UsageError
+from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import OF_MACHINE, SettingsDict, flag_of
+from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """Takes what `load_noted` takes. That of a process that scores several shards can keep the encoder."""
+DTYPES = get_args(Dtype)
 SAMPLE = 20_000
 """Queries of each source that a merge samples where none are named."""
 
@@ -58,7 +59,7 @@ def score_shard(
                 of all shards each counts all texts itself.
     settings  : as for `score`; `shard` is "I/N", part I of N from 0.
     run       : folder for the run folder of this shard, to select from; none by default.   force: replace it.
-    A state that is there is not made again. Raises SecidError.
+    A state that is there is not made again, unless its run folder is asked for and is not there. Raises SecidError.
     Source: METHOD 11.
     """
     resolved, progress = begun(encoder, settings, progress, in_shards=True)
@@ -77,7 +78,8 @@ def score_shard(
         refuse_no_encoder(encoder, values)
     job = Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
     kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
-    skipped = job.is_done(kind, part)
+    job.state.check_writable()
+    skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
     if not skipped:
         files, _ = given_sources(list(sources), values, recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
@@ -159,7 +161,11 @@ def merge(
             "no counts of the texts", where=state.url, remedy="remove the state of a shard, and run that shard again"
         )
     with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
-        files, _ = given_sources(job.words, values, recorder)
+        try:
+            files, _ = given_sources(job.words, values, recorder)
+        except InputError as error:
+            error.remedy = "the shards name the files as they were typed: merge where these names lead to them"
+            raise
         with opened(files, values) as readers:
             loaded, info = load(encoder or name, values, recorder)
             check_encoder(state, *shard_0, loaded.info)
@@ -172,7 +178,10 @@ def merge(
             for source, tally in tallies.items():
                 refuse_bad(source, tally, values)
             keep = keep_of_sample(wholes, sample, values.seed)
-            alone = replace(values, shard=None, on_bad="skip", max_bad_fraction=1.0)
+            changes: dict[str, Any] = {"shard": None, "on_bad": "skip", "max_bad_fraction": 1.0}
+            if loaded.info.dtype in DTYPES:  # it is the shards', so no other is advised
+                changes["dtype"] = loaded.info.dtype
+            alone = replace(values, **changes)
             of_sample = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
             given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
             named = None if run is None else fspath(run)
@@ -189,7 +198,8 @@ def merge(
                 held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"
                 recorder.note(f"the shards encoded {held}: a text that several shards list is encoded by each")
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
-                done = replace(done, settings=replace(resolved, values=values).document(), encoder=info, cost=None)
+                done = replace(done, settings=replace(resolved, values=replace(values, shard=None)).document())
+                done = replace(done, encoder=info, cost=None)
                 scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
             try:
                 folder.write(scored, recorder, clock)

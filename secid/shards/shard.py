@@ -91,6 +91,11 @@ def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any]) -> 
         if isinstance(value, dict) and isinstance(other, dict):
             what = next(item for item in sorted({*value, *other}) if value.get(item) != other.get(item))
             value, other = value.get(what, "the default"), other.get(what, "the default")
+        elif isinstance(value, list) and isinstance(other, list):
+            same = len(value) == len(other)
+            what = f"one of the {key}" if same else f"the number of {key}"
+            pairs = zip(value, other, strict=True) if same else [(len(value), len(other))]
+            value, other = next((a, b) for a, b in pairs if a != b)
         raise InputError(
             f"is of another run: {what} is {other} there, and {value} here",
             where=where,
@@ -210,7 +215,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     there = [name for name in state.names() if name.startswith(f"{SHARD}-")]
     if not there:
         raise UsageError(
-            "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir"
+            "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir {state.url}"
         )
     headers = {name: state.header(name) for name in there}
     of = {int(name.rsplit("-", 1)[1]) for name in there}
@@ -228,7 +233,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
             if len(missing) > 1
             else f"shard {missing[0]} is missing",
             where=state.url,
-            remedy=f"run {'them' if len(missing) > 1 else 'it'}: secid score … {flag_of('shard', missing[0])}",
+            remedy=f"secid score … {flag_of('shard', missing[0])} --state-dir {state.url}",
         )
     first, header = next(iter(headers.items()))
     check_same(state, headers, header["run"])

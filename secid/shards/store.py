@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from secid.errors import InputError, OutputError, SecidError, UsageError, plainly
-from secid.files import NO_ROOM, make_folder, partial_files, sha256_of, work_folder
+from secid.files import NO_ROOM, check_writable, make_folder, partial_files, sha256_of, work_folder
 
 SUFFIX = ".safetensors"
 NAME = re.compile(r"[a-z0-9-]+")
@@ -47,6 +47,11 @@ class StateDir:
         self._shown = CREDENTIALS.sub("//", url).rstrip("/")
         self._store: Any  # None for a local folder
         self._store, self._root = _opened(url, self._shown) if "://" in url else (None, str(Path(url)))
+
+    def check_writable(self) -> None:
+        """Raises OutputError for a local folder that cannot be written; of an object store the first write shows it."""
+        if self._store is None:
+            check_writable(Path(self._root, "state"))
 
     def names(self) -> list[str]:
         """Sorted names of the states that are there; [] where the folder does not exist."""

@@ -72,7 +72,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--shard", "0/2"], "only a shard that is scored has a part of the queries"),
+        (["--shard", "0/2"], "needs a folder of states, and is for secid score alone"),
         (["--state-dir", "state"], "name a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),

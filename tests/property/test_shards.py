@@ -185,7 +185,7 @@ class TestRefusals:
         in_shards(sources, tmp_path, 2, only=(0,), **EXACT)
         with pytest.raises(InputError, match="is of another run: temperature is the default there"):
             in_shards(sources, tmp_path, 2, only=(1,), temperature=0.1, **EXACT)
-        with pytest.raises(InputError, match="is of another run: sources"):
+        with pytest.raises(InputError, match="is of another run: the number of sources is 3 there, and 2 here"):
             in_shards(sources[:2], tmp_path, 2, only=(1,), **EXACT)
         in_shards(sources, tmp_path, 3, only=(0,), **EXACT)
         with pytest.raises(InputError, match="holds shards of runs in 2 and 3 parts"):
@@ -273,6 +273,24 @@ class TestRunFolders:
         assert sum(whole.left_out.values()) > 40
         assert sorted(rows) == sorted((tmp_path / "one.jsonl").read_text().splitlines())
 
+    def test_copies_of_a_merged_run_with_all_rows_are_those_of_the_run(
+        self, sources: list[str], tmp_path: Path
+    ) -> None:
+        secid.score(sources, HashEncoder(), run=tmp_path / "one", **EXACT)
+        secid.merge(in_shards(sources, tmp_path / "state", 3, **EXACT), HashEncoder(), run=tmp_path / "merged")
+        for name in ("one", "merged"):
+            secid.select(tmp_path / name, tmp_path / f"{name}.jsonl", source="one", drop="hub", encoder=HashEncoder())
+            secid.write_mixture(tmp_path / name, {"one": 0.5, "two": 0.5}, tmp_path / f"{name}-mix.jsonl")
+        assert (tmp_path / "merged.jsonl").read_text() == (tmp_path / "one.jsonl").read_text()
+        assert (tmp_path / "merged-mix.jsonl").read_text() == (tmp_path / "one-mix.jsonl").read_text()
+
+    def test_a_run_folder_that_is_asked_for_later_is_written(self, sources: list[str], tmp_path: Path) -> None:
+        state = in_shards(sources, tmp_path / "state", 2, **EXACT)
+        given: Any = {"shard": "0/2", "state_dir": state, "run": tmp_path / "run", **EXACT}
+        assert not secid.score_shard(sources, HashEncoder(), **given).skipped
+        assert (tmp_path / "run" / "report.json").exists()
+        assert secid.score_shard(sources, HashEncoder(), **given).skipped
+
     def test_a_merge_of_a_sample_holds_no_rows(self, sources: list[str], tmp_path: Path) -> None:
         state = in_shards(sources, tmp_path / "state", 2, **EXACT)
         merged = secid.merge(state, HashEncoder(), sample=5, run=tmp_path / "run")
@@ -290,5 +308,5 @@ class TestRunFolders:
     ) -> None:
         monkeypatch.setenv("SECID_SHARD", "0/2")
         for command in (secid.check, lambda given: secid.score(given, HashEncoder())):
-            with pytest.raises(UsageError, match="only a shard that is scored"):
+            with pytest.raises(UsageError, match="needs a folder of states"):
                 command(sources)
