@@ -73,9 +73,10 @@ def processes(folder):
 
 @pytest.fixture(scope="module")
 def ray_environment():
-    """For children: folders of Ray alone, with a short name since its sockets are there, and a key of its own."""
+    """For children: folders of Ray alone, with a short name for its sockets, and a key and cache of its own."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     key = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+    key["XDG_CACHE_HOME"] = str(folder / "cache")  # rows of an earlier test run would leave nothing to encode
     yield child_environment(RAY_TMPDIR=str(folder), RAY_USAGE_STATS_ENABLED="0", RAY_ADDRESS="", **key)
     try:
         wait_until(lambda: not processes(folder), 20)
