@@ -273,7 +273,8 @@ def test_commands_name_options_that_exist(page):
 
 
 OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
-"""Flags that pages name and that are not of secid's commands: of the fixtures' script, of typer, of pytest."""
+OF_SLURM = {"--parsable", "--array", "--wrap", "--gres", "--dependency"}
+"""Flags that pages name and that are not of secid's commands: of the fixtures' script, of typer, of pytest; of sbatch."""
 ABOUT_SCRIPTS = {
     "changelog.md", "performance.md", "scale.md", "finetuning.md in experiments", "gate.md in experiments",
     "subsamples.md in experiments",
@@ -290,7 +291,7 @@ def test_flags_in_the_text_exist(page):
         for parameter in command.params
         for flag in (*parameter.opts, *parameter.secondary_opts)
     }
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text_of(page))) - known - OF_SCRIPTS == set()
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text_of(page))) - known - OF_SCRIPTS - OF_SLURM == set()
 
 
 @pytest.mark.parametrize(

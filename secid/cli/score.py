@@ -42,7 +42,7 @@ Prepare = Annotated[
 ]
 On = Annotated[
     str | None,
-    flag("--on", of="ray", text="Score and merge all shards on a cluster: ray, or ray://HOST:PORT.", hidden=True),
+    flag("--on", of="ray|ray://HOST:PORT", text="Score and merge all shards on a Ray cluster.", hidden=True),
 ]
 NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", hidden=True)]
 Encoders = Annotated[
