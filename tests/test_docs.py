@@ -274,7 +274,7 @@ def test_commands_name_options_that_exist(page):
 
 OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
 OF_SLURM = {"--parsable", "--array", "--wrap", "--gres", "--dependency"}
-"""Flags that pages name and that are not of secid's commands: of the fixtures' script, of typer, of pytest; of sbatch."""
+"""Flags that pages name and that are not of secid: of the fixtures' script, of typer, of pytest; of sbatch."""
 ABOUT_SCRIPTS = {
     "changelog.md", "performance.md", "scale.md", "finetuning.md in experiments", "gate.md in experiments",
     "subsamples.md in experiments",
