@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -212,7 +213,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
 
     Raises UsageError where there is none or one is missing, InputError where they are of several runs.
     """
-    there = [name for name in state.names() if name.startswith(f"{SHARD}-")]
+    there = [name for name in state.names() if re.fullmatch(rf"{SHARD}-\d{{5}}-of-\d{{5}}", name)]
     if not there:
         raise UsageError(
             "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir {state.url}"

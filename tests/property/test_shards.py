@@ -178,6 +178,7 @@ class TestRefusals:
             secid.merge(tmp_path, HashEncoder())
 
     def test_no_shard(self, tmp_path: Path) -> None:
+        (tmp_path / "shard-x.safetensors").touch()
         with pytest.raises(UsageError, match="holds no shard"):
             secid.merge(tmp_path, HashEncoder())
 
