@@ -89,9 +89,8 @@ def score_on_ray(
     job = Job(StateDir(url), tuple(map(str, sources)), resolved)
     there, parts = set(job.state.names()), [Shard(number, shards) for number in range(shards)]
     done = {(kind, n) for kind in stages for n in (*parts, WHOLE) if name_of(kind, n) in there and job.is_done(kind, n)}
-    given = {name: getattr(values, name) for name in FIELDS if resolved.origin[name] != "default"}
-    given.pop("encoder", None)
-    of_merge = {name: value for name, value in given.items() if name in OF_MACHINE}
+    names = [name for name in FIELDS if resolved.origin[name] != "default" and name != "encoder"]
+    given = {name: getattr(values, name) for name in names}
     with _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
@@ -107,12 +106,12 @@ def score_on_ray(
             progress.advance(shards - len(left))
             _all(ray, work, progress, said, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
-        last = (merge, url, sent, {**of_merge, "run": None if run is None else fspath(run), "force": force})
+        own = {name: value for name, value in given.items() if name in OF_MACHINE}
+        last = (merge, url, sent, {**own, "run": None if run is None else fspath(run), "force": force})
         result: Run = _all(ray, {"merge": last}, progress, said, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
-        remedy = f"secid merge {url} writes one here"
-        error = errors.OutputError("was written on another machine", where=str(run), remedy=remedy)
+        error = errors.OutputError("is on another machine", where=str(run), remedy=f"secid merge {url} writes one here")
         raise errors.RunNotWrittenError(error, result)
     return result
 
@@ -142,8 +141,12 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
                 except ray.exceptions.RayError as error:
                     cause = getattr(error, "cause", None) or error
                     failed[name] += 1
-                    if isinstance(cause, SecidError) or failed[name] == TRIES:
-                        raise _failure(name, cause) from None
+                    if isinstance(cause, SecidError):
+                        raise cause from None
+                    if failed[name] == TRIES:
+                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {plainly(cause)}"
+                        remedy = "the logs of Ray may say more; what is done stays, and the same command goes on"
+                        raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name}: {type(cause).__name__}; tried again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
@@ -161,14 +164,6 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
     finally:
         for one in actors:
             ray.kill(one)
-
-
-def _failure(name: str, cause: Exception) -> SecidError:
-    if isinstance(cause, SecidError):
-        return cause
-    what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {plainly(cause)}"
-    remedy = "the logs of Ray may say more; the parts that are done stay, and the same command goes on"
-    return errors.NotEvaluatedError(what, where=name, remedy=remedy)
 
 
 @contextmanager
