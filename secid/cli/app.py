@@ -76,9 +76,6 @@ def main(arguments: list[str]) -> int:
         refuse_repeated(arguments)
         app = program([first] if first in COMMANDS else COMMANDS)
         result = get_command(app)(args=arguments, prog_name="secid", standalone_mode=False)
-    except SecidError as error:
-        _say(f"secid: {error}")
-        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except SystemExit as error:
@@ -86,16 +83,24 @@ def main(arguments: list[str]) -> int:
             raise
         sys.stderr.close()  # the reader of our output has gone; click ends with 1, which is a verdict here
         return DONE
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            return _no_room(error) if error.errno in NO_ROOM else _unexpected(error)
-        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
-        return WRONG_USE
     except Exception as error:
-        return TERMINATED if error_of_ending(error) else _unexpected(error)
+        result = code_of_ending(error) or _failed(error)
     if result == INTERRUPTED:  # typer turns Ctrl-C into this number, silently
         _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
+
+
+def _failed(error: Exception) -> int:
+    """Says what went wrong."""
+    if isinstance(error, SecidError):
+        _say(f"secid: {error}")
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
+        return WRONG_USE
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return _no_room(error)
+    return _unexpected(error)
 
 
 def _no_room(error: OSError) -> int:
@@ -123,11 +128,15 @@ def _unexpected(error: Any) -> int:
     return INTERNAL
 
 
-def error_of_ending(error: BaseException | None) -> bool:
-    """Whether an error follows from SIGTERM: interrupted work may fail with an error of its own."""
-    while error is not None and not isinstance(error, SystemExit):
+def code_of_ending(error: BaseException | None) -> int | None:
+    """The exit code of Ctrl-C or SIGTERM that an error follows from: interrupted work may fail with one of its own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(error, SystemExit) and error.code == TERMINATED:
+            return TERMINATED
         error = error.__cause__ or error.__context__
-    return error is not None and error.code == TERMINATED
+    return None
 
 
 def _terminate(number: int, frame: Any) -> None:

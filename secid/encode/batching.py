@@ -198,9 +198,9 @@ def merge(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) 
             put("error", error)
 
     threads = [threading.Thread(target=run, args=(producer,), name=name, daemon=True) for producer in producers]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         running = len(threads)
         while running:
             kind, value = ready.get()
@@ -213,7 +213,8 @@ def merge(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) 
     finally:
         stopped.set()
         for thread in threads:
-            thread.join()
+            if thread.is_alive():  # Ctrl-C may come before the last is started
+                thread.join()
 
 
 def windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import secid
-from secid.cli.app import error_of_ending
+from secid.cli.app import code_of_ending
 from tests.cli.conftest import child_environment, listing, rows, start, write_rows
 from tests.tiny_bert import save_tiny_bert
 
@@ -76,8 +76,10 @@ def test_an_error_on_the_way_out_is_no_error_of_ours():
         except RuntimeError as error:
             return error
 
-    assert error_of_ending(broken_off(SystemExit(143)))
-    assert not error_of_ending(broken_off(ValueError("ours")))
+    assert code_of_ending(broken_off(SystemExit(143))) == 143
+    assert code_of_ending(broken_off(KeyboardInterrupt())) == 130
+    assert code_of_ending(broken_off(SystemExit(1))) is None
+    assert code_of_ending(broken_off(ValueError("ours"))) is None
 
 
 def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, invoke):
