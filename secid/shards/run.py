@@ -67,16 +67,14 @@ def score_shard(
     from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
-    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, refuse_in_shards, score
-    from secid.shards.store import StateDir
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
-    refuse_in_shards(values, sources)
+    job = Job.of(sources, state_dir, resolved)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
     if not prepare:
         refuse_no_encoder(encoder, values)
-    job = Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
     kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
     job.state.check_writable()
     skipped = job.is_done(kind, part) and (run is None or Path(run).exists())

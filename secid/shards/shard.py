@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,12 @@ class Job:
     words: Sequence[str]
     resolved: Resolved
 
+    @staticmethod
+    def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved) -> Job:
+        """Raises UsageError as `refuse_in_shards`."""
+        refuse_in_shards(resolved.values, sources)
+        return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
+
     @property
     def shard(self) -> Shard:
         return Shard.parse(self.resolved.values.shard or "")
@@ -126,13 +133,16 @@ class Job:
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
+    def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
+        """The parts whose states are there. Raises InputError for one of another run."""
+        there = set(self.state.names())
+        found = {name: part for part in parts if (name := name_of(kind, part)) in there}
+        check_same(self.state, {name: self.state.header(name) for name in found}, self.run)
+        return set(found.values())
+
     def is_done(self, kind: str, shard: Shard) -> bool:
         """Whether a state is there. Raises InputError for one of another run."""
-        name = name_of(kind, shard)
-        if not self.state.has(name):
-            return False
-        check_same(self.state, {name: self.state.header(name)}, self.run)
-        return True
+        return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
