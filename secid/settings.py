@@ -388,6 +388,10 @@ class Resolved:
         """{name: value} of what is not left to its default."""
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
 
+    def changed(self, **values: Any) -> Resolved:
+        """With other values, of the same origin."""
+        return replace(self, values=replace(self.values, **values))
+
 
 def resolve(
     flags: Mapping[str, Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,8 +192,7 @@ def score(
     work : an empty folder.
     """
     name = name_of(SHARD, job.shard)
-    settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
-    resolved = replace(job.resolved, values=settings)
+    resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "encoder": encoder.info.fingerprint}
@@ -207,7 +206,7 @@ def score(
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
-            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
+            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), resolved.values)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")
