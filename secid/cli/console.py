@@ -11,6 +11,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 from rich.text import Text
 
 from secid.pages.sanitize import inert, plain, short
@@ -20,6 +21,10 @@ FIRST_LINE_SECONDS = 2.0
 HEARTBEAT_SECONDS = 30.0
 MOST_DESCRIBED = 60
 """Characters of what is being done, next to the bar."""
+NARROW, BAR_COLUMNS, NUMBERS_COLUMNS, RATE_COLUMNS = 90, 20, 42, 34
+"""Below so many columns there is neither a bar nor a rate; columns of the bar, of the count with the time left, and of
+the bar with the rate, beside which the description is cut.
+"""
 PIPE_COLUMNS = 80
 """Width of a table in a file or a pipe."""
 
@@ -71,14 +76,18 @@ class ConsoleProgress:
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
+    @property
+    def _is_narrow(self) -> bool:
+        return self._console.width < NARROW
+
     def __enter__(self) -> ConsoleProgress:
         if not self._quiet and self._console.file.isatty():
             self._bars = Bars(
                 SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TextColumn("{task.fields[count]}"),
-                TimeLeft(),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+                *(() if self._is_narrow else (BarColumn(BAR_COLUMNS),)),
+                TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
+                TimeLeft(table_column=Column(no_wrap=True)),
                 console=self._console,
                 transient=True,
             )
@@ -115,9 +124,10 @@ class ConsoleProgress:
         if not self._done:
             return "" if self._total is None else f"0 of {amount(self._total, self._unit)}"
         total = "" if self._total is None else f" of {amount(self._total, self._unit)}"
-        rate = self._done / max(1e-9, time.monotonic() - self._began)
+        rate = round(self._done / max(1e-9, time.monotonic() - self._began))
         done = amount(self._done, self._unit)
-        return f"{done.split()[0] if total else done}{total}, {amount(round(rate), self._unit)}/s"
+        per_second = f", {amount(rate, self._unit)}/s" if rate and not (self._bars and self._is_narrow) else ""
+        return f"{done.split()[0] if total else done}{total}{per_second}"
 
     def _left(self, seconds: float) -> str:
         if not self._done or self._total is None:
@@ -140,7 +150,8 @@ class ConsoleProgress:
     def at(self, place: str, total: int) -> None:
         self._place, self._total = place, total
         if self._bars is not None and self._task is not None:
-            described = short(f"{self._stage} {place}", MOST_DESCRIBED)
+            room = self._console.width - (NUMBERS_COLUMNS if self._is_narrow else NUMBERS_COLUMNS + RATE_COLUMNS)
+            described = short(f"{self._stage} {place}", max(12, min(MOST_DESCRIBED, room)))
             self._bars.update(self._task, description=described, total=total, count=self._count())
 
     def note(self, text: str) -> None:

@@ -22,12 +22,16 @@ UNLABELLED = (
 ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
 """What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
+TIE_TERM = (
+    "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
+    "directly or through others"
+)
 EXPLANATIONS = {
     "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
     "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
     "fewer than half of the records would have a negative left.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
-    "tie": "sources that share a letter are statistically tied; the order of letters is significant.",
+    "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
     "the positives. Higher is harder; false negatives also raise it.",
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import get_args
 
 from secid.pages.sanitize import inert, plain
-from secid.pages.sections.probe import doubts
+from secid.pages.sections.probe import doubts, level_with_first
 from secid.results import Run, Status
 from secid.results.audit import Audit
 from secid.results.check import Check
@@ -44,10 +44,10 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
         word = "relevant" if relevant else "none_relevant" if judged else "unjudged"
         return word, {"command": "audit", **facts, "n_labelled_relevant": relevant, "n_judged": judged}
     reason = result.not_evaluated.get("sources")
-    n_best = sum(source.tie == 1 for source in result.sources)
-    word = "abstained" if reason else "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
     if reason:
-        return word, {"command": "probe", **facts, "reason": reason}
+        return "abstained", {"command": "probe", **facts, "reason": reason}
+    n_best = 1 + len(level_with_first(result))
+    word = "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
     caution = ",".join(doubts(result)) or None
     return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}
 

@@ -73,6 +73,8 @@ def probe_sources(
             _refuse_other_files(_by_source(opened, task, settings), beside)
         with clock.stage("load"):
             encoder, info = load()
+        if beside is not None:
+            _refuse_other_encoder(info, beside.encoder)
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
         with clock.stage("train"):
@@ -127,6 +129,18 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
         remedy="probe the files of that run under their names (NAME=FILE), or leave out --run and name a file by "
         "-o probe.json",
     )
+
+
+def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
+    """Raises UsageError for other weights or another recipe than the run's."""
+    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize"):
+        own, other = getattr(here, name), getattr(there, name)
+        if own != other:
+            raise UsageError(
+                f"it was scored with another encoder: its {name.replace('_', ' ')} is {other!r}, and here {own!r}",
+                where="--run",
+                remedy="probe with the encoder of that run, or leave out --run and name a file by -o probe.json",
+            )
 
 
 def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:

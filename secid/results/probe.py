@@ -51,7 +51,7 @@ class ProbedSource:
     trained     : means after training, of the seeds that every source finished.   gain_ndcg10 : their nDCG@10 minus the
                   frozen encoder's; the five fields after it are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
-    tie         : group, 1 first; sources of one group are statistically tied. None where nothing is ranked.
+    tie         : group, 1 first; sources of a group are tied, directly or through others. None where nothing is ranked.
     """
 
     name: str

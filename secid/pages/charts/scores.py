@@ -42,7 +42,7 @@ def forest_chart(run: Run) -> Chart | None:
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
     note = (
         "Whiskers: 95 % CI.",
-        "Sources with the same letter are statistically tied." if run.comparisons else "",
+        "Sources with the same letter are statistically tied, directly or through others." if run.comparisons else "",
         "Hollow circles: controls." if controls else "",
         f"Dashed: {listed(references)}." if references else "",
     )

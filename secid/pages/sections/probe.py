@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from secid.pages.glossary import kind_name, names_of, why_not
+from secid.pages.glossary import TIE_TERM, kind_name, names_of, why_not
 from secid.pages.numbers import SPACE, UNKNOWN, count, fraction, gain, letter, listed, plural, probability
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import code, named, plain, short
@@ -33,9 +33,9 @@ PROBE_TERMS = (
         "±",
         "half of a 95 % confidence interval: what other queries, and other runs of the same training, would change.",
     ),
-    ("tie", "sources that share a letter are statistically tied; the order of letters is significant (Holm)."),
+    ("tie", f"{TIE_TERM} (Holm)."),
     ("vs random", "nDCG@10 minus that after training on random passages, over the seeds that both have."),
-    ("seeds", "runs of each fold; fewer where a source was stopped because it lay significantly below the best one."),
+    ("seeds", "runs of each fold; fewer where a source was stopped."),
 )
 
 
@@ -45,14 +45,22 @@ def headline(probe: Probe) -> str:
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
         return why if reason == "no_gain" else f"The probe ranks nothing: {why}."
-    first, *others = probe.sources
-    best = [source for source in probe.sources if source.tie == 1]
-    if not others:
+    first = probe.sources[0]
+    if len(probe.sources) == 1:
         return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
-    if len(best) == 1:
-        return f"Training on {named(best[0].name)} is significantly better than training on {_others(probe)}."
-    tied = names_of([source.name for source in best], len(probe.sources))
-    return f"No source is established as the best: {tied} are statistically tied."
+    tied = level_with_first(probe)
+    if not tied:
+        return f"Training on {named(first.name)} is significantly better than training on {_others(probe)}."
+    which = _others(probe) if len(tied) == len(probe.sources) - 1 else names_of(tied, len(probe.sources))
+    return (
+        f"No source is established as the best: {named(first.name)} gains most, but is statistically tied with {which}."
+    )
+
+
+def level_with_first(probe: Probe) -> list[str]:
+    """Names of the sources that are not significantly below the one that gains most; [] where nothing was trained."""
+    below = {pair.second for pair in probe.pairs if pair.established and pair.first == probe.sources[0].name}
+    return [source.name for source in probe.sources[1:] if source.name not in below]
 
 
 def _others(probe: Probe) -> str:
@@ -62,27 +70,32 @@ def _others(probe: Probe) -> str:
 
 def _no_gain(probe: Probe) -> str:
     """That none is worth training on, what is established among them all the same, and what to try."""
-    best = [source.name for source in probe.sources if source.tie == 1]
     established = [pair for pair in probe.pairs if pair.established]
-    if len(best) == 1 and len(probe.sources) > 1:
-        among = f" Among them, {named(best[0])} is significantly better than {_others(probe)}."
+    if len(probe.sources) > 1 and not level_with_first(probe):
+        among = f" Among them, {named(probe.sources[0].name)} is significantly better than {_others(probe)}."
     elif established:
         pairs = [f"{named(pair.first)} is significantly better than {named(pair.second)}" for pair in established]
         among = f" Among them, {listed(pairs)}."
     else:
         among = " Nor is a difference between them significant." if probe.pairs else ""
+    harmful = [source.name for source in probe.sources if _is_below(source.interval_95)]
+    harm = f" Training on {names_of(harmful, len(probe.sources))} made it significantly worse." if harmful else ""
     return (
-        "The probe names no source to train on: training on none is significantly better than not training."
-        f"{among} Try longer trainings, {code(f'--steps {4 * probe.steps}')}{_other_rate(probe)}."
+        "The probe names no source to train on: after training on any of them the encoder is not significantly better "
+        f"than before.{harm}{among} Try {' or '.join(_other_trainings(probe, len(harmful) == len(probe.sources)))}."
     )
 
 
-def _other_rate(probe: Probe) -> str:
-    """A rate that was not tried; "" where none is known."""
+def _other_trainings(probe: Probe, smaller: bool) -> Iterator[str]:
+    """What to try next: more steps, and a rate that was not tried. smaller : a smaller rate alone."""
+    if not smaller:
+        yield f"longer trainings, {code(f'--steps {4 * probe.steps}')},"
     tried = {rate.rate for rate in probe.rates}
-    others = (rate.rate * factor for rate in probe.rates if rate.used for factor in (1 / 4, 4, 1 / 16))
+    factors = (1 / 4, 1 / 16, 1 / 64) if smaller else (1 / 4, 4, 1 / 16)
+    others = (rate.rate * factor for rate in probe.rates if rate.used for factor in factors)
     other = next((rate for rate in others if rate not in tried), None)
-    return "" if other is None else f", or another rate, such as {code(f'--rate {other:g}')}"
+    if other is not None:
+        yield f"{'a smaller' if smaller else 'another'} rate, {code(f'--rate {other:g}')}"
 
 
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
@@ -124,6 +137,18 @@ def doubts(probe: Probe) -> Iterator[str]:
 def cautions(probe: Probe) -> Iterator[str]:
     """What makes the order worth less, and controls that were not made."""
     yield from (DOUBTS[kind] for kind in doubts(probe))
+    n = len(probe.sources)
+    worse = [source.name for source in probe.sources if source.vs_random and _is_below(source.vs_random.interval_95)]
+    if worse:
+        yield f"Training on {names_of(worse, n)} is significantly worse than training on random passages."
+    stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
+    if stopped:
+        fewest, verb = min(source.n_seeds for source in probe.sources), "was" if len(stopped) == 1 else "were"
+        yield (
+            f"{names_of(stopped, n)} {verb} stopped before the last seed: the interval of the difference to the best "
+            "source, each pair by itself, lay below 0. Gains and their order are of the "
+            f"{plural(fewest, 'seed')} that all sources have."
+        )
     for names in probe.identical:
         same = listed([named(name) for name in names])
         yield f"{same} have the same negatives for these queries: they were trained once, and have one result."
@@ -150,6 +175,10 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
 
 def _is_above(gap: Gap | None) -> bool:
     return gap is not None and gap.interval_95 is not None and gap.interval_95[0] > 0
+
+
+def _is_below(interval: tuple[float, float] | None) -> bool:
+    return interval is not None and interval[1] < 0
 
 
 def scope(probe: Probe) -> str:
