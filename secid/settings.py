@@ -384,6 +384,14 @@ class Resolved:
         """{name: {"value": ..., "from": ...}} for the report."""
         return {name: {"value": value, "from": self.origin[name]} for name, value in asdict(self.values).items()}
 
+    def given(self) -> dict[str, Any]:
+        """{name: value} of what is not left to its default."""
+        return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
+
+    def changed(self, **values: Any) -> Resolved:
+        """With other values, of the same origin."""
+        return replace(self, values=replace(self.values, **values))
+
 
 def resolve(
     flags: Mapping[str, Any],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import code, named, plain
-from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Run, SourceResult, control_name
+from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Merged, Run, SourceResult, control_name
 from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
@@ -319,6 +319,15 @@ def rule_of(name: str, run: Run) -> str:
 def in_plain_words(name: str) -> str:
     """A reason such as `exact_repeat`, as report.json has it, in words."""
     return plain(name.replace("_", " "))
+
+
+def merged_sentence(merged: Merged) -> str:
+    """How many shards a run was put together from, and how often they encoded a text."""
+    times = f"{merged.n_texts_held / merged.n_texts:.2f}"
+    return (
+        f"Merged from {plural(merged.n_shards, 'shard')}. Together they encoded {times} times the "
+        f"{count(merged.n_texts)} distinct texts: a text that several shards list is encoded by each."
+    )
 
 
 def recipe_line(encoder: EncoderInfo) -> str:

@@ -14,17 +14,15 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from secid import errors
-from secid.errors import SecidError, UsageError, plainly
 from secid.progress import Progress, Silent
 from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import FIELDS, OF_MACHINE, SettingsDict
+from secid.settings import OF_MACHINE, SettingsDict
 from secid.shards.run import merge, score_shard
 
 if TYPE_CHECKING:
@@ -53,13 +51,13 @@ class _Worker:
     def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
         """What the function returns, and its notes."""
         log = Recorder(Silent())
-        result = function(words, encoder, **keywords, load=self._load, progress=log)
+        result = function(words, **{**keywords, "encoder": encoder, "load": self._load, "progress": log})
         return result, [line for line in log.lines if not line.startswith("stage ")]
 
 
 def score_on_ray(
-    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | PathLike[str],
-    on: str = "ray", run: str | PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
+    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | os.PathLike[str],
+    on: str = "ray", run: str | os.PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Run:  # fmt: skip
     """Scores some sources in parts on a Ray cluster, and merges them.
@@ -72,43 +70,36 @@ def score_on_ray(
     Raises SecidError, before Ray starts where it can be known. The states that are done stay.
     """
     from secid.pool.part import Shard
-    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, name_of, refuse_in_shards
-    from secid.shards.store import StateDir
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job
 
     stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = begun(encoder, settings, progress)
-    values, url, named = resolved.values, fspath(state_dir), encoder or resolved.values.encoder
     if on != "ray" and not on.startswith(CLIENT):
-        raise UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+        raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:
-        raise UsageError(f"at least 1, got {shards}", where="--shards")
-    refuse_in_shards(values, sources)
-    refuse_no_encoder(encoder, values)
-    with RunFolder(None if run is None else Path(run), force):
-        pass  # a folder that is there already is an error before any work
-    job = Job(StateDir(url), tuple(map(str, sources)), resolved)
-    there, parts = set(job.state.names()), [Shard(number, shards) for number in range(shards)]
-    done = {(kind, n) for kind in stages for n in (*parts, WHOLE) if name_of(kind, n) in there and job.is_done(kind, n)}
-    names = [name for name in FIELDS if resolved.origin[name] != "default" and name != "encoder"]
-    given = {name: getattr(values, name) for name in names}
-    with _connected(on) as ray:
+        raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
+    refuse_no_encoder(encoder, resolved.values)
+    job = Job.of(sources, state_dir, resolved)
+    parts = [Shard(number, shards) for number in range(shards)]
+    done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
+    given, url = resolved.given(), job.state.url
+    with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
             progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
-        has_gpu = values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
-        sent = named if isinstance(named, str) else ray.put(named)
+        has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        sent = ray.put(encoder or resolved.values.encoder)
         said: set[str] = set()
         for kind, stage in stages.items():
             own = {**given, "state_dir": url, "prepare": kind == COUNTS}
-            left = [part for part in parts if not {(kind, part), (kind, WHOLE)} & done]
+            left = [part for part in parts if not {part, WHOLE} & done[kind]]
             work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))
             _all(ray, work, progress, said, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
-        own = {name: value for name, value in given.items() if name in OF_MACHINE}
-        last = (merge, url, sent, {**own, "run": None if run is None else fspath(run), "force": force})
-        result: Run = _all(ray, {"merge": last}, progress, said, has_gpu)["merge"]
+        own = {name: value for name, value in given.items() if name in OF_MACHINE} | {"run": run, "force": force}
+        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, said, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
         error = errors.OutputError("is on another machine", where=str(run), remedy=f"secid merge {url} writes one here")
@@ -130,8 +121,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
             for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
                 actors.append(actor.remote(str(Path.cwd())))
                 running[actors[-1].__ray_ready__.remote()] = START, actors[-1]
-            busy = [one for _, one in running.values()]
-            for one in [one for one in actors if one not in busy][: len(todo)]:
+            for one in [one for one in actors if one not in [busy for _, busy in running.values()]][: len(todo)]:
                 name = todo.popleft()
                 running[one.run.remote(*work[name])] = name, one
             for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
@@ -141,10 +131,10 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
                 except ray.exceptions.RayError as error:
                     cause = getattr(error, "cause", None) or error
                     failed[name] += 1
-                    if isinstance(cause, SecidError):
+                    if isinstance(cause, errors.SecidError):
                         raise cause from None
                     if failed[name] == TRIES:
-                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {plainly(cause)}"
+                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plainly(cause)}"
                         remedy = "the logs of Ray may say more; what is done stays, and the same command goes on"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name}: {type(cause).__name__}; tried again")
@@ -174,7 +164,7 @@ def _connected(on: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
+        raise errors.UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
     if ray.is_initialized():
         yield ray
         return
@@ -185,7 +175,7 @@ def _connected(on: str) -> Iterator[Any]:
             _ask(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
-            raise UsageError(f"Ray does not answer: {plainly(error)}", where=address) from error
+            raise errors.UsageError(f"Ray does not answer: {errors.plainly(error)}", where=address) from error
         try:
             with suppress(ValueError):  # in another thread than the first
                 signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code

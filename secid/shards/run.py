@@ -67,16 +67,14 @@ def score_shard(
     from secid.pool.part import Shard
     from secid.read import given_sources, opened
     from secid.run_folder.write import Recorder, RunFolder
-    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, refuse_in_shards, score
-    from secid.shards.store import StateDir
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
-    refuse_in_shards(values, sources)
+    job = Job.of(sources, state_dir, resolved)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
     if not prepare:
         refuse_no_encoder(encoder, values)
-    job = Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
     kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
     job.state.check_writable()
     skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
@@ -128,6 +126,7 @@ def merge(
     """
     import torch
 
+    from secid.pages.glossary import merged_sentence
     from secid.pool.refuse import refuse_bad
     from secid.read import given_sources, opened
     from secid.results import InputFile
@@ -179,11 +178,13 @@ def merge(
             for source, tally in tallies.items():
                 refuse_bad(source, tally, values)
             keep = keep_of_sample(wholes, sample, values.seed)
-            changes: dict[str, Any] = {"shard": None, "on_bad": "skip", "max_bad_fraction": 1.0}
-            if loaded.info.dtype in DTYPES:  # it is the shards', so no other is advised
-                changes["dtype"] = loaded.info.dtype
-            alone = replace(values, **changes)
-            of_sample = replace(resolved, values=replace(alone, max_records=None if keep is None else sample))
+            of_sample = resolved.changed(
+                shard=None,
+                on_bad="skip",
+                max_bad_fraction=1.0,
+                max_records=None if keep is None else sample,
+                dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that none is advised
+            )
             given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
             named = None if run is None else fspath(run)
             plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
@@ -196,10 +197,9 @@ def merge(
                     n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
                     sampled_queries=None if keep is None else sample,
                 )
-                held = f"{merged.n_texts_held / merged.n_texts:.2f} times the {merged.n_texts:,} distinct texts"
-                recorder.note(f"the shards encoded {held}: a text that several shards list is encoded by each")
+                recorder.note(merged_sentence(merged))
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
-                done = replace(done, settings=replace(resolved, values=replace(values, shard=None)).document())
+                done = replace(done, settings=resolved.changed(shard=None).document())
                 done = replace(done, encoder=info, cost=None)
                 scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
             try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,12 @@ class Job:
     words: Sequence[str]
     resolved: Resolved
 
+    @staticmethod
+    def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved) -> Job:
+        """Raises UsageError as `refuse_in_shards`."""
+        refuse_in_shards(resolved.values, sources)
+        return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
+
     @property
     def shard(self) -> Shard:
         return Shard.parse(self.resolved.values.shard or "")
@@ -132,13 +138,16 @@ class Job:
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
+    def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
+        """The parts whose states are there. Raises InputError for one of another run."""
+        there = set(self.state.names())
+        found = {name: part for part in parts if (name := name_of(kind, part)) in there}
+        check_same(self.state, {name: self.state.header(name) for name in found}, self.run)
+        return set(found.values())
+
     def is_done(self, kind: str, shard: Shard) -> bool:
         """Whether a state is there. Raises InputError for one of another run."""
-        name = name_of(kind, shard)
-        if not self.state.has(name):
-            return False
-        check_same(self.state, {name: self.state.header(name)}, self.run)
-        return True
+        return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
@@ -188,8 +197,7 @@ def score(
     work : an empty folder.
     """
     name = name_of(SHARD, job.shard)
-    settings = replace(job.resolved.values, **{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
-    resolved = replace(job.resolved, values=settings)
+    resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
@@ -202,7 +210,7 @@ def score(
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
-            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), settings)
+            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), resolved.values)
             with clock.stage("write"):
                 write_rows(scored.vectors, plan, work / ROWS)
                 progress.start("write", None, "files")

@@ -1,11 +1,13 @@
 """Shards of a generated run as separate processes: time, memory and bytes of each phase, and how near to linear it is.
 
 python -m tests.perf.shards [--records 1000000] [--shards 2 4 8] [--workers 1 2] [--no-prepare] [--folder DIR]
-python -m tests.perf.shards --pace 4000 --shards 8 --workers 1 8
+python -m tests.perf.shards --pace 4000 --slower 5 --shards 8 --workers 1 8 --prepare --no-one
 
 Two sources are mined from one corpus for the same queries, so passages repeat within and across sources. Rows of the
 encoder are hashes and cost nothing; with --pace each worker is a device that takes so many texts a second and sleeps.
-Every worker is a process of its own with one thread, as is the run without shards that comes first.
+Every worker is a process of its own with one thread, as is the run without shards that comes first. With --slower 5
+each worker has a fifth of a core and of its device's pace, and times are divided by five: eight workers on eight
+cores, shown on two. It needs root and cgroups.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -34,6 +36,8 @@ WRITE_TEXTS = 20_000
 TABLE_ROWS = 4096
 """Rows that the encoder draws two of for each text."""
 WATCH_SECONDS = 0.05
+PERIOD_MICROSECONDS = 20_000
+"""Of the scheduler, in which a process gets its share of a core."""
 
 
 def write_files(folder: Path, n_records: int, n_negatives: int) -> list[Path]:
@@ -93,7 +97,7 @@ def work(task: dict[str, Any]) -> None:
     from secid import score
     from secid.shards.run import merge, score_shard
 
-    encoder = encoder_of(task["dimension"], task["pace"])
+    encoder = encoder_of(task["dimension"], task["pace"] / task["slower"])
     settings: dict[str, Any] = {"threads": 1, "cache": False}
     if task["kind"] == "one":
         run = score(task["sources"], encoder, controls="none", **settings)
@@ -118,8 +122,41 @@ class Cost(NamedTuple):
     output: str = ""
 
 
+@contextmanager
+def core_share(slower: float) -> Iterator[Callable[[int], None]]:
+    """Takes the id of a process, which gets one core divided by `slower` from then on."""
+    v1 = Path("/sys/fs/cgroup/cpu")
+    root = v1 if v1.is_dir() else Path("/sys/fs/cgroup")
+    made: list[Path] = []
+
+    def limit(pid: int) -> None:
+        group = root / f"secid-perf-{pid}"
+        group.mkdir()
+        made.append(group)
+        quota = round(PERIOD_MICROSECONDS / slower)
+        if v1.is_dir():
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {PERIOD_MICROSECONDS}")
+        (group / "cgroup.procs").write_text(str(pid))
+
+    try:
+        yield limit if slower != 1 else lambda pid: None
+    finally:
+        for group in made:
+            group.rmdir()
+
+
 def cost_of(tasks: Sequence[dict[str, Any]], n_workers: int, profiles: Path | None) -> Cost:
     """Runs tasks, so many at a time, each in a process of its own. Raises SystemExit where one fails."""
+    with core_share(tasks[0]["slower"]) as limit:
+        return _cost_of(tasks, n_workers, profiles, limit)
+
+
+def _cost_of(
+    tasks: Sequence[dict[str, Any]], n_workers: int, profiles: Path | None, limit: Callable[[int], None]
+) -> Cost:
     waiting, running = list(tasks), {}
     cpu, resident, own, output = 0.0, 0.0, 0, ""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -133,6 +170,7 @@ def cost_of(tasks: Sequence[dict[str, Any]], n_workers: int, profiles: Path | No
                 command = [sys.executable, "-m", "tests.perf.shards", "--task", json.dumps(task)]
                 process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
                 running[process.pid] = process
+                limit(process.pid)
             for pid in list(running):
                 with suppress(OSError):  # it has just ended
                     own = max(own, own_bytes(pid))
@@ -149,7 +187,8 @@ def cost_of(tasks: Sequence[dict[str, Any]], n_workers: int, profiles: Path | No
     finally:
         for process in running.values():
             process.kill()
-    return Cost(time.perf_counter() - began, cpu, resident, own / 2**20, output)
+            process.wait()
+    return Cost((time.perf_counter() - began) / tasks[0]["slower"], cpu, resident, own / 2**20, output)
 
 
 def line(name: str, cost: Cost, more: str = "") -> None:
@@ -200,6 +239,7 @@ def main() -> None:
     parser.add_argument(
         "--pace", type=float, default=0, help="texts a second of each worker's device; 0: no time at all"
     )
+    parser.add_argument("--slower", type=float, default=1, help="a core and a device of each worker divided by it")
     parser.add_argument("--shards", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--prepare", action=argparse.BooleanOptionalAction, help="with it alone, or without; else both")
@@ -226,7 +266,7 @@ def main() -> None:
             options.profile.mkdir(parents=True, exist_ok=True)
         sources = write_files(folder.resolve(), options.records, options.negatives)
         job = {"sources": list(map(str, sources)), "dimension": options.dimension, "pace": options.pace}
-        job["sample"] = options.sample
+        job |= {"sample": options.sample, "slower": options.slower}
         size = sum(path.stat().st_size for path in sources)
         print(
             f"{options.records:,} records, {size / 1e6:,.0f} MB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from secid.pages.encoder import fact_lines
-from secid.pages.glossary import by_reason, in_plain_words, missing_lines, recipe_line, terms
-from secid.pages.numbers import count, fraction, percent, plural, seconds
+from secid.pages.glossary import by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
+from secid.pages.numbers import count, fraction, percent, seconds
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
 from secid.records import REASONS, fault_text
-from secid.results import Cost, Merged, Overlap, Run
+from secid.results import Cost, Overlap, Run
 from secid.settings import value_text
 
 PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
@@ -143,18 +143,10 @@ def origin_section(run: Run) -> Section:
         link="Origin",
         title="How this run was made",
         paragraphs=(
-            *(() if run.merged is None else (_merged(run.merged),)),
+            *(() if run.merged is None else (merged_sentence(run.merged),)),
             *(() if run.cost is None else (_cost(run.cost, len(run.sources)),)),
         ),
         tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
-    )
-
-
-def _merged(merged: Merged) -> str:
-    times = f"{merged.n_texts_held / merged.n_texts:.2f}"
-    return (
-        f"Merged from {plural(merged.n_shards, 'shard')}. Together they encoded {times} times the "
-        f"{count(merged.n_texts)} distinct texts: a text that several shards list is encoded by each."
     )
 
 
