@@ -82,14 +82,15 @@ def score_shard(
         files, _ = given_sources(list(sources), values, recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             counts = None if prepare else job.counts()
+            if not prepare:  # before texts are counted: it may not load
+                loaded, _ = load(encoder, values, recorder)
+                clock.loaded()
             if counts is None:
                 with opened(files, values) as readers, clock.stage("count"):
                     (work / "count").mkdir()
                     counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
             if not prepare:
                 with opened(files, values) as readers:
-                    loaded, _ = load(encoder, values, recorder)
-                    clock.loaded()
                     named = None if run is None else fspath(run)
                     scored = score(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:

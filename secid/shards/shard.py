@@ -17,7 +17,8 @@ from secid.pool import sample_order
 from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
 from secid.progress import Progress
-from secid.read import Reader
+from secid.read import Reader, once_only
+from secid.read.stream import HUB
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
@@ -50,8 +51,10 @@ NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
 
 def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
     """Raises UsageError for settings that shards cannot follow, and for sources that can be read only once."""
-    if any(str(word).rpartition("=")[2] == "-" for word in words):
-        raise UsageError("every shard reads all rows", where="-", remedy="name files")
+    for word in words:
+        path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
+        if path is None or (once_only(path) and not Path(path).is_dir()):
+            raise UsageError("every shard reads all rows, twice", where=path or "sources", remedy="name files")
     for name, why in REFUSED.items():
         if getattr(settings, name) is not None:
             raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))
@@ -72,18 +75,18 @@ def all_parts(kind: str, of: int) -> dict[str, Shard]:
     return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
 
 
-def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any]) -> None:
+def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any], here: str = "here") -> None:
     """Raises InputError for states of another run than this one, or that have read other files than the first of them.
 
-    headers : of the states, by name.   run : as `Job.run` gives it.
+    headers : of the states, by name.   run : as `Job.run` gives it.   here : what has that run, in words.
     """
     for name, header in headers.items():
-        _check_run(f"{state.url}/{name}", header["run"], run)
+        _check_run(f"{state.url}/{name}", header["run"], run, here)
         first = next(iter(headers))
         check_files(name, header["files"], first, headers[first]["files"], state.url)
 
 
-def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any], here: str) -> None:
     """Raises InputError that names what differs. there: the run of the state."""
     for key, value in run.items():
         other = there.get(key)
@@ -99,9 +102,11 @@ def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any]) -> 
             pairs = zip(value, other, strict=True) if same else [(len(value), len(other))]
             value, other = next((a, b) for a, b in pairs if a != b)
         raise InputError(
-            f"is of another run: {what} is {other} there, and {value} here",
+            f"is of another run: {what} is {other} there, and {value} {here}",
             where=where,
-            remedy="name another --state-dir, or remove it",
+            remedy="run with that (settings also come from SECID_* and secid.toml), or name another folder of states"
+            if here == "here"
+            else "remove the state that is wrong, and run its shard again",
         )
 
 
@@ -195,9 +200,8 @@ def score(
     resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
-        run = {**job.run, "encoder": encoder.info.fingerprint}
-        of_shard = {"files": files, "dtype": encoder.info.dtype, "timing": clock.stages}
-        return {"run": run, "numbers": asdict(numbers), **of_shard}
+        run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
+        return {"run": run, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
 
     try:
         given = readers, encoder, None, resolved, work, progress, counts.table("documents")
@@ -246,7 +250,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
             remedy=f"secid score … {flag_of('shard', missing[0])} --state-dir {state.url}",
         )
     first, header = next(iter(headers.items()))
-    check_same(state, headers, header["run"])
+    check_same(state, headers, header["run"], f"in {first}")
     if state.has(counts := name_of(COUNTS, WHOLE)):
         check_files(counts, state.header(counts)["files"], first, header["files"], state.url)
     return headers
@@ -255,19 +259,25 @@ def shard_states(state: StateDir) -> dict[str, Header]:
 def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
     """Raises InputError where a state has read other files than the first one."""
     for path in sorted({*own, *files}):
-        if own.get(path, {}).get("sha256") != files.get(path, {}).get("sha256"):
-            raise InputError(
-                f"has changed between {first} and {name} (another SHA-256)",
-                where=path,
-                remedy=f"put the file back, or remove the states in {url} and run all shards again",
-            )
+        if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
+            continue
+        again = f"remove the states in {url} and run all shards again"
+        raise InputError(
+            f"has changed between {first} and {name} (another SHA-256)"
+            if path in own and path in files
+            else f"is read by one of {first} and {name} alone",
+            where=path,
+            remedy=f"{again}, with its commit: {HUB}datasets/OWNER/NAME@COMMIT"
+            if path.startswith(HUB)
+            else f"put the file back, or {again}",
+        )
 
 
 def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
     """Raises InputError where a shard was scored with another encoder."""
     if header["run"]["encoder"] == info.fingerprint:
         return
-    dtype = header["dtype"]
+    dtype = header["run"]["dtype"]
     raise InputError(
         f"was scored with another encoder ({dtype} there, {info.dtype} here)",
         where=f"{state.url}/{name}",

@@ -32,6 +32,8 @@ RECORD = "secid_state"
 FIRST_BYTES, MOST_BYTES = 1 << 16, 100_000_000
 """Of a file in an object store, what the first request for its header asks for, so that most need no second; and the
 longest header that safetensors allows, so that a foreign file is not downloaded as one."""
+PIECES, PIECE_BYTES = 64, 1 << 16
+"""What is hashed of a large file on a disk, where hashing gigabytes would cost a quarter of a merge."""
 
 
 class StateDir:
@@ -42,7 +44,9 @@ class StateDir:
     """
 
     def __init__(self, url: str) -> None:
-        """Makes nothing. Raises UsageError for an unknown protocol, or one whose package is not installed."""
+        """Makes nothing. Raises UsageError for no name, an unknown protocol, or one whose package is not installed."""
+        if not url:
+            raise UsageError("names no folder", where="--state-dir", remedy="name a local path, or a URL")
         self.url = url
         self._shown = CREDENTIALS.sub("//", url).rstrip("/")
         self._store: Any  # None for a local folder
@@ -82,14 +86,18 @@ class StateDir:
         """
         file = _file(name)
         own = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
-        listed = {key: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for key, path in files.items()}
+        listed = {
+            key: {"bytes": path.stat().st_size, "sha256": sha256_of(path), "pieces_sha256": _sha256_of_pieces(path)}
+            for key, path in files.items()
+        }
         text = json.dumps(
             {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(own), "files": listed}
         )
         with work_folder() as folder, self._writing(file):
             save_file(own, folder / file, {RECORD: f"{_sha256(text)} {text}"})
             if files and self.has(name):  # it must not count as present with the large files of another one
-                Path(self._root, file).unlink() if self._store is None else self._store.rm_file(f"{self._root}/{file}")
+                with suppress(FileNotFoundError):  # another process writes it, too
+                    self._remove(file)
             for key, path in files.items():
                 self._put(path, _file(name, key))
             self._put(folder / file, file)
@@ -111,7 +119,7 @@ class StateDir:
     def file(self, name: str, key: str, folder: Path) -> Path:
         """A large file of a state: its own path where that is local, otherwise a download into the folder.
 
-        Its size is checked, and the SHA-256 of a download.
+        Its size is checked, and the SHA-256 of a download, or that of some pieces of a local file.
         """
         file, listed = _file(name, key), self._record(name)["files"]
         with self._reading(file):
@@ -120,7 +128,8 @@ class StateDir:
             path = self._get(file, folder)
             if (n_bytes := path.stat().st_size) != listed[key]["bytes"]:
                 raise ValueError(f"it has {n_bytes} bytes, and {listed[key]['bytes']} in {_file(name)}")
-            if self._store is not None and sha256_of(path) != listed[key]["sha256"]:
+            own = _sha256_of_pieces(path) if self._store is None else sha256_of(path)
+            if own != listed[key]["pieces_sha256" if self._store is None else "sha256"]:
                 raise ValueError(f"its SHA-256 is not that in {_file(name)}")
             return path
 
@@ -142,6 +151,12 @@ class StateDir:
             return Path(self._root, file)
         self._store.get_file(f"{self._root}/{file}", str(folder / file))
         return folder / file
+
+    def _remove(self, file: str) -> None:
+        if self._store is None:
+            Path(self._root, file).unlink()
+        else:
+            self._store.rm_file(f"{self._root}/{file}")
 
     def _put(self, path: Path, file: str) -> None:
         if self._store is not None:
@@ -208,6 +223,16 @@ def _file(name: str, key: str = SUFFIX[1:]) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _sha256_of_pieces(path: Path) -> str:
+    """Of pieces evenly apart, from the first byte to the last one; together they are all of a file up to 4 MiB."""
+    digest, last = hashlib.sha256(), max(path.stat().st_size - PIECE_BYTES, 0)
+    with path.open("rb") as file:
+        for number in range(PIECES):
+            file.seek(last * number // (PIECES - 1))
+            digest.update(file.read(PIECE_BYTES))
+    return digest.hexdigest()
 
 
 def _sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.errors import BadRecordsError, InputError, SettingsError, UsageError
+from secid.errors import BadRecordsError, EncoderError, InputError, SettingsError, UsageError
 from secid.results.document import read_run
 from secid.run_folder.read import read_states
 from secid.shards.store import StateDir
@@ -195,7 +196,17 @@ class TestRefusals:
     def test_another_encoder(self, sources: list[str], tmp_path: Path) -> None:
         in_shards(sources, tmp_path, 2, only=(0,), **EXACT)
         secid.score_shard(sources, HashEncoder(8), shard="1/2", state_dir=tmp_path, **EXACT)
-        with pytest.raises(InputError, match=r"is of another run: encoder is hash-8 there, and hash-16 here"):
+        with pytest.raises(
+            InputError, match=r"is of another run: encoder is hash-8 there, and hash-16 in shard-00000-of-00002"
+        ):
+            secid.merge(tmp_path, HashEncoder())
+
+    def test_another_number_format(self, sources: list[str], tmp_path: Path) -> None:
+        in_shards(sources, tmp_path, 2, only=(0,), **EXACT)
+        encoder = HashEncoder()
+        encoder.info = replace(encoder.info, dtype="bf16", fingerprint="other")
+        secid.score_shard(sources, encoder, shard="1/2", state_dir=tmp_path, **EXACT)
+        with pytest.raises(InputError, match="dtype is bf16 there, and float32 in shard-00000-of-00002"):
             secid.merge(tmp_path, HashEncoder())
 
     def test_a_file_changed_between_shards(self, tmp_path: Path) -> None:
@@ -246,6 +257,30 @@ class TestRefusals:
         with pytest.raises(UsageError, match=next(iter(settings)).replace("_", ".")):
             in_shards(sources, tmp_path, 2, **settings)
         assert not list(tmp_path.iterdir())
+
+    def test_what_can_be_read_only_once(self, sources: list[str], tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.jsonl")
+        given: Any = {"shard": "0/2", "state_dir": tmp_path / "state", **EXACT}
+        for source in ("-", f"one={tmp_path}/pipe.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}]):
+            with pytest.raises(UsageError, match="every shard reads all rows"):
+                secid.score_shard([*sources, source], HashEncoder(), **given)  # type: ignore[list-item]
+
+    def test_an_encoder_that_does_not_load_is_an_error_before_texts_are_counted(
+        self, sources: list[str], tmp_path: Path
+    ) -> None:
+        with pytest.raises(EncoderError):
+            secid.score_shard(sources, str(tmp_path / "none"), shard="0/2", state_dir=tmp_path / "state", **EXACT)
+        assert not (tmp_path / "state").exists()
+
+    def test_a_folder_that_holds_another_file(self, sources: list[str], tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        shutil.copy(sources[0], folder)
+        in_shards([str(folder)], tmp_path / "state", 2, **EXACT)
+        shutil.copy(sources[1], folder)
+        with pytest.raises(InputError, match="is read by one of shard-00000-of-00002 and merge alone") as caught:
+            secid.merge(tmp_path / "state", HashEncoder())
+        assert str(caught.value.where).endswith("two.jsonl")
 
     @pytest.mark.parametrize("text", ["2/2", "-1/2", "1", "a/b", "0/0"])
     def test_what_names_no_part(self, sources: list[str], tmp_path: Path, text: str) -> None:

@@ -199,8 +199,26 @@ def test_a_damaged_large_file_is_refused(url, rows, tmp_path):
     assert "25599 bytes" in refusal.message
     assert refusal.remedy == f"remove {url}/a.safetensors and run the shard again"
     put(url, "a.rows", ROWS[:-1] + b"x")
-    if is_remote(url):
-        refused(url, "a.rows", states.file, "a", "rows", tmp_path)
+    assert "SHA-256" in refused(url, "a.rows", states.file, "a", "rows", tmp_path).message
+
+
+def test_a_large_file_of_another_run_is_refused(tmp_path):
+    """Of a local one, pieces are looked at."""
+    states, path = StateDir(str(tmp_path / "states")), tmp_path / "rows"
+    path.write_bytes(bytes(5 << 20))
+    states.write("a", {}, {}, {"rows": path})
+    assert states.file("a", "rows", tmp_path).stat().st_size == 5 << 20
+    put(states.url, "a.rows", b"\1" * (5 << 20))
+    refused(states.url, "a.rows", states.file, "a", "rows", tmp_path)
+
+
+def test_two_processes_replace_a_state_at_once(url, rows, tmp_path, monkeypatch):
+    states = StateDir(url)
+    states.write("a", {"n": 1}, {}, {"rows": rows})
+    filesystem, path = fsspec.url_to_fs(f"{url}/a.safetensors")
+    monkeypatch.setattr(states, "has", lambda name: filesystem.rm_file(path) is None)  # the other one removes it then
+    states.write("a", {"n": 2}, {}, {"rows": rows})
+    assert states.header("a") == {"n": 2}
 
 
 KILLED = """
@@ -303,6 +321,8 @@ def test_urls_that_cannot_be_opened(monkeypatch):
     assert (caught.value.where, caught.value.remedy) == ("absent://host/x", "pip install absent_store")
     with pytest.raises(UsageError, match="nope"):
         StateDir("nope://x")
+    with pytest.raises(UsageError, match="names no folder"):  # such as "$STATES", which is not set
+        StateDir("")
 
 
 def test_a_path_needs_no_fsspec(tmp_path):
