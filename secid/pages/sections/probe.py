@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secid.pages.glossary import TIE_TERM, kind_name, names_of, why_not
@@ -63,6 +63,11 @@ def level_with_first(probe: Probe) -> list[str]:
     return [source.name for source in probe.sources[1:] if source.name not in below]
 
 
+def _which(names: Sequence[str], probe: Probe) -> str:
+    """These sources, any of which something holds for."""
+    return "any source" if len(names) == len(probe.sources) > 1 else names_of(names, len(probe.sources))
+
+
 def _others(probe: Probe) -> str:
     """All sources but one, in words."""
     return "the other source" if len(probe.sources) == 2 else "every other source"
@@ -79,7 +84,7 @@ def _no_gain(probe: Probe) -> str:
     else:
         among = " Nor is a difference between them significant." if probe.pairs else ""
     harmful = [source.name for source in probe.sources if _is_below(source.interval_95)]
-    harm = f" Training on {names_of(harmful, len(probe.sources))} made it significantly worse." if harmful else ""
+    harm = f" Training on {_which(harmful, probe)} made it significantly worse." if harmful else ""
     return (
         "The probe names no source to train on: after training on any of them the encoder is not significantly better "
         f"than before.{harm}{among} Try {' or '.join(_other_trainings(probe, len(harmful) == len(probe.sources)))}."
@@ -110,7 +115,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
-        f"queries, or make it smaller, such as {code(f'--batch {max(2, probe.batch // 2)}')}"
+        f"queries, or name a smaller batch, such as {code(f'--batch {max(2, probe.batch // 2)}')}"
     ),
     "one_seed": lambda _: (
         f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
@@ -137,15 +142,15 @@ def doubts(probe: Probe) -> Iterator[str]:
 def cautions(probe: Probe) -> Iterator[str]:
     """What makes the order worth less, and controls that were not made."""
     yield from (DOUBTS[kind] for kind in doubts(probe))
-    n = len(probe.sources)
     worse = [source.name for source in probe.sources if source.vs_random and _is_below(source.vs_random.interval_95)]
     if worse:
-        yield f"Training on {names_of(worse, n)} is significantly worse than training on random passages."
+        yield f"Training on {_which(worse, probe)} is significantly worse than training on random passages."
     stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
     if stopped:
         fewest, verb = min(source.n_seeds for source in probe.sources), "was" if len(stopped) == 1 else "were"
+        which = names_of(stopped, len(probe.sources))
         yield (
-            f"{names_of(stopped, n)} {verb} stopped before the last seed: the interval of the difference to the best "
+            f"{which} {verb} stopped before the last seed: the interval of the difference to the best "
             "source, each pair by itself, lay below 0. Gains and their order are of the "
             f"{plural(fewest, 'seed')} that all sources have."
         )

@@ -117,6 +117,26 @@ def below_random() -> Probe:
     return replace(whole, sources=sources, controls=(source("random", 0.02, None, None),))
 
 
+def joined_by_a_third() -> Probe:
+    """The last is significantly below the first; the one between is tied with both, so all share a letter."""
+    whole = probe(ties=(1, 1, 1))
+    pairs = tuple(replace(item, established=(item.first, item.second) == ("dense", "mixed")) for item in whole.pairs)
+    return replace(whole, pairs=pairs)
+
+
+def with_harm(whole: Probe, n: int) -> Probe:
+    """The last n sources are significantly below the frozen encoder, and below random passages."""
+    kept, last = whole.sources[: len(whole.sources) - n], whole.sources[len(whole.sources) - n :]
+    worse = tuple(replace(source(item.name, -item.gain_ndcg10, item.tie), vs_random=gap(-0.03)) for item in last)
+    return replace(whole, sources=kept + worse)
+
+
+def with_stopped() -> Probe:
+    whole = probe()
+    first, *others = whole.sources
+    return replace(whole, sources=(first, *(replace(item, n_seeds=2) for item in others)))
+
+
 def with_lost_rate() -> Probe:
     return replace(probe(), rates=(Rate(rate=1.0e-2, gain=None, used=False), Rate(rate=5e-5, gain=0.02, used=True)))
 
@@ -125,6 +145,7 @@ SITUATIONS = {
     "significantly best": probe(),
     "two tied for the best": probe(ties=(1, 1, 2)),
     "all tied": probe(ties=(1, 1, 1)),
+    "joined by a third": joined_by_a_third(),
     "one source": replace(probe(), sources=probe().sources[:1], pairs=()),
     "few queries": untrained(),
     "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
@@ -133,6 +154,9 @@ SITUATIONS = {
     "no gain": without_gain(),
     "no gain, two tied for the best": without_gain(ties=(1, 1, 2)),
     "no gain, all tied": without_gain(ties=(1, 1, 1)),
+    "no gain, and harm by one": with_harm(without_gain(), 1),
+    "no gain, and harm by all": with_harm(without_gain(ties=(1, 1, 1)), 3),
+    "two stopped": with_stopped(),
     "no gain of one source": replace(without_gain(), sources=probe().sources[:1], pairs=()),
     "two sources with the same negatives": replace(probe(), identical=(("bm25", "mixed"),)),
     "a reason of a newer secid": untrained("moon_phase"),
