@@ -211,6 +211,7 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "vectors file": (*one, VECTORS),
         "no encoder": (sources[0],),
         "no step": (*one, small, "--steps", 0),
+        "endless steps": (*one, small, "--steps", 10**18),
         "no seed": (*one, small, "--seeds", 0),
         "one fold": (*one, small, "--folds", 1),
         "few held out": (*one, small, "--held-out", 99),
