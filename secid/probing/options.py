@@ -44,8 +44,8 @@ class Options:
     rates: tuple[float, ...]
 
     def check(self) -> None:
-        """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none or
-        is there twice, and LoRA without peft.
+        """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none
+        or is there twice, and LoRA without peft.
         """
         numbers = (self.steps, self.n_seeds, self.n_folds, self.n_queries, self.batch)
         for value, (flag, least) in zip(numbers, LEAST.items(), strict=True):

@@ -97,7 +97,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
-        f"queries, or make it smaller, such as {code(f'--batch {max(2, probe.batch // 2)}')}"
+        f"queries, or make it smaller, such as {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
     ),
     "one_seed": lambda _: (
         f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
