@@ -105,12 +105,12 @@ class Judge:
         self._values, self._group, self._fold = values, group, fold
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
-        distinct = {own.tobytes(): own for own in self._common}  # sources of the same negatives are one training
-        self._runs = between_runs(np.stack([*distinct.values()]), fold) if len(distinct) > 1 else None
+        self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
+        self._runs = between_runs(np.stack(self._distinct), fold) if len(self._distinct) > 1 else None
 
     def gains(self, frozen: Floats) -> dict[Arm, Gap]:
         """Of each arm over the frozen encoder, (n,)."""
-        alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._common]
+        alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
         gaps = [gap(own - frozen, self._group, self._fold, runs) for own in self._common]

@@ -21,6 +21,8 @@ RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": FEWEST_HELD_OUT, "--batch": 2}
 """Smallest value of each flag: a fold is held out of at least two, below so many held out nothing is evaluated, and a
 batch has a passage that is another row's."""
+MOST = 1_000_000
+"""Largest value of each: more is a slip of the hand, and no machine would finish it."""
 UNTRAINABLE = {
     "endpoint": "an endpoint gives vectors and no weights, so it cannot be trained",
     "vectors": "a vectors file has no weights to train",
@@ -42,8 +44,8 @@ class Options:
     rates: tuple[float, ...]
 
     def check(self) -> None:
-        """Raises SettingsError for what is no whole number, UsageError for a number too small, a rate that is none or
-        is there twice, and LoRA without peft.
+        """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none
+        or is there twice, and LoRA without peft.
         """
         numbers = (self.steps, self.n_seeds, self.n_folds, self.n_queries, self.batch)
         for value, (flag, least) in zip(numbers, LEAST.items(), strict=True):
@@ -51,6 +53,8 @@ class Options:
                 raise SettingsError(f"{value!r} is no whole number", where=flag, remedy=f"at least {least}")
             if value < least:
                 raise UsageError(f"is {value}, and at least {least} is needed", where=flag)
+            if value > MOST:
+                raise UsageError(f"is {value}, and at most {MOST:,} is possible", where=flag)
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(

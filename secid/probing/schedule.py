@@ -20,15 +20,15 @@ from secid.arrays import Floats, Index
 from secid.encode import CacheFolder
 from secid.encode.device import choose_devices, choose_dtype
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import OutputError
+from secid.errors import NonFiniteEmbeddingError, OutputError
 from secid.files import write_whole
-from secid.probing.learner import Learner
+from secid.probing.learner import DivergedError, Learner
 from secid.probing.task import Arm, Task
 from secid.probing.training import MEASURES, HeldOut, Setting, Work, held_out, run, steps_of
 from secid.progress import Progress
 from secid.settings import Settings
 
-RECIPE = (2, ".".join(version("torch").split(".")[:2]))
+RECIPE = (3, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
@@ -127,7 +127,12 @@ class Trainings:
         learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
         negatives = next(iter(self._task.negatives.values()))
         steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._setting)
-        learner.fit(steps, 1, 0.0, self._setting.temperature, lambda: None)  # the first one reserves memory
+        try:
+            learner.fit(steps, 1, 0.0, self._setting.temperature, lambda: None)  # the first one reserves memory
+        except DivergedError as error:
+            raise NonFiniteEmbeddingError(
+                f"before training, {error.message}", remedy="use another encoder: its weights may be damaged"
+            ) from error
         start = time.perf_counter()
         learner.fit(steps, 2, 0.0, self._setting.temperature, lambda: None)
         middle = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -48,6 +49,11 @@ class Lists:
     def take(self, rows: Index) -> Lists:
         """The lists of these rows."""
         return _cut(self.ids, self.offsets[rows], self.counts[rows])
+
+    def by_id(self) -> Lists:
+        """The same, of each row the passages by id."""
+        row = np.repeat(np.arange(len(self.counts)), self.counts)
+        return Lists(self.ids[np.lexsort((self.ids, row))], self.offsets)
 
     def first(self, counts: Index) -> Lists:
         """The first so many of each row. counts : (R,) none above its own."""
@@ -94,11 +100,11 @@ class Task:
     missing: Mapping[str, str]
     folder: Path
 
-    @property
+    @cached_property
     def arms(self) -> dict[Arm, Lists]:
-        """The negatives of all sources, then those of the controls."""
-        sources = {Arm(name): own for name, own in self.negatives.items()}
-        return sources | {Arm(name, control=True): own for name, own in self.controls.items()}
+        """The negatives of all sources, then those of the controls, of each row by id: rows of a file have no order."""
+        sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
+        return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
 
     @property
     def relevant(self) -> Index:
@@ -143,12 +149,11 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
     Raises InputError where there is none.
     """
     queries, passages, place = _texts(plan, collection, folder)
-    n, ranks = len(passages), key_ranks(passages.keys)
+    n = len(passages)
     query_of = text_forms(plan.queries)
     first_query = _representatives(plan.queries, query_of)[query_of.number]
     known_query, known_passage = plan.known_positives // len(plan.passages), plan.known_positives % len(plan.passages)
     labelled = distinct(pairs(first_query[known_query], place[known_passage], n))
-    labelled = labelled[np.lexsort((ranks[labelled % n], labelled // n))]  # by key, so that draws are, too
     of_sources = {planned.name: _negatives(planned, first_query, place, n) for planned in plan.sources}
     asked = {name: distinct(keys // n) for name, keys in of_sources.items()}
     shared = distinct(labelled // n)
@@ -166,7 +171,7 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
     positives = _of_rows(labelled, shared, n)
     row = np.repeat(np.arange(len(shared)), positives.counts)
     group = groups(row, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
-    random = _random(positives, fewest, np.argsort(ranks), seed)
+    random = _random(positives, fewest, n, seed)
     controls: dict[str, Lists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(
         queries=queries,
@@ -185,7 +190,10 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
 
 
 def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[TextStore, TextStore, Index]:
-    """Queries and passages of their own spool, and of each passage of the plan the id of its form's text."""
+    """Queries and passages of their own spool, and of each passage of the plan the id of its form's text.
+
+    Passages are numbered by their keys, so that neither draws nor ties of scores go by the order of files.
+    """
     spools = TextSpool("query", folder / "probe-queries.txt"), TextSpool("passage", folder / "probe-passages.txt")
     for store, spool in ((plan.queries, spools[0]), (plan.passages, spools[1])):
         for start in range(0, len(store), TEXTS_AT_ONCE):
@@ -196,8 +204,8 @@ def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[Tex
     queries, whole = (spool.store()[0] for spool in spools)
     forms = text_forms(whole)
     of_form = _representatives(whole, forms)
-    kept = np.sort(of_form)
-    return queries, whole.only(kept), np.searchsorted(kept, of_form[forms.number])[: len(plan.passages)]
+    by_key = np.argsort(key_ranks(whole.keys)[of_form])
+    return queries, whole.only(of_form[by_key]), np.argsort(by_key)[forms.number][: len(plan.passages)]
 
 
 def _representatives(store: TextStore, forms: TextForms) -> Index:
@@ -229,15 +237,15 @@ def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
     return ids[first], ids[second]
 
 
-def _random(positives: Lists, counts: Index, in_order: Index, seed: int) -> Lists:
-    """So many passages for each row, drawn at random; none a positive of its query. in_order : all passages, by key.
+def _random(positives: Lists, counts: Index, n: int, seed: int) -> Lists:
+    """So many of n passages for each row, drawn at random; none a positive of its query.
 
     A row has none only where all passages are its positives; then all rows are one group, and nothing is trained.
     """
-    generator, n, drawn = np.random.default_rng([seed, 3]), len(in_order), []
+    generator, drawn = np.random.default_rng([seed, 3]), []
     for row, count in enumerate(counts.tolist()):
         own = positives.of(row)
-        ids = in_order[generator.choice(n, min(n, count + len(own)), replace=False)]
+        ids = generator.choice(n, min(n, count + len(own)), replace=False)
         drawn.append(ids[~np.isin(ids, own)][:count])
     return _joined(drawn)
 

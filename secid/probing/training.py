@@ -15,7 +15,9 @@ from torch import Tensor
 
 from secid.arrays import Flags, Floats, Index, among, pairs
 from secid.encode.batching import Tokens
-from secid.probing.learner import Learner, Step
+from secid.errors import NonFiniteEmbeddingError
+from secid.pool.texts import TextStore
+from secid.probing.learner import DivergedError, Learner, Step
 from secid.probing.task import Arm, Lists, Task
 
 MEASURES = ("ndcg_10", "mrr_10", "recall_100")
@@ -112,14 +114,29 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
 def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Setting, tick: Callable[[], None]) -> Floats:
     """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work names no source.
 
-    Raises what `Learner.fit` raises.
+    Raises what `Learner.fit` raises, and for a vector that is not finite DivergedError, or NonFiniteEmbeddingError of
+    the frozen encoder.
     """
     learner.restore()
     if work.arm is not None:
         steps = steps_of(task, task.arms[work.arm], work, setting)
         learner.fit(steps, setting.steps, work.rate, setting.temperature, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
+    _check_finite(queries, task.queries, task.query[held.rows], work)
+    _check_finite(candidates, task.passages, task.candidates, work)
     return measures(queries, candidates, held.row, held.place)
+
+
+def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
+    """A score that is no number would sort before all others. rows : (n, d) of the texts with these ids."""
+    wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
+    if wrong and work.arm is not None:
+        raise DivergedError("the vector of a text is not finite after training")
+    if wrong:
+        raise NonFiniteEmbeddingError(
+            f"before training the encoder returned NaN or infinity for {store.take(ids[wrong[:1]])[0][:80]!r}",
+            remedy="remove the text, or use another encoder",
+        )
 
 
 def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:

@@ -128,6 +128,13 @@ def test_a_run_of_other_files_is_refused_and_stays_as_it_is(trained, sources, sm
     assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 
+def test_a_run_of_another_recipe_is_refused(trained, sources, small, invoke: Invoke, monkeypatch):
+    monkeypatch.setattr(probing, "probe", None)  # nothing is trained
+    refused = invoke("probe", *sources, "--encoder", small, "--run", trained["run"], "--max-length", 9)
+    said = " ".join(refused.err.split())
+    assert (refused.code, "its max length is" in said, "and here 9" in said) == (2, True, True), refused.err
+
+
 def test_a_run_of_two_copies_of_a_file_is_not_that_of_one(sources, small, invoke: Invoke, monkeypatch):
     copy = Path("copy.jsonl")
     copy.write_bytes(sources[0].read_bytes())
@@ -211,6 +218,7 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "vectors file": (*one, VECTORS),
         "no encoder": (sources[0],),
         "no step": (*one, small, "--steps", 0),
+        "endless steps": (*one, small, "--steps", 10**18),
         "no seed": (*one, small, "--seeds", 0),
         "one fold": (*one, small, "--folds", 1),
         "few held out": (*one, small, "--held-out", 99),

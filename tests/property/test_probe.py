@@ -73,6 +73,20 @@ def test_order_of_rows_and_sources_changes_nothing(seed: int, tmp_path: Path) ->
     assert [own[0] for own in elsewhere.values()] != [own[0] for own in expected.values()]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_files_and_of_their_rows_changes_no_tie_and_no_draw(seed: int, tmp_path: Path) -> None:
+    """One row for each negative, so that the rows of a query come in any order, too."""
+    rows: list[Row] = [(query, pos, [text]) for query, pos, negatives in rows_with_copies(seed) for text in negatives]
+    more = [(query, pos, [f"{text} again"]) for query, pos, (text,) in rows]
+    shuffled = random.Random(seed).sample(rows, len(rows))
+    one = task_of(tmp_path / "one", {"a": rows, "b": more})
+    two = task_of(tmp_path / "two", {"b": more[::-1], "a": shuffled})
+    assert one.passages.take(one.candidates) == two.passages.take(two.candidates), "which passage comes first of equals"
+    assert {arm: own.ids.tolist() for arm, own in one.arms.items()} == {
+        arm: own.ids.tolist() for arm, own in two.arms.items()
+    }
+
+
 def test_a_row_that_is_new_moves_no_other_group(tmp_path: Path) -> None:
     rows = rows_with_copies(0)
     few = described(task_of(tmp_path / "few", {"one": rows}))

@@ -115,7 +115,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
-        f"queries, or name a smaller batch, such as {code(f'--batch {max(2, probe.batch // 2)}')}"
+        f"queries, or name a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
     ),
     "one_seed": lambda _: (
         f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
@@ -159,7 +159,7 @@ def cautions(probe: Probe) -> Iterator[str]:
         yield f"{same} have the same negatives for these queries: they were trained once, and have one result."
     lost = [rate.rate for rate in probe.rates if rate.gain is None]
     if lost:
-        yield f"At the rate {listed([f'{rate:g}' for rate in lost])} the loss was not finite, so it was left out."
+        yield f"Training diverged at the rate {listed([f'{rate:g}' for rate in lost])}, so it was left out."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
             yield f"No control of {kind_name(name)}: {why_not(reason)}."

@@ -113,6 +113,13 @@ def test_a_source_with_fewer_seeds_is_compared_over_those_that_both_have() -> No
     assert 0 < pairs[0].gap.value < 0.1
 
 
+def test_a_copy_of_a_source_changes_no_error_of_another() -> None:
+    values = shifted(0.0, 0.05, 0.051)
+    values["b"][1] += 0.02 * FOLD  # runs of one source differ more
+    gains, with_copy = (judge(own).gains(np.zeros(N)) for own in (values, values | {"copy": values["b"]}))
+    assert {arm: with_copy[arm] for arm in gains} == gains
+
+
 def test_only_clear_losers_trail() -> None:
     values = shifted(0.0, 0.05, 0.0499, 0.0501)
     assert judge(values).trailing() == {Arm("a")}

@@ -6,15 +6,17 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from secid.encode.transformer import TransformerEncoder
-from secid.errors import EncoderError, NotEvaluatedError
+from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
 from secid.probing import schedule, training
-from secid.probing.learner import DivergedError, Step
+from secid.probing.learner import DivergedError, Learner, Step
 from secid.probing.options import Options
 from secid.probing.run import Outcome, probe
 from secid.probing.task import Lists, Task
@@ -22,7 +24,7 @@ from secid.probing.training import Setting, Work
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.snapshots import refusal
-from tests.tiny_probe import PLANTED, before_each_run
+from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
 
 
 class Notes(Silent):
@@ -247,6 +249,42 @@ def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: Transfor
     alone = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1))
     gains = [source.gain_ndcg10 for source in (*alone.sources, *alone.controls)]
     assert outcome.rates[1].gain == pytest.approx(np.mean(gains), abs=1e-12), "nothing of the other rates is left"
+
+
+def test_a_vector_that_is_no_number_is_not_ranked(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the frozen encoder it is an error that names the text; after training the rate is dropped."""
+    works: list[Work] = []
+    damaged = {3e-3}
+    real = Learner.rows
+
+    def rows(learner: Learner, tokens: Any, role: Any) -> torch.Tensor:
+        out = real(learner, tokens, role)
+        if works and works[-1].rate in damaged and role == "passage":
+            out[7, 0] = torch.nan
+        return out
+
+    before_each_run(monkeypatch, lambda _, work: works.append(work))
+    monkeypatch.setattr(Learner, "rows", rows)
+    outcome = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1, rates=(3e-3, 1e-3)))
+    assert [rate.gain is None for rate in outcome.rates] == [True, False]
+    damaged.add(0.0)
+    message = refusal(lambda: probed(two_of(task), encoder), NonFiniteEmbeddingError, None)
+    assert repr(task.passages.take(task.candidates[7:8])[0]) in message
+
+
+def test_damaged_weights_are_not_called_a_rate_that_diverged(folder: Path, task: Task) -> None:
+    own = tiny_encoder(folder)
+    trainable = own.parts.trainable
+
+    def damaged(device: torch.device) -> Any:
+        replica = trainable(device)
+        next(replica.model.parameters()).data[:] = torch.nan
+        return replica
+
+    own.parts.__dict__["trainable"] = damaged
+    assert "before training" in refusal(lambda: probed(two_of(task), own), NonFiniteEmbeddingError, None)
 
 
 def test_where_every_rate_diverges_nothing_is_evaluated(task: Task, encoder: TransformerEncoder) -> None:
