@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ def case(folder: Path, sample: int | None = None) -> tuple[Sweep, Callable[..., 
         guide=str(folder / "guide.npz"), guide_sample=sample or 10_000,
     )  # fmt: skip
 
+    @cache
     def reference(kind: type[Rules] = Rules) -> dict[str, Any]:
         rules = kind(queries, corpus, Twins(), k=K, seed=3)
         result: dict[str, Any] = {"random": expected(rules, vectors, "random", {"ranks": (1, K)})}
@@ -162,7 +165,7 @@ def test_a_reference_with_another_rule_disagrees(swept, kind):
 )
 def test_damage_is_noticed(swept, name):
     sweep, reference = swept
-    damaged = reference()
+    damaged = deepcopy(reference())
     damaged["near"][name] += 0.01
     with pytest.raises(AssertionError):
         assert_close(of_sweep(sweep), damaged, rel=1e-5)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,7 @@ def case(folder: Path, **options: Any) -> tuple[Mined, Callable[..., dict[str, E
         given, folder / "out", Twins(), k=K, collection=str(folder / "beir"), cache=False, seed=3, **options
     )
 
+    @cache
     def reference(kind: type[Rules] = Rules) -> dict[str, Expected]:
         reuse, on_short = options.get("max_reuse"), options.get("on_short", "keep")
         rules = expected(kind(queries, corpus, Twins(), k=K, seed=3, reuse=reuse, on_short=on_short))
@@ -248,7 +251,7 @@ def test_a_reference_with_another_rule_disagrees(plain, kind):
 @pytest.mark.parametrize("damage", ["swap", "rank", "margin", "count", "positive"])
 def test_damage_is_noticed(plain, damage):
     mined, reference = plain
-    reference = reference()
+    reference = deepcopy(reference())
     negatives = reference["near"].negatives["q4"]
     if damage == "swap":
         negatives[0], negatives[1] = negatives[1], negatives[0]
