@@ -55,8 +55,9 @@ def test_the_html_page_of_a_verdict_has_every_check(prepared, tmp_path, invoke):
     assert all(f">{check['name']}</th>" in plain for check in source["checks"])
 
 
-@pytest.mark.parametrize("page", [[], ["--json"], ["--annotations", "github"]])
-@pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"known": 2}, 1)])
+@pytest.mark.parametrize(
+    ("damage", "code", "page"), [({}, 0, []), ({"known": 2}, 1, ["--json"]), ({}, 0, ["--annotations", "github"])]
+)
 def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, damage, code):
     source = fresh(tmp_path, **damage)
     words = ["gate", str(source), "--against", str(prepared.baseline), "--out", str(tmp_path / "v.json"), *page]
