@@ -6,8 +6,7 @@ Source: METHOD 13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil
@@ -26,7 +25,6 @@ from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.probing.schedule import Round, Trainings
 from secid.probing.task import Arm, Lists, Task, read_task
-from secid.probing.training import Setting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read
@@ -133,7 +131,7 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
 
 def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
     """Raises UsageError for other weights or another recipe than the run's."""
-    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize"):
+    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
         own, other = getattr(here, name), getattr(there, name)
         if own != other:
             raise UsageError(
@@ -146,20 +144,6 @@ def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
 def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
     """How a message calls each file, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
-
-
-@contextmanager
-def _note_on_ctrl_c(trainings: Trainings, ahead: Sequence[Round], progress: Progress) -> Iterator[None]:
-    """After Ctrl-C notes how many of the probe's trainings are kept, and that the same command goes on from them."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if trainings.are_kept:
-            n, n_missing = trainings.numbers(ahead)
-            progress.note(f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there")
-        else:
-            progress.note("no training is kept: the cache is off, or the encoder cannot be identified")
-        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,16 +169,15 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
 
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
-    chosen = chosen_rows(task, options.n_queries, settings.seed)
-    reason, n_groups = too_little(task, chosen, options.batch), effective_number(task.group[chosen])
+    chosen = _chosen_rows(task, options.n_queries, settings.seed)
+    reason, n_groups = _too_little(task, chosen, options.batch), effective_number(task.group[chosen])
     if reason is not None:
         return Outcome(
             not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen), effective_groups=n_groups
         )
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
-    setting = Setting(options.steps, options.batch, settings.temperature)
-    trainings = Trainings(task, chosen, encoder, settings, setting, options.lora, progress)
+    trainings = Trainings(task, chosen, encoder, settings, options, progress)
     ahead = [Round(0, (rate,)) for rate in options.rates]
     ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
     n, n_missing = trainings.numbers(ahead)
@@ -202,23 +185,31 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
         "are kept already; Ctrl-C keeps those that are finished"
     )
-    with _note_on_ctrl_c(trainings, ahead, progress):
+    try:
         frozen = trainings.frozen()
         trainings.begin(n_missing)
         first, rates = _first_seed(trainings, ahead, options.rates, frozen)
         best = next(rate.rate for rate in rates if rate.used)
         values = _all_seeds(trainings, first, options.n_seeds, best)
+    except KeyboardInterrupt:
+        n, n_missing = trainings.numbers(ahead)
+        progress.note(
+            f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there"
+            if trainings.are_kept
+            else "no training is kept: the cache is off, or the encoder cannot be identified"
+        )
+        raise
     outcome = _result(task, trainings, frozen, values)
     return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
 
 
-def chosen_rows(task: Task, n: int, seed: int) -> Index:
+def _chosen_rows(task: Task, n: int, seed: int) -> Index:
     """Rows that are held out and ranked: at most n, by the hash of their query."""
     order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
     return np.sort(order[:n])
 
 
-def too_little(task: Task, chosen: Index, batch: int) -> str | None:
+def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Why nothing can be evaluated, or None."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
