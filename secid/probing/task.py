@@ -51,22 +51,22 @@ class Lists:
         """The passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
+    @property
+    def rows(self) -> Index:
+        """(L,) row of each passage."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
     def take(self, rows: Index) -> Lists:
         """The lists of these rows."""
-        return _cut(self.ids, self.offsets[rows], self.counts[rows])
+        return Lists.of_counts(self.ids[spread(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> Lists:
         """The same, of each row the passages by id."""
-        row = np.repeat(np.arange(len(self.counts)), self.counts)
-        return Lists(self.ids[np.lexsort((self.ids, row))], self.offsets)
+        return Lists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
 
     def first(self, counts: Index) -> Lists:
         """The first so many of each row. counts : (R,) none above its own."""
-        return _cut(self.ids, self.offsets[:-1], counts)
-
-
-def _cut(ids: Index, starts: Index, counts: Index) -> Lists:
-    return Lists.of_counts(ids[spread(starts, counts)], counts)
+        return Lists.of_counts(self.ids[spread(self.offsets[:-1], counts)], counts)
 
 
 class Arm(NamedTuple):
@@ -114,8 +114,7 @@ class Task:
     @property
     def relevant(self) -> Index:
         """Sorted row * n_passages + passage of all labelled positives."""
-        row = np.repeat(np.arange(len(self.query)), self.positives.counts)
-        return distinct(pairs(row, self.positives.ids, len(self.passages)))
+        return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -170,8 +169,7 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     lists = {name: _of_rows(keys, shared, n) for name, keys in of_sources.items()}
     fewest = np.minimum.reduce([own.counts for own in lists.values()])
     positives = _of_rows(labelled, shared, n)
-    row = np.repeat(np.arange(len(shared)), positives.counts)
-    group = groups(row, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
+    group = groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
     random = _random(positives, fewest, n, seed)
     controls: dict[str, Lists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(

@@ -93,7 +93,7 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
         rows=rows,
         queries=learner.tokens(task.queries.take(task.query[rows]), "query"),
         candidates=candidates,
-        row=np.repeat(np.arange(len(rows)), lists.counts),
+        row=lists.rows,
         place=np.searchsorted(task.candidates, lists.ids),
     )
 

@@ -18,11 +18,12 @@ from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
 from secid.probing import schedule, training
 from secid.probing.options import Options
-from secid.probing.run import Outcome, probe
+from secid.probing.run import probe
 from secid.probing.schedule import TrainingFiles
 from secid.probing.task import Arm, Lists, Task
 from secid.probing.training import Work
 from secid.progress import Silent
+from secid.results.probe import Probe
 from secid.settings import Settings
 from tests.kills import _environment
 from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
@@ -43,7 +44,7 @@ def settings_of(folder: Path, **more: Any) -> Settings:
     return Settings(device="cpu", cache_dir=str(folder / "cache"), **more)
 
 
-def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Outcome:
+def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Probe:
     return probe(task, encoder, settings_of(folder, **more), options, Silent())
 
 

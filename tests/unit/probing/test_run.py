@@ -18,10 +18,11 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedErro
 from secid.probing import schedule, training
 from secid.probing.learner import DivergedError, Learner, Step
 from secid.probing.options import Options
-from secid.probing.run import RANDOM, Outcome, probe
+from secid.probing.run import RANDOM, probe
 from secid.probing.task import Arm, Lists, Task
 from secid.probing.training import Work
 from secid.progress import Silent
+from secid.results.probe import Probe
 from secid.settings import Settings
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
@@ -48,7 +49,7 @@ class Notes(Silent):
         self.notes.append(text)
 
 
-def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Outcome:
+def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Probe:
     given = Settings(**{"device": "cpu", "cache": False, **settings})
     return probe(task, encoder, given, options, progress or Notes())
 
@@ -59,11 +60,11 @@ def progress() -> Notes:
 
 
 @pytest.fixture(scope="module")
-def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Outcome:
+def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Probe:
     return probed(task, encoder, progress=progress)
 
 
-def of(outcome: Outcome, name: str) -> Any:
+def of(outcome: Probe, name: str) -> Any:
     return next(source for source in (*outcome.sources, *outcome.controls) if source.name == name)
 
 
@@ -72,11 +73,11 @@ def two_of(task: Task) -> Task:
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
 
 
-def pair(outcome: Outcome, *names: str) -> Any:
+def pair(outcome: Probe, *names: str) -> Any:
     return next(pair for pair in outcome.pairs if {pair.first, pair.second} == set(names))
 
 
-def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
+def test_a_planted_signal_comes_first(outcome: Probe) -> None:
     """Negatives that teach the task beat those that do not, beyond what runs and queries explain."""
     assert outcome.not_evaluated == {"known_positive": "few_second_positives"}
     assert [source.name for source in outcome.sources] == ["again", "hard", "easy"]
@@ -96,7 +97,7 @@ def test_a_source_that_is_named_as_a_control_is_not_the_control(task: Task, enco
     assert replace(named.sources[0], name="hard") == of(outcome, "hard")
 
 
-def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
+def test_gains_are_differences_to_the_frozen_encoder(outcome: Probe) -> None:
     assert outcome.frozen is not None
     for source in (*outcome.sources, *outcome.controls):
         assert source.gain_ndcg10 == pytest.approx(source.trained.ndcg_10 - outcome.frozen.ndcg_10, abs=1e-12)
@@ -112,7 +113,7 @@ def test_a_source_without_the_signal_has_no_advantage(task: Task, encoder: Trans
     assert not pair(probed(easy, encoder), "hard", "easy").established
 
 
-def test_identical_sources_tie_to_the_last_bit(outcome: Outcome) -> None:
+def test_identical_sources_tie_to_the_last_bit(outcome: Probe) -> None:
     item = pair(outcome, "hard", "again")
     assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
     assert replace(of(outcome, "hard"), name="again") == of(outcome, "again")
@@ -125,7 +126,7 @@ def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_identical_sources_would_tie_if_each_were_trained(
-    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    task: Task, encoder: TransformerEncoder, outcome: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A probe of its own, so that a seed gives the same bits again."""
     train_each(monkeypatch)
@@ -166,10 +167,11 @@ def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     [("few_queries", {"n_queries": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
 )
 def test_where_there_is_too_little_nothing_is_trained(
-    task: Task, reason: str, options: dict[str, Any], n_groups: int
+    task: Task, encoder: TransformerEncoder, reason: str, options: dict[str, Any], n_groups: int
 ) -> None:
-    few = replace(task, group=np.arange(120) % n_groups)
-    outcome = probed(few, None, replace(PLANTED, **options))  # no encoder is needed
+    few, notes = replace(task, group=np.arange(120) % n_groups), Notes()
+    outcome = probed(few, encoder, replace(PLANTED, **options), notes)
+    assert (notes.stages, notes.notes) == ([], [])
     assert outcome.not_evaluated == {"sources": reason, **task.missing}
     assert (outcome.sources, outcome.frozen, outcome.n_candidates) == ((), None, 0)
     assert outcome.n_held_out == options.get("n_queries", 120)
@@ -287,7 +289,7 @@ def test_a_later_seed_that_diverges_is_an_error(
 
 
 def test_devices_share_the_runs_and_give_the_same(
-    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    task: Task, encoder: TransformerEncoder, outcome: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: Counter[tuple[int, int]] = Counter()
     both = threading.Barrier(2)
