@@ -37,14 +37,12 @@ def write_source(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3, **more: Any) -> Task:
-    """The task of sources written in this order. more : collection, as it is."""
+def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3) -> Task:
+    """The task of sources written in this order."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
     settings = Settings(format="lists", seed=seed)
-    return read_task(
-        resolve_sources(paths, settings), settings, folder, Silent(), n_folds, lambda _: more.get("collection")
-    )[0]
+    return read_task(resolve_sources(paths, settings), settings, folder, Silent(), n_folds)[0]
 
 
 def keyed_rows(hard: bool) -> list[Row]:
@@ -81,13 +79,13 @@ PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=F
 
 def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) -> None:
     """Something happens before each run. act : gets its learner and work."""
-    real = training.run
+    real = training.train_and_rank
 
-    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+    def train_and_rank(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
         act(learner, work)
         return real(learner, task, held, work, *rest)
 
-    patch.setattr(schedule, "run", run)
+    patch.setattr(schedule, "train_and_rank", train_and_rank)
 
 
 def probe_planted(folder: str) -> None:

@@ -33,8 +33,9 @@ from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.probing.judge import Judge
 from secid.probing.learner import Learner
+from secid.probing.options import Options
 from secid.probing.task import Arm, Task, read_task
-from secid.probing.training import Setting, Work, held_out, run
+from secid.probing.training import Work, held_out, train_and_rank
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap
@@ -50,7 +51,8 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 
 def name_of(work: Work, collection: str, steps: int) -> str:
     """A run's name: what decides its numbers."""
-    return f"{collection} {work.source or 'frozen'} fold {work.fold} seed {work.seed} rate {work.rate:g} steps {steps}"
+    source = "frozen" if work.arm is None else work.arm.name
+    return f"{collection} {source} fold {work.fold} seed {work.seed} rate {work.rate:g} steps {steps}"
 
 
 def claimed(path: Path, name: str) -> bool:
@@ -71,7 +73,7 @@ def works(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
     for seed in range(arguments.seeds):
         for fold in range(arguments.folds):
             for arm in task.arms:
-                yield Work(arm.name, fold, seed, arguments.rate, arm.control)
+                yield Work(arm, fold, seed, arguments.rate)
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -83,19 +85,23 @@ def train(arguments: argparse.Namespace) -> None:
         task = task_of(arguments.sources, settings, arguments.folds, Path(folder))
         encoder = load(settings)
         assert isinstance(encoder, TransformerEncoder)
-        learner = Learner(encoder, torch.device(arguments.device), lora=False, bf16=arguments.bf16)
+        device = torch.device(arguments.device)
+        learner = Learner(encoder, device, lora=False, bf16=arguments.bf16, temperature=settings.temperature)
         candidates = learner.tokens(task.passages.take(task.candidates), "passage")
         chosen = np.arange(len(task.query))
-        setting = Setting(arguments.steps, BATCH, settings.temperature)
+        options = Options(
+            steps=arguments.steps, n_seeds=arguments.seeds, n_folds=arguments.folds, batch=BATCH,
+            n_queries=len(chosen), lora=False, rates=(arguments.rate,),
+        )  # fmt: skip
         for work in works(task, arguments):
             name = name_of(work, collection, arguments.steps)
             if not claimed(arguments.runs, name):
                 continue
             start = time.time()
-            values = run(
-                learner, task, held_out(task, work.fold, chosen, candidates, learner), work, setting, lambda: None
-            )
-            line = {"run": name, "collection": collection, "source": work.source, "fold": work.fold, "seed": work.seed}
+            held = held_out(task, work.fold, chosen, candidates, learner)
+            values = train_and_rank(learner, task, held, work, options, lambda: None)
+            source = None if work.arm is None else work.arm.name
+            line = {"run": name, "collection": collection, "source": source, "fold": work.fold, "seed": work.seed}
             line |= {"rate": work.rate, "steps": arguments.steps}
             line["ndcg_10"] = values[:, 0].round(5).tolist()
             with arguments.runs.open("a", encoding="utf-8") as file:

@@ -184,12 +184,9 @@ class _Signs:
         unknown = (np.abs(gaps) <= half_widths) & (half_widths > 0) & ~np.eye(len(values), dtype=bool)
         return cls(np.where(unknown, -1.0, np.sign(gaps)), np.where(unknown, 1.0, np.sign(gaps)))
 
-    def products(self, other: _Signs) -> tuple[Floats, Floats]:
-        """Smallest and largest product of the two sides, pair by pair."""
-        return _products(self.low, self.high, other.low, other.high)
-
 
 def _products(a_low: Floats, a_high: Floats, b_low: Floats, b_high: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest product of a value of one side and one of the other."""
     ends = np.stack([a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high])
     return ends.min(axis=0), ends.max(axis=0)
 
@@ -198,7 +195,7 @@ def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tupl
     """Kendall's tau-b over every pair's possible signs."""
     pairs = np.triu_indices(len(first.low), 1)
     scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
-    low, high = (ends[pairs].sum() for ends in first.products(second))
+    low, high = (ends[pairs].sum() for ends in _products(first.low, first.high, second.low, second.high))
     return _around(estimate, low, high, float(scale))
 
 

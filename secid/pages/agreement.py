@@ -40,17 +40,10 @@ LEAKAGE = (
     "Make sure that no test query shares a relevant passage with a training query: `secid check TRAINING_FILES "
     "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
-
 OF_PROBE = (
     "The probe is a short training, in folds that share no relevant passage: sources that it ties have no order for a "
     "number to agree with."
 )
-
-NO_ORDER = {
-    "one_seed": "it has one seed, so nothing is known of what another run would give",
-    "no_gain": "training on no source was significantly better than the frozen encoder",
-}
-"""Why a probe that trained ranks nothing, by the kind in its `not_evaluated`."""
 
 
 def conclusion(items: Sequence[Agreement]) -> str:
@@ -63,7 +56,7 @@ def abstention(items: Sequence[Agreement]) -> str:
     reason = next((item.abstained for item in items if item.abstained), None)
     if reason is None:
         return ""
-    why = NO_ORDER.get(reason) or why_not(reason)
+    why = why_not(reason)
     return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
 
 

@@ -192,6 +192,8 @@ REASONS: Mapping[str, str] = {
     "no_threshold": "the rule has no default threshold",
     "few_second_positives": "too few queries have a second labelled positive",
     "no_span": "the positives are no nearer to their queries than random passages",
+    "one_seed": "it has one seed, so nothing is known of what another run would give",
+    "no_gain": "training on no source was significantly better than the frozen encoder",
 }
 """Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
 

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from secid.arrays import Flags, Index, distinct
+from secid.arrays import Index, distinct
 from secid.encode import Encoder
 from secid.pool.tokens import splitter
 from secid.probing.task import TEXTS_AT_ONCE, Lists, Task
@@ -54,7 +54,7 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
         embedder.need(queries, every)
         anchors = list(rows_of_ids(embedder.vectors, "query", queries, QUERY_BLOCK))
         best = nearest(anchors, rows_of_ids(embedder.vectors, "passage", every, WINDOW), DEEPEST)[1].cpu().numpy()
-    return _of_table(best, np.ones_like(best, np.bool_))
+    return Lists.of_counts(best.ravel(), np.full(len(rows), best.shape[1]))
 
 
 def _bm25(task: Task, rows: Index) -> Lists:
@@ -68,8 +68,4 @@ def _bm25(task: Task, rows: Index) -> Lists:
     if index is not None:
         table[asked], scores = index.retrieve([queries[row] for row in asked], k=DEEPEST, show_progress=False)
         keep[asked] = scores > 0
-    return _of_table(table, keep)
-
-
-def _of_table(table: Index, keep: Flags) -> Lists:
-    return Lists(table[keep], np.cumsum([0, *keep.sum(axis=1)]))
+    return Lists.of_counts(table[keep], keep.sum(axis=1))

@@ -51,9 +51,14 @@ class Step(NamedTuple):
 class Learner:
     """A copy of an encoder on a device. `restore` puts back the weights that it started with."""
 
-    def __init__(self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool) -> None:
-        """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast."""
-        self._encoder, self._device, self._bf16 = encoder, device, bf16
+    def __init__(
+        self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool, temperature: float
+    ) -> None:
+        """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast.
+
+        temperature : of the loss.
+        """
+        self._encoder, self._device, self._bf16, self._temperature = encoder, device, bf16, temperature
         self._replica = encoder.parts.trainable(device)
         if lora:
             _add_adapters(self._replica.model)
@@ -69,9 +74,7 @@ class Learner:
                 weight.copy_(value)
                 weight.grad = None  # a training that diverged leaves one
 
-    def fit(
-        self, steps: Iterator[Step], n_steps: int, rate: float, temperature: float, tick: Callable[[], None]
-    ) -> None:
+    def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
         """Trains with AdamW at a rate that rises over a tenth of the steps and falls to 0.
 
         Raises DivergedError where a loss or its gradient is not finite, EncoderError where memory runs out with a
@@ -84,7 +87,7 @@ class Learner:
             optimizer, lambda n: min((n + 1) / rise, (n_steps - n) / max(1, n_steps - rise))
         )
         for number, step in zip(range(n_steps), steps, strict=False):
-            loss = self._gradients(step, temperature)
+            loss = self._gradients(step)
             norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
             if not np.isfinite([loss, norm]).all():
                 raise DivergedError(f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}")
@@ -114,13 +117,13 @@ class Learner:
             out[torch.from_numpy(batch.positions).to(self._device)] = self._vectors(batch, role)
         return out
 
-    def _gradients(self, step: Step, temperature: float) -> float:
+    def _gradients(self, step: Step) -> float:
         """The loss of a step, its gradients added to the weights."""
         queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
         texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
         masked = torch.from_numpy(step.masked).to(self._device)
         longest = int(max(queries.lengths.max(), passages.lengths.max()))
-        return self._in_memory(lambda: self._backward(texts, masked, temperature), longest)
+        return self._in_memory(lambda: self._backward(texts, masked), longest)
 
     def _in_memory(self, work: Callable[[], T], longest: int) -> T:
         """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
@@ -144,7 +147,7 @@ class Learner:
     def _too_large(self, what: str, remedy: str) -> EncoderError:
         return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
 
-    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor, temperature: float) -> float:
+    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor) -> float:
         """The loss, its gradients added to the weights.
 
         With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
@@ -152,11 +155,11 @@ class Learner:
         """
         if self._whole:
             queries, passages = (self._joined(tokens, role) for role, tokens in texts)
-            loss = info_nce(queries, passages, masked, temperature)
+            loss = info_nce(queries, passages, masked, self._temperature)
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
         rows = [self._rows(tokens, role).requires_grad_() for role, tokens in texts]
-        loss = info_nce(rows[0], rows[1], masked, temperature)
+        loss = info_nce(rows[0], rows[1], masked, self._temperature)
         shares = torch.autograd.grad(loss, rows)
         for (role, tokens), share in zip(texts, shares, strict=True):
             for batch in self._batches(tokens):

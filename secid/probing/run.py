@@ -6,9 +6,8 @@ Source: METHOD 13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 from pathlib import Path
@@ -26,7 +25,6 @@ from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.probing.schedule import Round, Trainings
 from secid.probing.task import Arm, Lists, Task, read_task
-from secid.probing.training import Setting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read
@@ -37,7 +35,6 @@ from secid.results.probe import (
     PROBE_SCHEMA_VERSION,
     Means,
     Probe,
-    ProbedPair,
     ProbedSource,
     Rate,
 )
@@ -78,26 +75,8 @@ def probe_sources(
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
         with clock.stage("train"):
-            outcome = probe(task, encoder, settings, options, progress)
-        return Probe(
-            schema_version=PROBE_SCHEMA_VERSION,
-            secid_version=VERSION,
-            encoder=info,
-            files=files,
-            collection=as_read(settings).collection,
-            trainable="lora" if options.lora else "full",
-            steps=options.steps,
-            batch=options.batch,
-            n_seeds=options.n_seeds,
-            n_folds=options.n_folds,
-            seed=settings.seed,
-            temperature=settings.temperature,
-            n_queries=len(task.query),
-            n_left_out=task.n_left_out,
-            n_groups=len(np.unique(task.group)),
-            timing=clock.stages,
-            **vars(outcome),
-        )
+            result = probe(task, encoder, settings, options, progress)
+        return replace(result, encoder=info, files=files, timing=clock.stages)
     finally:
         task.close()
 
@@ -133,7 +112,7 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
 
 def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
     """Raises UsageError for other weights or another recipe than the run's."""
-    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize"):
+    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
         own, other = getattr(here, name), getattr(there, name)
         if own != other:
             raise UsageError(
@@ -148,53 +127,20 @@ def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str],
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 
 
-@contextmanager
-def _note_on_ctrl_c(trainings: Trainings, ahead: Sequence[Round], progress: Progress) -> Iterator[None]:
-    """After Ctrl-C notes how many of the probe's trainings are kept, and that the same command goes on from them."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if trainings.are_kept:
-            n, n_missing = trainings.numbers(ahead)
-            progress.note(f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there")
-        else:
-            progress.note("no training is kept: the cache is off, or the encoder cannot be identified")
-        raise
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What the trainings gave: the fields of these names of `results.probe.Probe`."""
-
-    not_evaluated: Mapping[str, str]
-    n_held_out: int
-    effective_groups: float
-    n_candidates: int = 0
-    candidate_depth: int | None = None
-    precision: str | None = None
-    frozen: Means | None = None
-    rates: tuple[Rate, ...] = ()
-    sources: tuple[ProbedSource, ...] = ()
-    controls: tuple[ProbedSource, ...] = ()
-    pairs: tuple[ProbedPair, ...] = ()
-    identical: tuple[tuple[str, ...], ...] = ()
-
-
-def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Outcome:
+def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Probe:
     """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
 
+    `files` and `timing` are empty: the caller has them.
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
-    chosen = chosen_rows(task, options.n_queries, settings.seed)
-    reason, n_groups = too_little(task, chosen, options.batch), effective_number(task.group[chosen])
+    chosen = _chosen_rows(task, options.n_queries, settings.seed)
+    reason = _too_little(task, chosen, options.batch)
+    untrained = _untrained(task, chosen, encoder.info, options, settings, reason)
     if reason is not None:
-        return Outcome(
-            not_evaluated={"sources": reason, **task.missing}, n_held_out=len(chosen), effective_groups=n_groups
-        )
+        return untrained
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
-    setting = Setting(options.steps, options.batch, settings.temperature)
-    trainings = Trainings(task, chosen, encoder, settings, setting, options.lora, progress)
+    trainings = Trainings(task, chosen, encoder, settings, options, progress)
     ahead = [Round(0, (rate,)) for rate in options.rates]
     ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
     n, n_missing = trainings.numbers(ahead)
@@ -202,23 +148,31 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
         "are kept already; Ctrl-C keeps those that are finished"
     )
-    with _note_on_ctrl_c(trainings, ahead, progress):
+    try:
         frozen = trainings.frozen()
         trainings.begin(n_missing)
         first, rates = _first_seed(trainings, ahead, options.rates, frozen)
         best = next(rate.rate for rate in rates if rate.used)
         values = _all_seeds(trainings, first, options.n_seeds, best)
-    outcome = _result(task, trainings, frozen, values)
-    return replace(outcome, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
+    except KeyboardInterrupt:
+        n, n_missing = trainings.numbers(ahead)
+        progress.note(
+            f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there"
+            if trainings.are_kept
+            else "no training is kept: the cache is off, or the encoder cannot be identified"
+        )
+        raise
+    result = replace(untrained, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
+    return _with_comparisons(result, task, trainings, frozen, values)
 
 
-def chosen_rows(task: Task, n: int, seed: int) -> Index:
+def _chosen_rows(task: Task, n: int, seed: int) -> Index:
     """Rows that are held out and ranked: at most n, by the hash of their query."""
     order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
     return np.sort(order[:n])
 
 
-def too_little(task: Task, chosen: Index, batch: int) -> str | None:
+def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Why nothing can be evaluated, or None."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
@@ -226,6 +180,41 @@ def too_little(task: Task, chosen: Index, batch: int) -> str | None:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None
+
+
+def _untrained(
+    task: Task, chosen: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
+) -> Probe:
+    """The result before any training."""
+    return Probe(
+        schema_version=PROBE_SCHEMA_VERSION,
+        secid_version=VERSION,
+        encoder=encoder,
+        files={},
+        collection=as_read(settings).collection,
+        trainable="lora" if options.lora else "full",
+        steps=options.steps,
+        batch=options.batch,
+        n_seeds=options.n_seeds,
+        n_folds=options.n_folds,
+        seed=settings.seed,
+        temperature=settings.temperature,
+        precision=None,
+        rates=(),
+        n_queries=len(task.query),
+        n_held_out=len(chosen),
+        n_left_out=task.n_left_out,
+        n_groups=len(np.unique(task.group)),
+        effective_groups=effective_number(task.group[chosen]),
+        n_candidates=0,
+        candidate_depth=None,
+        frozen=None,
+        sources=(),
+        controls=(),
+        pairs=(),
+        not_evaluated=_reasons(reason, task),
+        timing={},
+    )
 
 
 def _first_seed(
@@ -270,8 +259,10 @@ def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, 
     return values
 
 
-def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]) -> Outcome:
-    """The result of all trainings. frozen : (n, 3).   values : (S, n, 3) of each arm."""
+def _with_comparisons(
+    result: Probe, task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]
+) -> Probe:
+    """The result with what all trainings show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
     judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
     intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
@@ -298,10 +289,9 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
         )
 
     results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
-    return Outcome(
-        not_evaluated={**({} if reason is None else {"sources": reason}), **task.missing},
-        n_held_out=len(trainings.group),
-        effective_groups=effective_number(trainings.group),
+    return replace(
+        result,
+        not_evaluated=_reasons(reason, task),
         precision=trainings.precision,
         frozen=_means(frozen),
         sources=_by_gain(item for arm, item in results.items() if not arm.control),
@@ -309,6 +299,11 @@ def _result(task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Ar
         pairs=() if reason == "one_seed" else pairs,
         identical=trainings.identical,
     )
+
+
+def _reasons(reason: str | None, task: Task) -> dict[str, str]:
+    """What is not evaluated: the sources for this reason, and the controls that could not be made."""
+    return {**({} if reason is None else {"sources": reason}), **task.missing}
 
 
 def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:

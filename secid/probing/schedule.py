@@ -23,8 +23,9 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import NonFiniteEmbeddingError, OutputError
 from secid.files import write_whole
 from secid.probing.learner import DivergedError, Learner
+from secid.probing.options import Options
 from secid.probing.task import Arm, Task
-from secid.probing.training import MEASURES, HeldOut, Setting, Work, held_out, run, steps_of
+from secid.probing.training import MEASURES, HeldOut, Work, held_out, steps_of, train_and_rank
 from secid.progress import Progress
 from secid.settings import Settings
 
@@ -53,27 +54,27 @@ class Trainings:
         chosen: Index,
         encoder: TransformerEncoder,
         settings: Settings,
-        setting: Setting,
-        lora: bool,
+        options: Options,
         progress: Progress,
     ) -> None:
-        """chosen : rows of the task that are ranked when their fold is held out.   lora : as in `Learner`."""
+        """chosen : rows of the task that are ranked when their fold is held out."""
         devices = choose_devices(settings.device)
         bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
         self.precision = "bf16 autocast" if bf16 else "float32"
-        self._learners = [Learner(encoder, device, lora, bf16) for device in devices]
-        self._task, self._setting, self._progress = task, setting, progress
+        self._learners = [Learner(encoder, device, options.lora, bf16, settings.temperature) for device in devices]
+        self._task, self._options, self._progress = task, options, progress
         first = self._learners[0]
         candidates = first.tokens(task.passages.take(task.candidates), "passage")
         names = np.unique(task.fold[chosen]).tolist()  # a fold may hold none of them
         self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
         rows = np.concatenate([held.rows for held in self._held.values()])
         self.fold, self.group = task.fold[rows], task.group[rows]
-        fingerprint = encoder.info.fingerprint
-        parts = [fingerprint, self.precision, devices[0].type, lora, *setting] if fingerprint else None
+        known = encoder.info.fingerprint
+        own = (options.lora, options.steps, options.batch, settings.temperature)
+        parts = [known, self.precision, devices[0].type, *own] if known else None
         self._files = TrainingFiles(task, self._held, settings, parts)
         self.arms, self.identical = tuple(task.arms), self._files.identical()
-        self.are_kept = settings.cache and parts is not None
+        self.are_kept = self._files.folder is not None
         self._step_seconds, self._ranking_steps = self._timed()
         self._n_steps_done = 0
 
@@ -90,7 +91,7 @@ class Trainings:
 
         ahead : rounds that these arms have still to go after this one, for the total that progress shows.
         """
-        works = {arm: [Work(arm.name, fold, seed, rate, arm.control) for fold in self._held] for arm in arms}
+        works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
         n_missing = self.numbers([Round(seed, (rate,)), *ahead], arms)[1]
         done = self._all(in_order, self._n_steps_done + n_missing * self._steps)
@@ -107,7 +108,7 @@ class Trainings:
         for seed, rates in ahead:
             for arm in self.arms if arms is None else arms:
                 for fold in self._held:
-                    works = [Work(arm.name, fold, seed, rate, arm.control) for rate in rates]
+                    works = [Work(arm, fold, seed, rate) for rate in rates]
                     key = tuple(map(self._files.name, works))
                     if key not in all_of:
                         all_of[key] = any(self._files.read(work) is not None for work in works)
@@ -120,28 +121,28 @@ class Trainings:
     @property
     def _steps(self) -> int:
         """Of a training, its ranking included."""
-        return self._setting.steps + self._ranking_steps
+        return self._options.steps + self._ranking_steps
 
     def _timed(self) -> tuple[float, int]:
         """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
         learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
         negatives = next(iter(self._task.negatives.values()))
-        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._setting)
+        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._options.batch)
         try:
-            learner.fit(steps, 1, 0.0, self._setting.temperature, lambda: None)  # the first one reserves memory
+            learner.fit(steps, 1, 0.0, lambda: None)  # the first one reserves memory
         except DivergedError as error:
             raise NonFiniteEmbeddingError(
                 f"before training, {error.message}", remedy="use another encoder: its weights may be damaged"
             ) from error
         start = time.perf_counter()
-        learner.fit(steps, 2, 0.0, self._setting.temperature, lambda: None)
+        learner.fit(steps, 2, 0.0, lambda: None)
         middle = time.perf_counter()
         learner.rows(held.queries, "query")
         each = (time.perf_counter() - middle) / int(held.queries.lengths.sum())
         step = (middle - start) / 2
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
-    def _all(self, works: Sequence[Work], total: int | None = None) -> dict[Work, Floats]:
+    def _all(self, works: Sequence[Work], total: int = 0) -> dict[Work, Floats]:
         """The measures of each work, kept ones read, and of equal ones the first alone trained."""
         kept = {self._files.name(work): self._files.read(work) for work in works}
         missing: dict[str, Work] = {}
@@ -152,10 +153,10 @@ class Trainings:
         done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
         return {work: done[self._files.name(work)] for work in works}
 
-    def _run(self, works: Sequence[Work], total: int | None) -> dict[Work, Floats]:
+    def _run(self, works: Sequence[Work], total: int) -> dict[Work, Floats]:
         """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins.
 
-        total : steps of all trainings; None outside of a training.
+        total : steps of all trainings.
         """
         stop = threading.Event()
         free = list(self._learners)  # of each thread one; list.pop and append are atomic
@@ -167,10 +168,10 @@ class Trainings:
 
         def one(work: Work) -> Floats:
             learner = free.pop()
-            if total is not None:
-                self._progress.at(f"{work.source}, fold {work.fold + 1}, seed {work.seed + 1}", total)
+            if work.arm is not None:
+                self._progress.at(f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}", total)
             try:
-                values = run(learner, self._task, self._held[work.fold], work, self._setting, tick)
+                values = train_and_rank(learner, self._task, self._held[work.fold], work, self._options, tick)
             finally:
                 free.append(learner)
             self._files.write(work, values)
@@ -198,13 +199,16 @@ class _StoppedError(Exception):
 
 
 class TrainingFiles:
-    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers."""
+    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers.
+
+    folder : None where they are not kept.
+    """
 
     def __init__(
         self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
     ) -> None:
         """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
-        self._folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
+        self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         self._n = {fold: len(each.rows) for fold, each in held.items()}
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
@@ -220,17 +224,18 @@ class TrainingFiles:
                 by_negatives.setdefault(name, []).append(arm.name)
         return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
 
-    def name(self, work: Work) -> str:
-        """Of all that decides a training: works of one name give the same."""
-        return self._sum(work)
+    def name(self, work: Work, numbers: str = "") -> str:
+        """SHA-256 of all that decides a training: works of one name give the same. numbers : what came of it."""
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
+        return hashlib.sha256(name.encode()).hexdigest()
 
     def read(self, work: Work) -> Floats | None:
         """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
-        if self._folder is None:
+        if self.folder is None:
             return None
         try:
-            checksum, numbers = self._path(self._folder, work).read_text(encoding="utf-8").split("\n", 1)
-            if checksum != self._sum(work, numbers):
+            checksum, numbers = self._path(self.folder, work).read_text(encoding="utf-8").split("\n", 1)
+            if checksum != self.name(work, numbers):
                 return None
             return np.array(json.loads(numbers), np.float64).reshape(self._n[work.fold], len(MEASURES))
         except (OSError, ValueError):
@@ -238,18 +243,13 @@ class TrainingFiles:
 
     def write(self, work: Work, values: Floats) -> None:
         """Keeps one; a folder that cannot be written costs the next run time, no more."""
-        if self._folder is not None:
+        if self.folder is not None:
             with contextlib.suppress(OutputError):
                 numbers = json.dumps(values.tolist())
-                write_whole(self._path(self._folder, work), f"{self._sum(work, numbers)}\n{numbers}")
+                write_whole(self._path(self.folder, work), f"{self.name(work, numbers)}\n{numbers}")
 
     def _path(self, folder: Path, work: Work) -> Path:
         return folder / f"{self.name(work)[:32]}.json"
-
-    def _sum(self, work: Work, numbers: str = "") -> str:
-        """SHA-256 of all that decides a training, and of what came of it."""
-        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
-        return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _hash(values: Any) -> str:

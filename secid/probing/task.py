@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -37,6 +37,11 @@ class Lists:
     ids: Index
     offsets: Index
 
+    @classmethod
+    def of_counts(cls, ids: Index, counts: Iterable[int]) -> Lists:
+        """The ids of all rows, one after the other, so many of each."""
+        return cls(ids, np.cumsum([0, *counts]))
+
     @property
     def counts(self) -> Index:
         """(R,) passages of each row."""
@@ -46,22 +51,22 @@ class Lists:
         """The passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
+    @property
+    def rows(self) -> Index:
+        """(L,) row of each passage."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
     def take(self, rows: Index) -> Lists:
         """The lists of these rows."""
-        return _cut(self.ids, self.offsets[rows], self.counts[rows])
+        return Lists.of_counts(self.ids[spread(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> Lists:
         """The same, of each row the passages by id."""
-        row = np.repeat(np.arange(len(self.counts)), self.counts)
-        return Lists(self.ids[np.lexsort((self.ids, row))], self.offsets)
+        return Lists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
 
     def first(self, counts: Index) -> Lists:
         """The first so many of each row. counts : (R,) none above its own."""
-        return _cut(self.ids, self.offsets[:-1], counts)
-
-
-def _cut(ids: Index, starts: Index, counts: Index) -> Lists:
-    return Lists(ids[spread(starts, counts)], np.concatenate([[0], np.cumsum(counts)]))
+        return Lists.of_counts(self.ids[spread(self.offsets[:-1], counts)], counts)
 
 
 class Arm(NamedTuple):
@@ -109,8 +114,7 @@ class Task:
     @property
     def relevant(self) -> Index:
         """Sorted row * n_passages + passage of all labelled positives."""
-        row = np.repeat(np.arange(len(self.query)), self.positives.counts)
-        return distinct(pairs(row, self.positives.ids, len(self.passages)))
+        return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
         """Lets go of the spool files."""
@@ -124,16 +128,12 @@ def read_task(
     folder: Path,
     progress: Progress,
     n_folds: int,
-    collection: Callable[[Settings], Collection | None] = open_collection,
 ) -> tuple[Task, list[Reader]]:
-    """The task of these sources, and what was read. The parameters are those of `read_plan` and `make_task`.
-
-    collection : opened once the sources are read.
-    """
+    """The task of these sources, and what was read. The parameters are those of `read_plan` and `make_task`."""
     tasks: list[Task] = []
 
     def look(plan: Plan) -> None:
-        tasks.append(make_task(plan, collection(settings), folder, settings.seed, n_folds))
+        tasks.append(make_task(plan, open_collection(settings), folder, settings.seed, n_folds))
 
     own = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
     plan, opened = read_plan(readers, own, folder, progress, look=look)
@@ -141,10 +141,10 @@ def read_task(
     return tasks[0], opened
 
 
-def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int, n_folds: int) -> Task:
+def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_folds: int) -> Task:
     """The task of a plan's sources. plan : with all that was read.
 
-    collection : its passages are candidates too; else those of the run.   folder : for spool files.
+    collection : its passages are candidates, too.   folder : for spool files.
     A row is a query that has at least one negative in every source: of each source as many as the one with fewest has.
     Raises InputError where there is none.
     """
@@ -169,8 +169,7 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
     lists = {name: _of_rows(keys, shared, n) for name, keys in of_sources.items()}
     fewest = np.minimum.reduce([own.counts for own in lists.values()])
     positives = _of_rows(labelled, shared, n)
-    row = np.repeat(np.arange(len(shared)), positives.counts)
-    group = groups(row, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
+    group = groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
     random = _random(positives, fewest, n, seed)
     controls: dict[str, Lists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(
@@ -189,7 +188,7 @@ def make_task(plan: Plan, collection: Collection | None, folder: Path, seed: int
     )
 
 
-def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[TextStore, TextStore, Index]:
+def _texts(plan: Plan, collection: Collection, folder: Path) -> tuple[TextStore, TextStore, Index]:
     """Queries and passages of their own spool, and of each passage of the plan the id of its form's text.
 
     Passages are numbered by their keys, so that neither draws nor ties of scores go by the order of files.
@@ -198,7 +197,7 @@ def _texts(plan: Plan, collection: Collection | None, folder: Path) -> tuple[Tex
     for store, spool in ((plan.queries, spools[0]), (plan.passages, spools[1])):
         for start in range(0, len(store), TEXTS_AT_ONCE):
             spool.add(store.get(start, start + TEXTS_AT_ONCE))
-    texts = iter(()) if collection is None else (text for text in collection.passages() if text.strip())
+    texts = (text for text in collection.passages() if text.strip())
     while part := list(islice(texts, TEXTS_AT_ONCE)):
         spools[1].add(part)
     queries, whole = (spool.store()[0] for spool in spools)
@@ -227,8 +226,7 @@ def _of_rows(keys: Index, queries: Index, n: int) -> Lists:
     keep = among(query, queries[order])
     row = order[np.searchsorted(queries[order], query[keep])]
     by_row = np.argsort(row, kind="stable")
-    ends = np.cumsum(np.bincount(row, minlength=len(queries)))
-    return Lists((keys % n)[keep][by_row], np.concatenate([[0], ends]))
+    return Lists.of_counts((keys % n)[keep][by_row], np.bincount(row, minlength=len(queries)))
 
 
 def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
@@ -261,4 +259,4 @@ def _known_positive(positives: Lists, random: Lists) -> Lists | str:
 
 def _joined(lists: list[Index]) -> Lists:
     """These lists, one a row."""
-    return Lists(np.concatenate(lists), np.cumsum([0, *map(len, lists)]))
+    return Lists.of_counts(np.concatenate(lists), map(len, lists))

@@ -1,4 +1,4 @@
-"""One run of the probe: a source, a fold held out, a seed and a rate, to the measures of each held-out query.
+"""One training of the probe: a source, a fold held out, a seed and a rate, to the measures of each held-out query.
 
 All draws go by seed and fold alone, so that every source meets the same batches. Source: METHOD 13.
 """
@@ -18,6 +18,7 @@ from secid.encode.batching import Tokens
 from secid.errors import NonFiniteEmbeddingError
 from secid.pool.texts import TextStore
 from secid.probing.learner import DivergedError, Learner, Step
+from secid.probing.options import Options
 from secid.probing.task import Arm, Lists, Task
 
 MEASURES = ("ndcg_10", "mrr_10", "recall_100")
@@ -25,27 +26,13 @@ QUERIES_AT_ONCE = 256
 """Queries whose scores with all candidates are in memory together: 20 MB for 20,000 candidates."""
 
 
-class Setting(NamedTuple):
-    """What all runs of a probe share. batch : queries of a step, each with one of its negatives."""
-
-    steps: int
-    batch: int
-    temperature: float
-
-
 class Work(NamedTuple):
-    """One run. source : None for the frozen encoder.   control : whether `source` is the name of a control."""
+    """One training and its ranking. arm : what it trains on; None ranks by the frozen encoder."""
 
-    source: str | None
+    arm: Arm | None
     fold: int
     seed: int
     rate: float
-    control: bool = False
-
-    @property
-    def arm(self) -> Arm | None:
-        """What it trains on; None for the frozen encoder."""
-        return None if self.source is None else Arm(self.source, self.control)
 
 
 @dataclass(frozen=True)
@@ -62,25 +49,25 @@ class HeldOut:
     place: Index
 
 
-def steps_of(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
+def steps_of(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[Step]:
     """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
 
-    A batch has all rows of the other folds where they are fewer than one; rows left over end an epoch.
+    batch : rows of a step, or all of the other folds where they are fewer; rows left over end an epoch.
     """
     rows = np.flatnonzero(task.fold != work.fold)
     order = np.random.default_rng([work.seed, work.fold, 0])
     draws = np.random.default_rng([work.seed, work.fold, 1])
-    n, relevant = min(setting.batch, len(rows)), task.relevant
+    n, relevant = min(batch, len(rows)), task.relevant
     while True:
         epoch = rows[order.permutation(len(rows))]
         for start in range(0, len(epoch) - n + 1, n):
-            batch = epoch[start : start + n]
-            positive = _drawn(task.positives, batch, draws)
-            passages = np.concatenate([positive, _drawn(negatives, batch, draws)])
+            own = epoch[start : start + n]
+            positive = _drawn(task.positives, own, draws)
+            passages = np.concatenate([positive, _drawn(negatives, own, draws)])
             yield Step(
-                task.queries.take(task.query[batch]),
+                task.queries.take(task.query[own]),
                 task.passages.take(passages),
-                _masked(batch, passages, relevant, len(task.passages)),
+                _masked(own, passages, relevant, len(task.passages)),
             )
 
 
@@ -106,21 +93,23 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
         rows=rows,
         queries=learner.tokens(task.queries.take(task.query[rows]), "query"),
         candidates=candidates,
-        row=np.repeat(np.arange(len(rows)), lists.counts),
+        row=lists.rows,
         place=np.searchsorted(task.candidates, lists.ids),
     )
 
 
-def run(learner: Learner, task: Task, held: HeldOut, work: Work, setting: Setting, tick: Callable[[], None]) -> Floats:
-    """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work names no source.
+def train_and_rank(
+    learner: Learner, task: Task, held: HeldOut, work: Work, options: Options, tick: Callable[[], None]
+) -> Floats:
+    """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work has no arm.
 
     Raises what `Learner.fit` raises, and for a vector that is not finite DivergedError, or NonFiniteEmbeddingError of
     the frozen encoder.
     """
     learner.restore()
     if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, setting)
-        learner.fit(steps, setting.steps, work.rate, setting.temperature, tick)
+        steps = steps_of(task, task.arms[work.arm], work, options.batch)
+        learner.fit(steps, options.steps, work.rate, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     _check_finite(queries, task.queries, task.query[held.rows], work)
     _check_finite(candidates, task.passages, task.candidates, work)

@@ -31,6 +31,7 @@ from tests.cli.conftest import (
 )
 from tests.snapshots import Snapshot, situations
 from tests.tiny_bert import save_tiny_bert
+from tests.tiny_probe import tiny_encoder
 from tests.unit.pages import probes
 
 N_QUERIES = 110
@@ -117,35 +118,24 @@ def test_the_command_that_score_prints_probes_the_same_sources(trained, sources,
     ]  # fmt: skip
 
 
-def test_a_run_of_other_files_is_refused_and_stays_as_it_is(trained, sources, small, invoke: Invoke, monkeypatch):
-    monkeypatch.setattr(probing, "probe", None)  # nothing is trained
-    other = write_rows(Path("second.jsonl"), table(3))
-    before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
-    for given, words in (((sources[0], other), "not scored on second.jsonl"), (sources[:1], "also scored on")):
-        refused = invoke("probe", *given, "--encoder", small, "--run", trained["run"])
-        assert refused.code == 2
-        assert words in refused.err
-    assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
-
-
-def test_a_run_of_another_recipe_is_refused(trained, sources, small, invoke: Invoke, monkeypatch):
-    monkeypatch.setattr(probing, "probe", None)  # nothing is trained
-    refused = invoke("probe", *sources, "--encoder", small, "--run", trained["run"], "--max-length", 9)
-    said = " ".join(refused.err.split())
-    assert (refused.code, "its max length is" in said, "and here 9" in said) == (2, True, True), refused.err
-
-
-def test_a_run_of_two_copies_of_a_file_is_not_that_of_one(sources, small, invoke: Invoke, monkeypatch):
-    copy = Path("copy.jsonl")
+def test_a_run_of_other_files_or_recipe_is_refused_and_stays_as_it_is(
+    trained, sources, small, invoke: Invoke, monkeypatch
+):
+    copy, other = Path("copy.jsonl"), write_rows(Path("second.jsonl"), table(3))
     copy.write_bytes(sources[0].read_bytes())
     assert invoke("score", sources[0], copy, "--encoder", small, "--run", "twice").code == 0
     monkeypatch.setattr(probing, "probe", None)  # nothing is trained
-    for given, words in (
-        ((sources[0],), "it was also scored on copy.jsonl as copy"),
-        ((sources[0], f"other={copy}"), "it was not scored on copy.jsonl as other"),
+    before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
+    for run, given, words in (
+        (trained["run"], (sources[0], other), "it was not scored on second.jsonl as second and it was also scored on"),
+        (trained["run"], (*sources, "--max-length", 9), "its max length is 128, and here 9"),
+        (trained["run"], (*sources, "--set", "truncate_dim=8"), "its dim is 16, and here 8"),
+        ("twice", (sources[0],), "it was also scored on copy.jsonl as copy"),
+        ("twice", (sources[0], f"other={copy}"), "it was not scored on copy.jsonl as other"),
     ):
-        refused = invoke("probe", *given, "--encoder", small, "--run", "twice")
+        refused = invoke("probe", *given, "--encoder", small, "--run", run)
         assert (refused.code, words in " ".join(refused.err.split())) == (2, True), refused.err
+    assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 
 def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
@@ -284,20 +274,10 @@ def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
     assert commands.beside_run(line, "-runs/x") == f"{line} --run ./-runs/x"
 
 
-def test_an_endpoint_s_run_names_no_command(source, invoke: Invoke, tiny: Path):
-    scored = secid.score([source], secid_encoder(tiny))
-    assert scored.probe is None
-
-
-def test_a_score_of_few_queries_offers_no_probe(tiny: Path):
-    assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(tiny)).probe is None, "66 queries"
-
-
-def secid_encoder(folder: Path) -> Any:
-    from secid.encode import load
-    from secid.settings import Settings
-
-    return load(Settings(encoder=str(folder)))
+def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(sources, small):
+    assert secid.score(sources[:1], str(small)).probe is not None
+    assert secid.score(sources[:1], tiny_encoder(small)).probe is None, "an encoder without a name"
+    assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(small)).probe is None, "66 queries"
 
 
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):

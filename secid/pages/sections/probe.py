@@ -131,18 +131,15 @@ def doubts(probe: Probe) -> Iterator[str]:
     known, random = controls.get("known_positive"), controls.get("random")
     if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
         yield "known_positive_first"
-    if (
-        random
-        and "sources" not in probe.not_evaluated
-        and not any(_is_above(source.vs_random) for source in probe.sources)
-    ):
+    above = any(gap.interval_95 is not None and gap.interval_95[0] > 0 for _, gap in _vs_random(probe))
+    if random and "sources" not in probe.not_evaluated and not above:
         yield "not_above_random"
 
 
 def cautions(probe: Probe) -> Iterator[str]:
     """What makes the order worth less, and controls that were not made."""
     yield from (DOUBTS[kind] for kind in doubts(probe))
-    worse = [source.name for source in probe.sources if source.vs_random and _is_below(source.vs_random.interval_95)]
+    worse = [name for name, gap in _vs_random(probe) if _is_below(gap.interval_95)]
     if worse:
         yield f"Training on {_which(worse, probe)} is significantly worse than training on random passages."
     stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
@@ -178,8 +175,9 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         )
 
 
-def _is_above(gap: Gap | None) -> bool:
-    return gap is not None and gap.interval_95 is not None and gap.interval_95[0] > 0
+def _vs_random(probe: Probe) -> list[tuple[str, Gap]]:
+    """The name of each source with its difference to random passages; [] without that control."""
+    return [(source.name, source.vs_random) for source in probe.sources if source.vs_random is not None]
 
 
 def _is_below(interval: tuple[float, float] | None) -> bool:
@@ -282,11 +280,9 @@ def protocol(probe: Probe) -> Iterator[str]:
         f"Trained {named(probe.encoder.name)}, and judged it on {judged}, each ranking the same "
         f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}."
     )
-    used = [rate for rate in probe.rates if rate.used]
-    others = [rate for rate in probe.rates if not rate.used and rate.gain is not None]
-    for rate in used:
-        tried = f"; {listed([f'{other.rate:g}' for other in others])} gained less with the first seed" if others else ""
-        yield f"One learning rate for all sources: {rate.rate:g}{tried}."
+    others = [f"{rate.rate:g}" for rate in probe.rates if not rate.used and rate.gain is not None]
+    tried = f"; {listed(others)} gained less with the first seed" if others else ""
+    yield from (f"One learning rate for all sources: {rate.rate:g}{tried}." for rate in probe.rates if rate.used)
 
 
 def next_command(run: Run) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from rich.cells import cell_len
@@ -15,10 +14,10 @@ from secid.pages.probe_page import PROBE_FORMATS, print_probe
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections.probe import DOUBTS, cautions, headline, scope
 from secid.pages.terminal import print_run
-from secid.results.document import json_of
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
 from tests.unit.pages.samples import HOSTILE, golden
+from tests.unit.pages.test_pages import Outline
 
 RUN = golden()
 COMMAND = "secid probe a.jsonl --encoder minilm"
@@ -59,16 +58,6 @@ def test_the_page_in_markdown(snapshot: Snapshot):
     snapshot("probe.md", PROBE_FORMATS[".md"](probes.probe()))
 
 
-def test_controls_come_beneath_the_sources():
-    lines = printed(probes.probe()).splitlines()
-    rows = [line.split()[0] for line in lines if " ±0.00" in line and "below" not in line]
-    assert rows == ["dense", "bm25", "mixed", "random"]
-
-
-def test_the_json_document_is_the_result():
-    assert PROBE_FORMATS[".json"](probes.probe()) == json_of(probes.probe())
-
-
 def test_one_source_above_random_is_enough():
     whole = probes.below_random()
     assert DOUBTS["not_above_random"] in cautions(whole)
@@ -76,21 +65,9 @@ def test_one_source_above_random_is_enough():
     assert DOUBTS["not_above_random"] not in cautions(replace(whole, sources=(first, *whole.sources[1:])))
 
 
-class Tags(HTMLParser):
-    """Elements and attributes of a page."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen: list[tuple[str, tuple[str, ...]]] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, tuple(name for name, _ in attrs)))
-
-
 def tags(page: str) -> list[tuple[str, tuple[str, ...]]]:
-    parser = Tags()
-    parser.feed(page)
-    return parser.seen
+    """Elements and the names of their attributes."""
+    return [(tag, tuple(attributes)) for tag, attributes in Outline(page).tags]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

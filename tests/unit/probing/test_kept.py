@@ -18,11 +18,12 @@ from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
 from secid.probing import schedule, training
 from secid.probing.options import Options
-from secid.probing.run import Outcome, probe
+from secid.probing.run import probe
 from secid.probing.schedule import TrainingFiles
-from secid.probing.task import Lists, Task
+from secid.probing.task import Arm, Lists, Task
 from secid.probing.training import Work
 from secid.progress import Silent
+from secid.results.probe import Probe
 from secid.settings import Settings
 from tests.kills import _environment
 from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
@@ -43,7 +44,7 @@ def settings_of(folder: Path, **more: Any) -> Settings:
     return Settings(device="cpu", cache_dir=str(folder / "cache"), **more)
 
 
-def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Outcome:
+def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Probe:
     return probe(task, encoder, settings_of(folder, **more), options, Silent())
 
 
@@ -124,11 +125,10 @@ def test_a_folder_that_cannot_be_written_costs_no_result(
 def name_of(
     task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
 ) -> str:
-    """The name of the file that a training has."""
+    """The name of a training."""
     held = {0: training.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
-    path = own._path(Path(), work or Work(source, 0, 0, 3e-3))
-    return path.name
+    return own.name(work or Work(Arm(source), 0, 0, 3e-3))
 
 
 def moved(lists: Lists) -> Lists:
@@ -139,7 +139,7 @@ def moved(lists: Lists) -> Lists:
 def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(50)
     expected = name_of(task, rows)
-    assert name_of(task, rows) == expected
+    assert name_of(task, rows, source="again") == expected, "what is trained on decides, not what it is called"
     hard, swapped = task.negatives["hard"], moved(task.positives)
     others = {
         "negatives": name_of(replace(task, negatives={"hard": moved(hard)}), rows),
@@ -150,9 +150,9 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "candidates": name_of(replace(task, candidates=task.candidates[1:]), rows),
         "queries": name_of(replace(task, query=task.query[::-1]), rows),
         "ranked": name_of(task, rows[1:]),
-        "seed": name_of(task, rows, work=Work("hard", 0, 1, 3e-3)),
-        "held out": name_of(task, rows, work=Work("hard", 1, 0, 3e-3)),
-        "rate": name_of(task, rows, work=Work("hard", 0, 0, 1e-3)),
+        "seed": name_of(task, rows, work=Work(Arm("hard"), 0, 1, 3e-3)),
+        "held out": name_of(task, rows, work=Work(Arm("hard"), 1, 0, 3e-3)),
+        "rate": name_of(task, rows, work=Work(Arm("hard"), 0, 0, 1e-3)),
         "frozen": name_of(task, rows, work=Work(None, 0, 0, 3e-3)),
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
@@ -163,43 +163,30 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
     assert len(set(others.values())) == len(others)
 
 
-def test_a_source_under_another_name_is_not_trained_again(task: Task) -> None:
-    """What is trained on decides, not what it is called."""
-    assert name_of(task, np.arange(50)) == name_of(task, np.arange(50), source="again")
-
-
-OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"steps": 2}, {}),
-    ({"batch": 3}, {}),
-    ({"lora": True}, {}),
-    ({"rates": (2e-3,)}, {}),
-    ({"n_queries": 110}, {}),
-    ({}, {"temperature": 0.06}),
-    ({}, {"dtype": "bf16"}),
+OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({"steps": 2}, {}, {}),
+    ({"batch": 3}, {}, {}),
+    ({"lora": True}, {}, {}),
+    ({"rates": (2e-3,)}, {}, {}),
+    ({"n_queries": 110}, {}, {}),
+    ({}, {"temperature": 0.06}, {}),
+    ({}, {"dtype": "bf16"}, {}),
+    ({}, {}, {"passage_prefix": "text: "}),
 ]
 
 
-@pytest.mark.parametrize(("options", "settings"), OTHERS)
+@pytest.mark.parametrize(("options", "settings", "recipe"), OTHERS)
 def test_other_settings_use_no_kept_training(
-    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work], options: Any, settings: Any
+    task: Task, folder: Path, tmp_path: Path, works: list[Work], options: Any, settings: Any, recipe: Any
 ) -> None:
     one = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
     short = replace(QUICK, n_seeds=1)
-    probed(one, encoder, tmp_path, short)
+    probed(one, tiny_encoder(folder), tmp_path, short)
     first = list(works)
     works.clear()
-    probed(one, encoder, tmp_path, replace(short, **options), **settings)
-    trained = {work.fold for work in works if work.source}
-    assert trained == {work.fold for work in first if work.source}
-
-
-def test_another_encoder_uses_no_kept_training(
-    task: Task, encoder: TransformerEncoder, folder: Path, tmp_path: Path, works: list[Work]
-) -> None:
-    probed(task, encoder, tmp_path)
-    n = len(works)
-    probed(task, tiny_encoder(folder, passage_prefix="text: "), tmp_path)
-    assert len(works) == 2 * n
+    probed(one, tiny_encoder(folder, **recipe), tmp_path, replace(short, **options), **settings)
+    trained = {work.fold for work in works if work.arm}
+    assert trained == {work.fold for work in first if work.arm}
 
 
 def test_clearing_the_cache_removes_trainings_and_no_other_file(

@@ -18,10 +18,11 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedErro
 from secid.probing import schedule, training
 from secid.probing.learner import DivergedError, Learner, Step
 from secid.probing.options import Options
-from secid.probing.run import Outcome, probe
-from secid.probing.task import Lists, Task
-from secid.probing.training import Setting, Work
+from secid.probing.run import RANDOM, probe
+from secid.probing.task import Arm, Lists, Task
+from secid.probing.training import Work
 from secid.progress import Silent
+from secid.results.probe import Probe
 from secid.settings import Settings
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
@@ -31,7 +32,7 @@ class Notes(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.stages: list[tuple[str, int]] = []
-        self.places: list[str] = []
+        self.places: list[tuple[str, int]] = []
         self.done = 0
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
@@ -41,14 +42,14 @@ class Notes(Silent):
         self.done += n
 
     def at(self, place: str, total: int) -> None:
-        self.places.append(place)
+        self.places.append((place, total))
         self.stages[-1] = (self.stages[-1][0], total)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
 
-def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Outcome:
+def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Probe:
     given = Settings(**{"device": "cpu", "cache": False, **settings})
     return probe(task, encoder, given, options, progress or Notes())
 
@@ -59,11 +60,11 @@ def progress() -> Notes:
 
 
 @pytest.fixture(scope="module")
-def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Outcome:
+def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Probe:
     return probed(task, encoder, progress=progress)
 
 
-def of(outcome: Outcome, name: str) -> Any:
+def of(outcome: Probe, name: str) -> Any:
     return next(source for source in (*outcome.sources, *outcome.controls) if source.name == name)
 
 
@@ -72,18 +73,11 @@ def two_of(task: Task) -> Task:
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
 
 
-def four_of(task: Task) -> Task:
-    """With two further sources from which there is nothing to learn: one and the same passage for all queries."""
-    easy, two = task.negatives["easy"], two_of(task)
-    more = {name: replace(easy, ids=np.full_like(easy.ids, task.positives.ids[n])) for n, name in enumerate("ab")}
-    return replace(two, negatives=two.negatives | more)
-
-
-def pair(outcome: Outcome, *names: str) -> Any:
+def pair(outcome: Probe, *names: str) -> Any:
     return next(pair for pair in outcome.pairs if {pair.first, pair.second} == set(names))
 
 
-def test_a_planted_signal_comes_first(outcome: Outcome) -> None:
+def test_a_planted_signal_comes_first(outcome: Probe) -> None:
     """Negatives that teach the task beat those that do not, beyond what runs and queries explain."""
     assert outcome.not_evaluated == {"known_positive": "few_second_positives"}
     assert [source.name for source in outcome.sources] == ["again", "hard", "easy"]
@@ -103,7 +97,7 @@ def test_a_source_that_is_named_as_a_control_is_not_the_control(task: Task, enco
     assert replace(named.sources[0], name="hard") == of(outcome, "hard")
 
 
-def test_gains_are_differences_to_the_frozen_encoder(outcome: Outcome) -> None:
+def test_gains_are_differences_to_the_frozen_encoder(outcome: Probe) -> None:
     assert outcome.frozen is not None
     for source in (*outcome.sources, *outcome.controls):
         assert source.gain_ndcg10 == pytest.approx(source.trained.ndcg_10 - outcome.frozen.ndcg_10, abs=1e-12)
@@ -119,7 +113,7 @@ def test_a_source_without_the_signal_has_no_advantage(task: Task, encoder: Trans
     assert not pair(probed(easy, encoder), "hard", "easy").established
 
 
-def test_identical_sources_tie_to_the_last_bit(outcome: Outcome) -> None:
+def test_identical_sources_tie_to_the_last_bit(outcome: Probe) -> None:
     item = pair(outcome, "hard", "again")
     assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
     assert replace(of(outcome, "hard"), name="again") == of(outcome, "again")
@@ -132,8 +126,9 @@ def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_identical_sources_would_tie_if_each_were_trained(
-    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    task: Task, encoder: TransformerEncoder, outcome: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A probe of its own, so that a seed gives the same bits again."""
     train_each(monkeypatch)
     assert probed(task, encoder) == outcome
 
@@ -144,16 +139,12 @@ def test_other_batches_for_each_source_are_noticed(
     train_each(monkeypatch)
     real = training.steps_of
 
-    def own_batches(task: Task, negatives: Lists, work: Work, setting: Setting) -> Iterator[Step]:
-        return real(task, negatives, work._replace(seed=100 * len(work.source or "") + work.seed), setting)
+    def own_batches(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[Step]:
+        assert work.arm is not None
+        return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), batch)
 
     monkeypatch.setattr(training, "steps_of", own_batches)
     assert pair(probed(task, encoder), "hard", "again").gap.value != 0.0
-
-
-def test_a_seed_gives_the_same_bits_again(task: Task, encoder: TransformerEncoder, outcome: Outcome) -> None:
-    assert probed(task, encoder) == outcome
-    assert probed(task, encoder, replace(PLANTED, n_queries=110)) != outcome
 
 
 def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> None:
@@ -167,23 +158,8 @@ def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert "0 of 12 trainings are kept already" in progress.notes[0]
     assert [stage for stage, _ in progress.stages] == ["rank", "train"]
     assert progress.done == sum(total for _, total in progress.stages)
-    assert progress.places[0] == "hard, fold 1, seed 1"
+    assert progress.places[0] == ("hard, fold 1, seed 1", progress.stages[1][1])
     assert len(progress.places) == 12
-
-
-def test_the_total_shrinks_with_trainings_that_stop_early(task: Task, encoder: TransformerEncoder) -> None:
-    totals: list[int] = []
-
-    class Kept(Notes):
-        def at(self, place: str, total: int) -> None:
-            super().at(place, total)
-            totals.append(total)
-
-    notes = Kept()
-    outcome = probed(replace(four_of(task), controls={}), encoder, replace(PLANTED, n_seeds=3), notes)
-    assert min(source.n_seeds for source in outcome.sources) == 2
-    assert totals[-1] < totals[0]
-    assert notes.done == sum(total for _, total in notes.stages)
 
 
 @pytest.mark.parametrize(
@@ -191,10 +167,11 @@ def test_the_total_shrinks_with_trainings_that_stop_early(task: Task, encoder: T
     [("few_queries", {"n_queries": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
 )
 def test_where_there_is_too_little_nothing_is_trained(
-    task: Task, reason: str, options: dict[str, Any], n_groups: int
+    task: Task, encoder: TransformerEncoder, reason: str, options: dict[str, Any], n_groups: int
 ) -> None:
-    few = replace(task, group=np.arange(120) % n_groups)
-    outcome = probed(few, None, replace(PLANTED, **options))  # no encoder is needed
+    few, notes = replace(task, group=np.arange(120) % n_groups), Notes()
+    outcome = probed(few, encoder, replace(PLANTED, **options), notes)
+    assert (notes.stages, notes.notes) == ([], [])
     assert outcome.not_evaluated == {"sources": reason, **task.missing}
     assert (outcome.sources, outcome.frozen, outcome.n_candidates) == ((), None, 0)
     assert outcome.n_held_out == options.get("n_queries", 120)
@@ -210,12 +187,12 @@ def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncode
 def test_a_gain_of_a_control_is_none_of_a_source(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = training.run
+    real = training.train_and_rank
 
-    def run(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        return real(learner, task, held, work._replace(source="random" if work.source == "random" else None), *rest)
+    def random_alone(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
+        return real(learner, task, held, work if work.arm == RANDOM else work._replace(arm=None), *rest)
 
-    monkeypatch.setattr(schedule, "run", run)
+    monkeypatch.setattr(schedule, "train_and_rank", random_alone)
     outcome = probed(task, encoder)
     assert of(outcome, "random").interval_95[0] > 0
     assert of(outcome, "hard").interval_95 == (0.0, 0.0)
@@ -232,11 +209,16 @@ def test_with_one_seed_nothing_is_ranked(task: Task, encoder: TransformerEncoder
 def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: TransformerEncoder) -> None:
     sources = {"hard": "hard", "again": "hard", "third": "hard", "easy": "easy"}
     negatives = {name: task.negatives[of_source] for name, of_source in sources.items()}
-    own = replace(task, negatives=negatives, controls={"random": task.negatives["easy"]})  # as bad as what stops
-    outcome = probed(own, encoder, replace(PLANTED, n_seeds=3))
+    easy, notes = task.negatives["easy"], Notes()
+    as_bad = replace(easy, ids=np.full_like(easy.ids, task.positives.ids[0]))  # one passage for all queries
+    own = replace(task, negatives=negatives, controls={"random": as_bad})
+    outcome = probed(own, encoder, replace(PLANTED, n_seeds=3), notes)
     assert {source.name: source.n_seeds for source in outcome.sources} == {"hard": 3, "again": 3, "third": 3, "easy": 2}
     assert of(outcome, "random").n_seeds == 3
     assert pair(outcome, "hard", "easy").established
+    (_, first), *_, (_, last) = notes.places
+    assert last < first, "the total shrinks with the trainings that are left out"
+    assert notes.done == sum(total for _, total in notes.stages)
 
 
 def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: TransformerEncoder) -> None:
@@ -307,14 +289,14 @@ def test_a_later_seed_that_diverges_is_an_error(
 
 
 def test_devices_share_the_runs_and_give_the_same(
-    task: Task, encoder: TransformerEncoder, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    task: Task, encoder: TransformerEncoder, outcome: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: Counter[tuple[int, int]] = Counter()
     both = threading.Barrier(2)
     works: list[Work] = []
 
     def note(learner: Any, work: Work) -> None:
-        if work.source is not None and work.seed == 0 and len(taken) < 2:
+        if work.arm is not None and work.seed == 0 and len(taken) < 2:
             both.wait(20)  # neither goes on before the other has a source, too
         works.append(work)
         taken[(id(learner), threading.get_ident())] += 1
@@ -333,7 +315,7 @@ def test_a_device_that_fails_ends_the_probe(
 
     def fail(_: Any, work: Work) -> None:
         works.append(work)
-        if work.source == "easy":
+        if work.arm == Arm("easy"):
             raise EncoderError("out of memory on cuda:1 with a single text")
 
     before_each_run(monkeypatch, fail)

@@ -16,8 +16,8 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import InputError
 from secid.probing import candidates
 from secid.probing.candidates import candidates_of
-from secid.probing.task import Task
-from secid.probing.training import Setting, Work, steps_of
+from secid.probing.task import Arm, Task
+from secid.probing.training import Work, steps_of
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.snapshots import refusal
@@ -65,19 +65,16 @@ def test_known_positives_are_a_control_where_enough_queries_have_two(tmp_path: P
     assert task.missing == {"known_positive": "few_second_positives"}
 
 
-def test_a_collection_adds_candidates_and_random_passages(tmp_path: Path) -> None:
+def test_a_collection_adds_candidates_and_random_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"further {n}" for n in range(50)] + ["N1", " "]
-    collection: Any = SimpleNamespace(passages=lambda: iter(more))
-    task = task_of(tmp_path, {"one": [("q1", ["p1"], ["n1"] * 2), ("q2", ["p2"], ["n1"])]}, collection=collection)
+    monkeypatch.setattr("secid.probing.task.open_collection", lambda _: SimpleNamespace(passages=lambda: iter(more)))
+    task = task_of(tmp_path, {"one": [("q1", ["p1"], ["n1"] * 2), ("q2", ["p2"], ["n1"])]})
     found = {text.lower() for text in task.passages.take(task.candidates)}
     assert found == {"p1", "p2", "n1", *more[:50]}
 
 
-SETTING = Setting(steps=1, batch=7, temperature=0.05)
-
-
-def steps(task: Task, source: str, n: int, seed: int = 0, setting: Setting = SETTING) -> list[Any]:
-    return list(islice(steps_of(task, task.negatives[source], Work(source, 1, seed, 0.0), setting), n))
+def steps(task: Task, source: str, n: int, seed: int = 0, batch: int = 7) -> list[Any]:
+    return list(islice(steps_of(task, task.negatives[source], Work(Arm(source), 1, seed, 0.0), batch), n))
 
 
 def test_sources_meet_the_same_batches(task: Task) -> None:
@@ -104,7 +101,7 @@ def test_an_epoch_has_each_row_of_the_other_folds_once(task: Task) -> None:
 
 def test_a_batch_is_cut_to_the_rows_that_there_are(task: Task) -> None:
     n = int((task.fold != 1).sum())
-    (step,) = steps(task, "hard", 1, setting=SETTING._replace(batch=1_000))
+    (step,) = steps(task, "hard", 1, batch=1_000)
     assert (len(step.queries), len(step.passages), step.masked.shape) == (n, 2 * n, (n, 2 * n))
 
 
@@ -115,7 +112,7 @@ def test_known_positives_of_other_rows_are_masked(tmp_path: Path) -> None:
     task = task_of(tmp_path, {"one": rows})
     task = replace(task, fold=np.zeros(3, np.int64))
     masked: dict[tuple[str, str, str], set[bool]] = {}
-    for step in steps(task, "one", 60, setting=SETTING._replace(batch=3)):
+    for step in steps(task, "one", 60, batch=3):
         for i, query in enumerate(step.queries):
             for j, passage in enumerate(step.passages):
                 place = "own" if j % 3 == i else "other"
