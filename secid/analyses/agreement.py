@@ -158,7 +158,7 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
         n_pairs=n_pairs,
         n_pairs_alike=alike,
         first=None if chosen is None else names[chosen],
-        best=None if best is None or outcome.abstained else names[best],
+        best=None if best is None or outcome.abstained or outcome.is_open else names[best],
         top_1_regret=top_1_regret(a, b),
         regret_interval_95=None if chosen is None or not of_outcomes else _regret_interval(b, errors, chosen),
         errors_of=tuple(side for side, has in (("scores", of_scores), ("outcomes", of_outcomes)) if has),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import get_args
 
 from secid.pages.sanitize import inert, plain
-from secid.pages.sections.probe import doubts, level_with_first
+from secid.pages.sections.probe import doubts
 from secid.results import Run, Status
 from secid.results.audit import Audit
 from secid.results.check import Check
@@ -46,7 +46,7 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
     reason = result.not_evaluated.get("sources")
     if reason:
         return "abstained", {"command": "probe", **facts, "reason": reason}
-    n_best = 1 + len(level_with_first(result))
+    n_best = 1 + len(result.tied_with_first)
     word = "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
     caution = ",".join(doubts(result)) or None
     return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}

@@ -144,9 +144,12 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     ahead = [Round(0, (rate,)) for rate in options.rates]
     ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
     n, n_missing = trainings.numbers(ahead)
+    if options.n_seeds == 1:
+        progress.note("one seed gives no interval, so nothing will be ranked: --seeds 3 ranks")
+    kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
         f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
-        "are kept already; Ctrl-C keeps those that are finished"
+        f"are kept already; {kept}"
     )
     try:
         frozen = trainings.frozen()
@@ -156,8 +159,9 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         values = _all_seeds(trainings, first, options.n_seeds, best)
     except KeyboardInterrupt:
         n, n_missing = trainings.numbers(ahead)
+        going_on = ": the same command goes on from there" if n_missing < n else ""
         progress.note(
-            f"{n - n_missing:,} of {n:,} trainings are kept: the same command goes on from there"
+            f"{n - n_missing:,} of {n:,} trainings are kept{going_on}"
             if trainings.are_kept
             else "no training is kept: the cache is off, or the encoder cannot be identified"
         )

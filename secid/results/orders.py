@@ -53,7 +53,8 @@ class Agreement:
 
     Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
     same way.   first: the source that the number puts first; best: the metric's; None where several share the highest
-    value.   top_1_regret: what is lost of the metric by taking `first`, >= 0; None without one.
+    value, best also where a probe ties it with another.   top_1_regret: what is lost of the metric by taking `first`,
+    >= 0; None without one.
     Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
     errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
     the outcomes' alone.

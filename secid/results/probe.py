@@ -136,3 +136,9 @@ class Probe(Shown):
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
+
+    @property
+    def tied_with_first(self) -> tuple[str, ...]:
+        """Names of the sources that are not significantly below the first one; () where nothing was trained."""
+        below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
+        return tuple(source.name for source in self.sources[1:] if source.name not in below)

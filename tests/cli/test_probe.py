@@ -149,6 +149,9 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
     assert {(row["best"], row["abstained"]) for row in rows} == {("first", None)}
     assert any(row["kendall_interval_95"] for row in rows)
+    Path("tied.json").write_text(json_of(probes.probe(("first", "second", "third"), (1, 1, 2))), "utf-8")
+    rows = json.loads(invoke("compare", "three", "--against", "tied.json", "--json").out)
+    assert {(row["abstained"], row["best"]) for row in rows} == {(None, None)}
     Path("unsure.json").write_text(json_of(probes.without_gain(("first", "second", "third"))), "utf-8")
     unsure = invoke("compare", "three", "--against", "unsure.json")
     assert unsure.out.startswith("The probe abstains: training on no source")
@@ -285,7 +288,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, sma
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
     child = start(*given, cwd=tmp_path)
     end = time.monotonic() + 90
-    while len(list(cache.glob("probes/*.json"))) < 2:
+    while len(list(cache.glob("probes/*.json"))) < 3:  # two of the frozen encoder, and a training
         assert child.poll() is None, child.communicate()[1]
         assert time.monotonic() < end, "no training was finished"
         time.sleep(0.02)

@@ -48,19 +48,13 @@ def headline(probe: Probe) -> str:
     first = probe.sources[0]
     if len(probe.sources) == 1:
         return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
-    tied = level_with_first(probe)
+    tied = probe.tied_with_first
     if not tied:
         return f"Training on {named(first.name)} is significantly better than training on {_others(probe)}."
     which = _others(probe) if len(tied) == len(probe.sources) - 1 else names_of(tied, len(probe.sources))
     return (
         f"No source is established as the best: {named(first.name)} gains most, but is statistically tied with {which}."
     )
-
-
-def level_with_first(probe: Probe) -> list[str]:
-    """Names of the sources that are not significantly below the one that gains most; [] where nothing was trained."""
-    below = {pair.second for pair in probe.pairs if pair.established and pair.first == probe.sources[0].name}
-    return [source.name for source in probe.sources[1:] if source.name not in below]
 
 
 def _which(names: Sequence[str], probe: Probe) -> str:
@@ -76,7 +70,7 @@ def _others(probe: Probe) -> str:
 def _no_gain(probe: Probe) -> str:
     """That none is worth training on, what is established among them all the same, and what to try."""
     established = [pair for pair in probe.pairs if pair.established]
-    if len(probe.sources) > 1 and not level_with_first(probe):
+    if len(probe.sources) > 1 and not probe.tied_with_first:
         among = f" Among them, {named(probe.sources[0].name)} is significantly better than {_others(probe)}."
     elif established:
         pairs = [f"{named(pair.first)} is significantly better than {named(pair.second)}" for pair in established]
