@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from secid.pages.charts.scores import gains_chart
 from secid.pages.formats import formats
 from secid.pages.numbers import plural
 from secid.pages.page import Page
@@ -21,6 +22,7 @@ def probe_page(probe: Probe) -> Page:
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
         verdict=verdict(probe),
         answer=gains_table(probe),
+        pictures=tuple(filter(None, (gains_chart(probe),))),
         details=(details(probe),),
         footer=f"Made by secid {plain(probe.secid_version)}, probe schema {plain(probe.schema_version)}.",
     )

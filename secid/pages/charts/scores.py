@@ -1,31 +1,13 @@
-"""Scores with their 95 % confidence intervals, sources above controls."""
+"""Scores and gains with their 95 % confidence intervals, sources above controls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from markupsafe import Markup
-
-from secid.pages.charts.svg import (
-    NAME_CHARACTERS,
-    Scale,
-    across,
-    around,
-    dot,
-    grid_across,
-    line,
-    numbers_across,
-    tag,
-    wide,
-)
+from secid.pages.charts.forest import Mark, forest
 from secid.pages.glossary import REFERENCES, compares, kind_name, score_point
-from secid.pages.numbers import interval, is_unknown, letter, listed, nats
-from secid.pages.page import Chart, described
-from secid.pages.sanitize import short
-from secid.results import BudgetPoint, ControlResult, Measurement, Run
-
-ROW = 24.0
-"""Height of a row."""
+from secid.pages.numbers import gain, interval, is_unknown, listed, nats
+from secid.pages.page import Chart
+from secid.results import ControlResult, Measurement, Run
+from secid.results.probe import Probe, ProbedSource
 
 
 def forest_chart(run: Run) -> Chart | None:
@@ -33,24 +15,14 @@ def forest_chart(run: Run) -> Chart | None:
     if not run.sources:
         return None
     controls = [item for item in run.controls if item.of is None and _comparable(run, item)]
-    title = f"Score ({'ECI_sem' if run.budget == 1 else 'ECI_B'}, nats) with 95 % CI"
-    named: list[tuple[str, Measurement]] = [
-        *((source.name, source) for source in run.sources),
-        *((f"control {kind_name(control.kind)}", control) for control in controls),
-    ]
-    description = described((name, _words(score_point(item, run.budget), run.budget)) for name, item in named)
+    marks = [_score(run, source.name, source, source.rank_group if run.comparisons else 0) for source in run.sources]
+    marks += [_score(run, kind_name(control.kind), control, None) for control in controls]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
-    note = (
-        "Whiskers: 95 % CI.",
-        "Sources with the same letter are statistically tied, directly or through others." if run.comparisons else "",
-        "Hollow circles: controls." if controls else "",
+    return forest(
+        f"Score ({'ECI_sem' if run.budget == 1 else 'ECI_B'}, nats) with 95 % CI",
+        marks,
+        [score_point(item, run.budget).nats for item in controls if item.kind in REFERENCES],
         f"Dashed: {listed(references)}." if references else "",
-    )
-    return Chart(
-        title=title,
-        description=description,
-        draw=lambda: _forest(run, controls, title, description),
-        note=" ".join(filter(None, note)),
     )
 
 
@@ -58,45 +30,23 @@ def _comparable(run: Run, control: ControlResult) -> bool:
     return score_point(control, run.budget).budget == run.budget and compares(run, control, run.budget)
 
 
-def _words(point: BudgetPoint, budget: float) -> str:
-    return f"{nats(point.nats)}, 95 % CI {interval(point.interval_95, budget=budget)}"
+def _score(run: Run, name: str, item: Measurement, group: int | None) -> Mark:
+    """group : None for a control."""
+    point = score_point(item, run.budget)
+    ends = () if is_unknown(point.interval_95, run.budget) else point.interval_95  # too few queries for one
+    words = f"{nats(point.nats)}, 95 % CI {interval(point.interval_95, budget=run.budget)}"
+    return Mark(name, point.nats, ends, words, group or 0, group is None)
 
 
-def _forest(run: Run, controls: Sequence[ControlResult], title: str, description: str) -> Markup:
-    """A row for each source and control: its letter, its name, and a strip as wide as the rest of the page."""
-    items: list[Measurement] = [*run.sources, *controls]
-    points = [score_point(item, run.budget) for item in items]
-    low, high = around([value for point in points for value in (*_ends(point, run.budget), point.nats)])
-    scale = Scale(low, high, 0.0, 100.0)
-    places = [across(scale, score_point(item, run.budget).nats) for item in controls if item.kind in REFERENCES]
-    grid = [*grid_across(scale, ROW), *(line(at, 0.0, at, ROW, "ref", "3 3") for at in places)]
-    rows = []
-    for source, point in zip(run.sources, points, strict=False):
-        group = source.rank_group if run.comparisons else 0
-        strip = [*grid, *_bar(point, run.budget, scale, "src")]
-        band = "band" if group % 2 else None
-        rows.append(_row(letter(group), short(source.name, NAME_CHARACTERS), strip, class_=band))
-    for control, point in zip(controls, points[len(run.sources) :], strict=True):
-        rows.append(
-            _row("", kind_name(control.kind), [*grid, *_bar(point, run.budget, scale, "ctl")], class_="control")
-        )
-    rows.append(_row("", "", numbers_across(scale, 14.0), 18.0))
-    return tag("div", Markup("").join(rows), role="img", aria_label=f"{title}. {description}", class_="forest")
+def gains_chart(probe: Probe | None) -> Chart | None:
+    """What training on each source and control changes, in the order of the table; None where nothing was trained."""
+    if probe is None or not probe.sources:
+        return None
+    marks = [_gain(source.name, source, source.tie or 0) for source in probe.sources]
+    marks += [_gain(kind_name(control.name), control, None) for control in probe.controls]
+    return forest("Gain in nDCG@10 with 95 % CI", marks, [0.0], "Dashed: the frozen encoder.")
 
 
-def _row(group: str, name: str, strip: Sequence[Markup], height: float = ROW, class_: str | None = None) -> Markup:
-    cells = (tag("span", group or " "), tag("bdi", name or " "), wide(strip, height))
-    return tag("div", Markup("").join(cells), class_=class_)
-
-
-def _bar(point: BudgetPoint, budget: float, scale: Scale, class_: str) -> list[Markup]:
-    y = ROW / 2
-    ends = [across(scale, value) for value in _ends(point, budget)]
-    whisker = [line(ends[0], y, ends[1], y, f"{class_} whisker")] if ends else []
-    caps = [line(end, y - 4, end, y + 4, f"{class_} cap") for end in ends]
-    return [*whisker, *caps, dot(across(scale, point.nats), y, class_, _words(point, budget))]
-
-
-def _ends(point: BudgetPoint, budget: float) -> tuple[float, ...]:
-    """The ends of the interval; none where there are too few queries for one."""
-    return () if is_unknown(point.interval_95, budget) else point.interval_95
+def _gain(name: str, item: ProbedSource, group: int | None) -> Mark:
+    words = gain(item.gain_ndcg10, item.interval_95)
+    return Mark(name, item.gain_ndcg10, item.interval_95 or (), words, group or 0, group is None)

@@ -120,7 +120,7 @@ def grid_across(scale: Scale, bottom: float, top: float = 0.0) -> list[Markup]:
 def numbers_across(scale: Scale, y: float) -> list[Markup]:
     """The numbers of the grid lines."""
     return [
-        words(across(scale, value), y, f"{value:g}", anchor="middle", class_="tick")
+        words(across(scale, value), y, f"{value:g}".replace("-", "−"), anchor="middle", class_="tick")
         for value in ticks(scale.low, scale.high)
     ]
 

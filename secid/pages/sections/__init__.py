@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from secid.pages.answer import answer_table
 from secid.pages.charts.hardness import hardness_chart
-from secid.pages.charts.scores import forest_chart
+from secid.pages.charts.scores import forest_chart, gains_chart
 from secid.pages.findings import findings_of, heat_table
 from secid.pages.glossary import ANSWER_TERMS, terms
 from secid.pages.numbers import plural
@@ -55,7 +55,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         origin_section(run),
     )
     n_queries = max((source.n_queries for source in run.sources), default=0)
-    charts = (hardness_chart(run), forest_chart(run))
+    charts = (hardness_chart(run), forest_chart(run), gains_chart(probe))
     return Page(
         title="Sources of hard negatives",
         subtitle=(

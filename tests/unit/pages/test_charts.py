@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secid.pages.charts.hardness import hardness_chart
-from secid.pages.charts.scores import forest_chart
+from secid.pages.charts.scores import forest_chart, gains_chart
 from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from secid.pages.formats import FORMATS
-from tests.unit.pages import samples, situations
+from tests.unit.pages import probes, samples, situations
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
@@ -50,6 +50,13 @@ def test_higher_scores_stand_further_right():
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
     assert len(places) == len(run.sources)
     assert places == sorted(places, reverse=True)
+
+
+def test_gains_stand_left_and_right_of_the_frozen_encoder():
+    text = gains_chart(probes.with_harm(probes.probe(), 1)).draw()
+    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
+    (frozen,) = {float(x) for x in re.findall(r'x1="([\d.]+)%"[^>]*class="ref"', text)}
+    assert places[0] > places[1] > frozen > places[2]
 
 
 def test_all_words_are_large_enough_on_a_phone():
