@@ -63,8 +63,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
         raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
+        found = [name[:40] for name in columns if name][:SHOWN_NAMES]
         raise InputError(
-            f"needs a column `source` and one a metric, has {', '.join(filter(None, columns)) or 'none'}",
+            f"needs a column `source` and one a metric, has {', '.join(found) or 'none'}",
             where=str(path),
             remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
         )

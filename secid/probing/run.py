@@ -103,7 +103,7 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
     parts = [f"it was not scored on {', '.join(other)}"] if other else []
     parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
     raise UsageError(
-        " and ".join(parts),
+        "; ".join(parts),
         where="--run",
         remedy="probe the files of that run under their names (NAME=FILE), or leave out --run and name a file by "
         "-o probe.json",

@@ -127,7 +127,7 @@ def test_a_run_of_other_files_or_recipe_is_refused_and_stays_as_it_is(
     monkeypatch.setattr(probing, "probe", None)  # nothing is trained
     before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
     for run, given, words in (
-        (trained["run"], (sources[0], other), "it was not scored on second.jsonl as second and it was also scored on"),
+        (trained["run"], (sources[0], other), "it was not scored on second.jsonl as second; it was also scored on"),
         (trained["run"], (*sources, "--max-length", 9), "its max length is 128, and here 9"),
         (trained["run"], (*sources, "--set", "truncate_dim=8"), "its dim is 16, and here 8"),
         ("twice", (sources[0],), "it was also scored on copy.jsonl as copy"),
