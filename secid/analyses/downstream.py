@@ -24,7 +24,7 @@ class Outcomes:
     """Downstream numbers by source. errors: their standard errors where the table gives them.
 
     abstained : why the probe that they are from ranks nothing; None where it does, or they are from no probe.
-    is_open   : it ties the highest with another source.
+    is_open   : the probe ties the highest with another source.
     """
 
     name: str

@@ -115,8 +115,11 @@ def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
         own, other = getattr(here, name), getattr(there, name)
         if own != other:
+            what = f"its {name.replace('_', ' ')} is {other!r}, and here {own!r}"
+            if name == "weights_sha256":
+                what = f"{there.name} (weights {str(other)[:12]}), and here {here.name} (weights {str(own)[:12]})"
             raise UsageError(
-                f"it was scored with another encoder: its {name.replace('_', ' ')} is {other!r}, and here {own!r}",
+                f"it was scored with another encoder: {what}",
                 where="--run",
                 remedy="probe with the encoder of that run, or leave out --run and name a file by -o probe.json",
             )
@@ -145,7 +148,7 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
     n, n_missing = trainings.numbers(ahead)
     if options.n_seeds == 1:
-        progress.note("one seed gives no interval, so nothing will be ranked: --seeds 3 ranks")
+        progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
         f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
