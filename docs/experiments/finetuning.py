@@ -1,12 +1,14 @@
 """Short fine-tunings of one encoder on several sources, folds and seeds: nDCG@10 of every held-out query.
 
     python docs/experiments/finetuning.py train COLLECTION SOURCE… --runs RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
-    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl
+    python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
+    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz]
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so that the
 same command goes on where it was stopped, and several processes can share the file. `judge` prints what the runs
-establish, and which numbers of the frozen encoder would have said it. Results: finetuning.md.
+establish, and which numbers of the frozen encoder would have said it. `guide` writes vectors of a second encoder, for
+which WordLlama has to be installed. Results: finetuning.md.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from math import ceil
+from dataclasses import replace
+from hashlib import sha256
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +31,12 @@ import torch
 
 import secid
 from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_regret
-from secid.arrays import Floats, Index
+from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
-from secid.probing.judge import Judge
+from secid.pool.reading import read_plan
+from secid.probing.judge import BetweenRuns, Judge, between_runs
 from secid.probing.learner import Learner
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task, read_task
@@ -101,7 +106,13 @@ def train(arguments: argparse.Namespace) -> None:
             held = held_out(task, work.fold, chosen, candidates, learner)
             values = train_and_rank(learner, task, held, work, options, lambda: None)
             source = None if work.arm is None else work.arm.name
-            line = {"run": name, "collection": collection, "source": source, "fold": work.fold, "seed": work.seed}
+            line: dict[str, Any] = {
+                "run": name,
+                "collection": collection,
+                "source": source,
+                "fold": work.fold,
+                "seed": work.seed,
+            }
             line |= {"rate": work.rate, "steps": arguments.steps}
             line["ndcg_10"] = values[:, 0].round(5).tolist()
             with arguments.runs.open("a", encoding="utf-8") as file:
@@ -153,21 +164,24 @@ BUDGETS = (1.0, 1_000.0)
 
 
 def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
-    """Every number of the frozen encoder by source, from one run of `secid score` a budget. METHOD 2, 3, 7, 10."""
+    """Every number of the frozen encoder by source, from one run of `secid score` a budget. METHOD 2, 3, 7, 10.
+
+    Where less is likely to be better the number is negative.
+    """
     assert isinstance(WEIGHTS, dict)
     WEIGHTS.update(MORE_WEIGHTS)
     numbers: dict[str, dict[str, float]] = {}
     for budget in BUDGETS:
         with tempfile.TemporaryDirectory() as folder:
-            random = f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
             run_of = secid.score(
-                [*arguments.sources, random],
+                [*arguments.sources, random_of(arguments)],
                 encoder=arguments.encoder,
                 max_length=128,
                 collection=arguments.collection,
                 budget=budget,
                 ablate=True,
                 controls="none",
+                guide=arguments.guide,
                 run=f"{folder}/run",
             )
             tables = {
@@ -181,8 +195,12 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
                 for row in item.rows:
                     name = f"ECI at B = {budget:g}, {item.name} {row.setting}"
                     numbers[name] = {key: float(own or 0) for key, own in row.scores.items()}
+        for own in run_of.guide.sources if run_of.guide else ():
+            without = own.without_suspects and own.without_suspects.eci_nats
+            numbers.setdefault(f"ECI at B = {budget:g}, without the guide's suspects", {})[own.name] = without or 0.0
     for source in run_of.sources:
         values = {"hardness": source.hardness, "inversions": -source.inversion_fraction}
+        values |= {name: -finding.share for name in DEFECTS if (finding := source.finding(name))}
         for point in source.compared_curve:
             values[f"ECI at B = {point.budget:g}"] = point.nats
         for name in ("gradient_energy", "mnrl_loss", "ambiguity"):
@@ -190,7 +208,7 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
                 values[f"{name}, {form} form"] = getattr(source.proxies, f"{name}_{form}")
         rows = {name: np.array(tables[source.name][name]) for name in COLUMNS}
         values |= {f"mean {name}": float(rows[name].mean()) for name in ("consistency", "locality", "residual")}
-        values |= in_batch_weights(rows, tables["random"])
+        values |= in_batch_weights(rows, tables["random"], tables[source.name]["in_suspect"])
         for name, value in values.items():
             if value is not None:
                 numbers.setdefault(name, {})[source.name] = value
@@ -200,20 +218,77 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
 COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "residual")
 
 
-def in_batch_weights(rows: dict[str, Floats], random: dict[str, list[float]]) -> dict[str, float]:
+DEFECTS = ("false_negative", "suspect")
+
+
+def in_batch_weights(
+    rows: dict[str, Floats], random: dict[str, list[float]], suspect: list[bool | None]
+) -> dict[str, float]:
     """Softmax weight of a negative in a batch of 32 at 0.05, the other passages as near as random ones; alone, and for
-    those only that lie below 95 % of their positive.
+    those only that lie below 95 % of their positive, under the target and under the guide.
     """
     others = 62 * float(np.exp(np.array(random["s_query_negative"]) / 0.05).mean())
     positive, negative = (np.exp(rows[name] / 0.05) for name in COLUMNS[:2])
     weight = negative / (positive + negative + others)
     true = below_95(rows["s_query_positive"], rows["s_query_negative"])
-    return {"in-batch weight": float(weight.mean()), "in-batch weight, below 95 %": float((weight * true).mean())}
+    values = {"in-batch weight": float(weight.mean()), "in-batch weight, below 95 %": float((weight * true).mean())}
+    if suspect[0] is not None:
+        values["in-batch weight, without the guide's suspects"] = float((weight * ~np.array(suspect)).mean())
+    return values
 
 
 def below_95(s_qp: Any, s_qn: Any) -> Any:
-    """Which negatives lie below 95 % of their positive's score: no second encoder says which ones are relevant."""
+    """Which negatives lie below 95 % of their positive's score under the target."""
     return s_qn < 0.95 * s_qp
+
+
+def write_guide(arguments: argparse.Namespace) -> None:
+    """Vectors of all texts of the sources by WordLlama (256 numbers, means of token vectors), for `judge --guide`."""
+    import wordllama
+
+    settings = replace(settings_of(arguments), controls="none")
+    sources = resolve_sources([*arguments.sources, random_of(arguments)], settings)
+    with tempfile.TemporaryDirectory() as folder:
+        plan = read_plan(sources, settings, Path(folder), Silent())[0]
+        texts = sorted({text for store in (plan.queries, plan.passages) for text in store.take(np.arange(len(store)))})
+        plan.close()
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    np.savez(
+        arguments.guide, vector=model.embed(texts), text_sha256=[sha256(text.encode()).hexdigest() for text in texts]
+    )
+
+
+def random_of(arguments: argparse.Namespace) -> str:
+    """The source of random passages beside the others."""
+    return f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
+
+
+def seen(task: Task, rows: Index) -> Flags:
+    """(n,) held-out rows with a relevant passage among the negatives that some source lists for a training row.
+
+    Relevant passages of training rows are never theirs: folds keep these apart. The control `random` does not count.
+    """
+    flags = np.zeros(len(rows), np.bool_)
+    for fold in np.unique(task.fold[rows]):
+        others, own = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold[rows] == fold)
+        listed = np.unique(np.concatenate([lists.take(others).ids for lists in task.negatives.values()]))
+        positives = task.positives.take(rows[own])
+        flags[own] = np.bincount(positives.rows, np.isin(positives.ids, listed), len(own)) > 0
+    return flags
+
+
+def tau_ceiling(values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> float:
+    """Mean tau of the true order with outcomes as noisy as these, were the means found the true ones; 1,000 draws."""
+    means = np.stack([own.mean(axis=0) for own in values.values()])
+    place = np.unique(group, return_inverse=True)[1]
+    of_group = np.stack([np.bincount(place, own) for own in np.vstack([means, np.ones(len(group))])])
+    draws, taus = np.random.default_rng(0), []
+    deviation = 0.0 if runs is None else sqrt(max(0.0, runs.variance) / 2 / len(next(iter(values.values()))))
+    for _ in range(1_000):
+        sums = of_group[:, draws.integers(of_group.shape[1], size=of_group.shape[1])].sum(axis=1)
+        found = sums[:-1] / sums[-1] + draws.normal(0.0, deviation, len(means))
+        taus.append(kendall_tau_b(means.mean(axis=1), found) or 0.0)
+    return float(np.mean(taus))
 
 
 def judged(arguments: argparse.Namespace) -> None:
@@ -243,22 +318,40 @@ def judged(arguments: argparse.Namespace) -> None:
         )
     print(f"\n| pair | difference | error | error of runs | seeds for 0.005 | p (Holm) |\n|{6 * '---|'}")
     for pair in pairs:
-        of_runs, p = pair.gap.error_runs or 0.0, pair.p_holm
+        between, p = pair.gap.error_runs or 0.0, pair.p_holm
         print(
-            f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | {of_runs:.4f} | "
+            f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | {between:.4f} | "
             f"{seeds_needed(pair.gap, n_seeds)} | {'' if p is None else f'{p:.3f}'} |"
         )
+    known = seen(task, rows)
+    print(f"\n| gain | {known.sum()} queries with a relevant passage among the negatives | {(~known).sum()} without |")
+    print("|---|---|---|")
+    for name, values_of in values.items():
+        gain = (values_of - frozen).mean(axis=0)
+        print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")
     established = [(pair.first, pair.second) for pair in pairs if pair.established]
-    mean = {name: float(own.mean()) for name, own in values.items()}
     print(f"\n{len(established)} of {len(pairs)} pairs established\n")
     print(f"| number | established pairs in order | all pairs in order | top-1 regret | τ |\n|{5 * '---|'}")
+    mean = {name: float(own.mean()) for name, own in values.items()}
+    for seed in range(n_seeds if n_seeds > 1 else 0):
+        one = {name: float(own[seed].mean()) for name, own in values.items()}
+        others = {name: float(np.delete(own, seed, axis=0).mean()) for name, own in values.items()}
+        print_agreement(f"the probe with seed {seed}, against the other seeds", one, others, established)
     for name, of_source in numbers_of(arguments, list(values)).items():
-        right = sum(of_source[a] > of_source[b] for a, b in established)
-        alike, n = pairs_ordered_alike(of_source, mean)
-        sides = [np.array([side[key] for key in values]) for side in (of_source, mean)]
-        regret, tau = top_1_regret(*sides), kendall_tau_b(*sides)
-        cells = ("–" if value is None else f"{value:.3f}" for value in (regret, tau))
-        print(f"| {name} | {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)} |")
+        print_agreement(name, of_source, mean, established)
+    distinct = np.stack([*{own.tobytes(): own for own in values.values()}.values()])
+    print(f"\nceiling of τ: {tau_ceiling(values, group, between_runs(distinct, fold)):.2f}")
+
+
+def print_agreement(
+    name: str, number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]
+) -> None:
+    """A row of the table of numbers. established : the better source first."""
+    right = sum(number[a] > number[b] for a, b in established)
+    alike, n = pairs_ordered_alike(number, outcome)
+    sides = [np.array([side[key] for key in outcome]) for side in (number, outcome)]
+    cells = ("–" if value is None else f"{value:.3f}" for value in (top_1_regret(*sides), kendall_tau_b(*sides)))
+    print(f"| {name} | {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)} |")
 
 
 def seeds_needed(difference: Gap, n_seeds: int) -> str:
@@ -271,10 +364,11 @@ def seeds_needed(difference: Gap, n_seeds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("train", "judge"))
+    parser.add_argument("command", choices=("train", "guide", "judge"))
     parser.add_argument("collection")
     parser.add_argument("sources", nargs="+")
-    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("--guide")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=60)
@@ -284,7 +378,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
-    {"train": train, "judge": judged}[arguments.command](arguments)
+    {"train": train, "guide": write_guide, "judge": judged}[arguments.command](arguments)
 
 
 if __name__ == "__main__":
