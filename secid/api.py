@@ -384,7 +384,7 @@ def probe(
         n_seeds=seeds,
         n_folds=folds,
         batch=batch,
-        n_queries=held_out,
+        n_held_out=held_out,
         lora=lora,
         rates=rates_of(rate, lora),
     )

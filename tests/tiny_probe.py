@@ -73,7 +73,7 @@ def keyed_task(folder: Path) -> Task:
     return task_of(folder, {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
 
 
-PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_queries=500, lora=False, rates=(3e-3,))
+PLANTED = Options(steps=12, n_seeds=2, n_folds=2, batch=2, n_held_out=500, lora=False, rates=(3e-3,))
 """With two queries a batch nearly all that tells keys apart are the negatives of the source."""
 
 

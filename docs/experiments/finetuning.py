@@ -96,7 +96,7 @@ def train(arguments: argparse.Namespace) -> None:
         chosen = np.arange(len(task.query))
         options = Options(
             steps=arguments.steps, n_seeds=arguments.seeds, n_folds=arguments.folds, batch=BATCH,
-            n_queries=len(chosen), lora=False, rates=(arguments.rate,),
+            n_held_out=len(chosen), lora=False, rates=(arguments.rate,),
         )  # fmt: skip
         for work in works(task, arguments):
             name = name_of(work, collection, arguments.steps)

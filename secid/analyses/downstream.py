@@ -46,7 +46,7 @@ def outcomes_of(path: Path) -> list[Outcomes]:
         raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
     errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
     gains = {item.name: item.gain_ndcg10 for item in probe.sources}
-    return [Outcomes(PROBE_METRIC, gains, errors, probe.not_evaluated.get("sources"), bool(probe.tied_with_first))]
+    return [Outcomes(PROBE_METRIC, gains, errors, probe.abstained, bool(probe.tied_with_first))]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import get_args
 
 from secid.pages.sanitize import inert, plain
-from secid.pages.sections.probe import doubts
 from secid.results import Run, Status
 from secid.results.audit import Audit
 from secid.results.check import Check
@@ -43,12 +42,11 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
         judged = relevant + sum(source.n_labelled_non_relevant for source in result.sources)
         word = "relevant" if relevant else "none_relevant" if judged else "unjudged"
         return word, {"command": "audit", **facts, "n_labelled_relevant": relevant, "n_judged": judged}
-    reason = result.not_evaluated.get("sources")
-    if reason:
-        return "abstained", {"command": "probe", **facts, "reason": reason}
+    if result.abstained:
+        return "abstained", {"command": "probe", **facts, "reason": result.abstained}
     n_best = 1 + len(result.tied_with_first)
     word = "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
-    caution = ",".join(doubts(result)) or None
+    caution = ",".join(result.doubts) or None
     return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}
 
 

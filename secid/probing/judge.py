@@ -18,7 +18,7 @@ from secid.analyses.ranking import ESTABLISHED_P, rank_groups
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
 from secid.probing.task import Arm
-from secid.results.probe import Gap, ProbedPair
+from secid.results.probe import Gap, ProbedPair, sign
 
 ROUNDING = 1e-12
 """At and below which a difference, or its error, is none: two sources that trained on the same texts."""
@@ -38,9 +38,9 @@ class BetweenRuns:
 
 
 def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
-    """Of the difference of any two of K arms, pooled over all of them; None with one seed.
+    """Of the difference of any two of K arms, pooled over all of them; None with one seed. Of one arm it is 0.
 
-    values : (K, S, n) by arm, seed and query, K >= 2. What a seed changes of all arms alike is no part of it, nor what
+    values : (K, S, n) by arm, seed and query. What a seed changes of all arms alike is no part of it, nor what
     it changes by query, which the clustered error of the mean over queries has already.
     """
     n_arms, n_seeds, n = values.shape
@@ -48,7 +48,7 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
     if n_seeds < 2:
         return None
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean(axis=(0, 1))
-    free, total = (n_arms - 1) * (n_seeds - 1), 0.0
+    free, total = max(1, n_arms - 1) * (n_seeds - 1), 0.0
     for name in names:
         own = rest[:, :, fold == name]
         runs = own.mean(axis=2)
@@ -57,11 +57,10 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
     return BetweenRuns(total, len(names) * free)
 
 
-def gap(values: Floats, group: Index, fold: Index, runs: BetweenRuns | None = None) -> Gap:
-    """Mean of (S, n) differences by seed and query, n queries in folds of which each seed trained one run.
+def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
+    """Mean of (S, n) differences by seed and query. Without an interval where nothing is known of runs.
 
-    group : (n,) queries that share a relevant passage count as one.   fold : (n,).
-    runs  : pooled over several differences; of this one alone where None.
+    group : (n,) queries that share a relevant passage count as one.
     Variance = that of the mean over seeds, clustered by group, plus that between runs over S. Degrees of freedom:
     Satterthwaite 1946. Source: METHOD 13.
     """
@@ -71,7 +70,6 @@ def gap(values: Floats, group: Index, fold: Index, runs: BetweenRuns | None = No
     sums = np.bincount(group, (by_query - mean) / n)
     n_groups = len(np.unique(group))
     of_queries = float((sums**2).sum()) * n_groups / max(1, n_groups - 1)
-    runs = runs or between_runs(np.stack([values, np.zeros_like(values)]), fold)
     if runs is None or n_groups < 2:
         error = sqrt(of_queries)
         return Gap(value=mean, standard_error=error, error_queries=error, error_runs=None, interval_95=None, p=None)
@@ -106,20 +104,20 @@ class Judge:
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
         self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
-        self._runs = between_runs(np.stack(self._distinct), fold) if len(self._distinct) > 1 else None
+        self._runs = between_runs(np.stack(self._distinct), fold)
 
     def gains(self, frozen: Floats) -> dict[Arm, Gap]:
         """Of each arm over the frozen encoder, (n,)."""
         alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
-        gaps = [gap(own - frozen, self._group, self._fold, runs) for own in self._common]
+        gaps = [gap(own - frozen, self._group, runs) for own in self._common]
         return dict(zip(self._values, gaps, strict=True))
 
     def difference(self, first: Arm, second: Arm) -> Gap:
         """Mean difference of two arms."""
         n = min(len(self._values[first]), len(self._values[second]))
-        return gap(self._values[first][:n] - self._values[second][:n], self._group, self._fold, self._runs)
+        return gap(self._values[first][:n] - self._values[second][:n], self._group, self._runs)
 
     def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
         """All pairs of sources, the better one first, with Holm-adjusted p; and each source's tie group, 1 first."""
@@ -146,7 +144,7 @@ class Judge:
         if len(others) + 1 < FEWEST_TO_STOP:
             return set()
         gaps = {arm: self.difference(arm, leader) for arm in others}
-        return {arm for arm, item in gaps.items() if item.interval_95 is not None and item.interval_95[1] < 0}
+        return {arm for arm, item in gaps.items() if sign(item.interval_95) < 0}
 
     def _order(self) -> list[Arm]:
         means = dict(zip(self._values, self._common.mean(axis=(1, 2)), strict=True))

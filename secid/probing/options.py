@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
 """The usual rate, and a quarter of it."""
-LEAST = {"--steps": 1, "--seeds": 1, "--folds": 2, "--held-out": FEWEST_HELD_OUT, "--batch": 2}
-"""Smallest value of each flag: a fold is held out of at least two, below so many held out nothing is evaluated, and a
+LEAST = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
+"""Smallest value of each option: a fold is held out of at least two, below so many held out nothing is evaluated, and a
 batch has a passage that is another row's."""
 MOST = 1_000_000
 """Largest value of each: more is a slip of the hand, and no machine would finish it."""
@@ -33,13 +33,17 @@ NAME_A_MODEL = "name a model: --encoder minilm, a hub name or a folder with weig
 
 @dataclass(frozen=True)
 class Options:
-    """How to probe. rates : tried with the first seed; the best over all sources trains the others."""
+    """How to probe.
+
+    n_held_out : most queries that are ranked.   rates : tried with the first seed; the best over all sources trains the
+    others.
+    """
 
     steps: int
     n_seeds: int
     n_folds: int
     batch: int
-    n_queries: int
+    n_held_out: int
     lora: bool
     rates: tuple[float, ...]
 
@@ -47,8 +51,8 @@ class Options:
         """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none
         or is there twice, and LoRA without peft.
         """
-        numbers = (self.steps, self.n_seeds, self.n_folds, self.n_queries, self.batch)
-        for value, (flag, least) in zip(numbers, LEAST.items(), strict=True):
+        for name, least in LEAST.items():
+            value, flag = getattr(self, name), f"--{name.removeprefix('n_').replace('_', '-')}"
             if not isinstance(value, int) or isinstance(value, bool):
                 raise SettingsError(f"{value!r} is no whole number", where=flag, remedy=f"at least {least}")
             if value < least:

@@ -23,7 +23,7 @@ from secid.probing.candidates import candidates_of
 from secid.probing.judge import Judge, effective_number
 from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.probing.schedule import Round, Trainings
+from secid.probing.schedule import Trainings
 from secid.probing.task import Arm, Lists, Task, read_task
 from secid.progress import Progress
 from secid.read import Reader
@@ -37,6 +37,7 @@ from secid.results.probe import (
     Probe,
     ProbedSource,
     Rate,
+    sign,
 )
 from secid.scoring.clock import Clock
 from secid.scoring.run import input_files
@@ -136,7 +137,7 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     `files` and `timing` are empty: the caller has them.
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
-    chosen = _chosen_rows(task, options.n_queries, settings.seed)
+    chosen = _chosen_rows(task, options.n_held_out, settings.seed)
     reason = _too_little(task, chosen, options.batch)
     untrained = _untrained(task, chosen, encoder.info, options, settings, reason)
     if reason is not None:
@@ -144,9 +145,7 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     trainings = Trainings(task, chosen, encoder, settings, options, progress)
-    ahead = [Round(0, (rate,)) for rate in options.rates]
-    ahead += [Round(seed, options.rates) for seed in range(1, options.n_seeds)]
-    n, n_missing = trainings.numbers(ahead)
+    n, n_missing = trainings.numbers()
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
@@ -156,12 +155,12 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
     )
     try:
         frozen = trainings.frozen()
-        trainings.begin(n_missing)
-        first, rates = _first_seed(trainings, ahead, options.rates, frozen)
+        trainings.begin()
+        first, rates = _first_seed(trainings, options.rates, frozen)
         best = next(rate.rate for rate in rates if rate.used)
         values = _all_seeds(trainings, first, options.n_seeds, best)
     except KeyboardInterrupt:
-        n, n_missing = trainings.numbers(ahead)
+        n, n_missing = trainings.numbers()
         going_on = ": the same command goes on from there" if n_missing < n else ""
         progress.note(
             f"{n - n_missing:,} of {n:,} trainings are kept{going_on}"
@@ -225,13 +224,13 @@ def _untrained(
 
 
 def _first_seed(
-    trainings: Trainings, ahead: Sequence[Round], rates: Sequence[float], frozen: Floats
+    trainings: Trainings, rates: Sequence[float], frozen: Floats
 ) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
-    """The first seed at the rate that is best over all arms, and what became of each rate. ahead : all rounds."""
+    """The first seed at the rate that is best over all arms, and what became of each rate."""
     trained, gains = {}, {}
-    for place, rate in enumerate(rates):
+    for rate in rates:
         try:
-            trained[rate] = trainings.seed(trainings.arms, 0, rate, ahead[place + 1 :])
+            trained[rate] = trainings.seed(trainings.arms, 0, rate)
             gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
         except DivergedError:
             continue
@@ -253,7 +252,7 @@ def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, 
     running = list(first)
     for seed in range(1, n_seeds):
         try:
-            done = trainings.seed(running, seed, rate, [Round(later, (rate,)) for later in range(seed + 1, n_seeds)])
+            done = trainings.seed(running, seed, rate)
         except DivergedError as error:
             raise NotEvaluatedError(
                 f"at learning rate {rate:g}, seed {seed + 1}: {error.message}", remedy=f"--rate {rate / 4:g}"
@@ -272,10 +271,8 @@ def _with_comparisons(
     """The result with what all trainings show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
     judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
-    intervals = [item.interval_95 for arm, item in gains.items() if not arm.control]
-    reason = "no_gain" if all(interval is None or interval[0] <= 0 for interval in intervals) else None
-    if all(interval is None for interval in intervals):
-        reason = "one_seed"
+    beaten = any(sign(gain.interval_95) > 0 for arm, gain in gains.items() if not arm.control)
+    reason = "one_seed" if result.n_seeds == 1 else None if beaten else "no_gain"
     pairs, ties = judge.pairs()
 
     def of_arm(arm: Arm, lists: Lists) -> ProbedSource:

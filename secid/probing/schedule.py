@@ -7,11 +7,11 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,19 +25,12 @@ from secid.files import write_whole
 from secid.probing.learner import DivergedError, Learner
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task
-from secid.probing.training import MEASURES, HeldOut, Work, held_out, steps_of, train_and_rank
+from secid.probing.training import HeldOut, Work, held_out, steps_of, train_and_rank
 from secid.progress import Progress
 from secid.settings import Settings
 
 RECIPE = (3, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
-
-
-class Round(NamedTuple):
-    """A training of each source and control in each fold. rates : any of them will do."""
-
-    seed: int
-    rates: tuple[float, ...]
 
 
 class Trainings:
@@ -86,33 +79,43 @@ class Trainings:
         done = self._all(works)
         return np.concatenate([done[work] for work in works])
 
-    def seed(self, arms: Sequence[Arm], seed: int, rate: float, ahead: Sequence[Round] = ()) -> dict[Arm, Floats]:
-        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError.
-
-        ahead : rounds that these arms have still to go after this one, for the total that progress shows.
-        """
+    def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
+        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
         works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
-        n_missing = self.numbers([Round(seed, (rate,)), *ahead], arms)[1]
-        done = self._all(in_order, self._n_steps_done + n_missing * self._steps)
+        done = self._all(in_order, self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps)
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
-    def begin(self, n: int) -> None:
-        """So many trainings are to come, as one stage of progress."""
+    def begin(self) -> None:
+        """The trainings begin: one stage of progress."""
         self._n_steps_done = 0
-        self._progress.start("train", n * self._steps, "steps")
+        self._progress.start("train", self.numbers()[1] * self._steps, "steps")
 
-    def numbers(self, ahead: Sequence[Round], arms: Sequence[Arm] | None = None) -> tuple[int, int]:
-        """How many trainings the rounds are, none stopped early, and how many of them are not kept."""
+    def numbers(self, arms: Sequence[Arm] | None = None, seed: int = 0, rate: float | None = None) -> tuple[int, int]:
+        """How many trainings are to come, none stopped early, and how many of them are not kept.
+
+        arms : all where None.   seed, rate : the next ones; by default the first.
+        """
         all_of: dict[tuple[str, ...], bool] = {}  # sources with the same negatives are trained once
-        for seed, rates in ahead:
+        for later, rates in self._ahead(seed, self._options.rates[0] if rate is None else rate):
             for arm in self.arms if arms is None else arms:
                 for fold in self._held:
-                    works = [Work(arm, fold, seed, rate) for rate in rates]
+                    works = [Work(arm, fold, later, any_rate) for any_rate in rates]
                     key = tuple(map(self._files.name, works))
                     if key not in all_of:
                         all_of[key] = any(self._files.read(work) is not None for work in works)
         return len(all_of), sum(not kept for kept in all_of.values())
+
+    def _ahead(self, seed: int, rate: float) -> Iterator[tuple[int, tuple[float, ...]]]:
+        """The plan from a seed and rate on: each seed, with the rates of which any one will do.
+
+        The first seed tries one rate after the other, and which of them trains the others is not known before.
+        """
+        rates = self._options.rates
+        if seed == 0:
+            yield from ((0, (own,)) for own in rates[rates.index(rate) :])
+        for later in range(max(1, seed), self._options.n_seeds):
+            yield later, rates if seed == 0 else (rate,)
 
     def seconds(self, n: int) -> float:
         """That so many trainings take."""
@@ -209,7 +212,6 @@ class TrainingFiles:
     ) -> None:
         """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
         self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
-        self._n = {fold: len(each.rows) for fold, each in held.items()}
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
         self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
@@ -237,7 +239,7 @@ class TrainingFiles:
             checksum, numbers = self._path(self.folder, work).read_text(encoding="utf-8").split("\n", 1)
             if checksum != self.name(work, numbers):
                 return None
-            return np.array(json.loads(numbers), np.float64).reshape(self._n[work.fold], len(MEASURES))
+            return np.array(json.loads(numbers), np.float64)
         except (OSError, ValueError):
             return None
 

@@ -16,6 +16,11 @@ FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
 Interval = tuple[float, float]
 
 
+def sign(interval: Interval | None) -> int:
+    """Of a 95 % interval 1 where it lies above 0, -1 below; 0 where it holds 0, or there is none."""
+    return 0 if interval is None else int(interval[0] > 0) - int(interval[1] < 0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Means:
     """Measures of a ranking, each a mean over the held-out queries, in [0, 1]."""
@@ -136,6 +141,23 @@ class Probe(Shown):
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
+
+    @property
+    def abstained(self) -> str | None:
+        """Why nothing is ranked, a kind of `not_evaluated`; None where the sources are."""
+        return self.not_evaluated.get("sources")
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What its controls say against choosing a source by it: known_positive_first, not_above_random."""
+        controls, doubts = {control.name: control for control in self.controls}, []
+        known = controls.get("known_positive")
+        if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
+            doubts.append("known_positive_first")
+        gaps = [source.vs_random for source in self.sources if source.vs_random is not None]
+        if gaps and self.abstained is None and not any(sign(gap.interval_95) > 0 for gap in gaps):
+            doubts.append("not_above_random")
+        return tuple(doubts)
 
     @property
     def tied_with_first(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import code, named, plain, short
 from secid.results import Run
 from secid.results.commands import beside_run
-from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Gap, Probe, ProbedPair, ProbedSource
+from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
 
 TITLE = "Which source training prefers"
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
@@ -27,6 +27,25 @@ DOUBTS = {
         "of other rows in the batch, not to mined negatives."
     ),
 }
+ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
+    "few_queries": lambda probe: (
+        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed: "
+        "mine more queries for every source"
+    ),
+    "few_groups": lambda probe: (
+        f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed: "
+        "add queries with relevant passages of their own"
+    ),
+    "few_to_train_on": lambda probe: (
+        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
+        f"queries, or name a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
+    ),
+    "one_seed": lambda _: (
+        f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
+    ),
+}
+"""Why nothing can be ranked and what to do, by the kind in `not_evaluated`."""
 PROBE_TERMS = (
     ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
     (
@@ -41,10 +60,12 @@ PROBE_TERMS = (
 
 def headline(probe: Probe) -> str:
     """Which source is significantly best, or that none is, or why nothing is ranked."""
-    reason = probe.not_evaluated.get("sources")
+    reason = probe.abstained
+    if reason == "no_gain":
+        return _no_gain(probe)
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
-        return why if reason == "no_gain" else f"The probe ranks nothing: {why}."
+        return f"The probe ranks nothing: {why}."
     first = probe.sources[0]
     if len(probe.sources) == 1:
         return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
@@ -77,7 +98,7 @@ def _no_gain(probe: Probe) -> str:
         among = f" Among them, {listed(pairs)}."
     else:
         among = " Nor is a difference between them significant." if probe.pairs else ""
-    harmful = [source.name for source in probe.sources if _is_below(source.interval_95)]
+    harmful = [source.name for source in probe.sources if sign(source.interval_95) < 0]
     harm = f" Training on {_which(harmful, probe)} made it significantly worse." if harmful else ""
     return (
         "The probe names no source to train on: after training on any of them the encoder is not significantly better "
@@ -97,43 +118,10 @@ def _other_trainings(probe: Probe, smaller: bool) -> Iterator[str]:
         yield f"{'a smaller' if smaller else 'another'} rate, {code(f'--rate {other:g}')}"
 
 
-ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
-    "few_queries": lambda probe: (
-        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed: "
-        "mine more queries for every source"
-    ),
-    "few_groups": lambda probe: (
-        f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
-        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed: "
-        "add queries with relevant passages of their own"
-    ),
-    "few_to_train_on": lambda probe: (
-        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
-        f"queries, or name a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
-    ),
-    "one_seed": lambda _: (
-        f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
-    ),
-    "no_gain": _no_gain,
-}
-"""Why the sources were not ranked and what to do, by the kind in `not_evaluated`."""
-
-
-def doubts(probe: Probe) -> Iterator[str]:
-    """Why no source should be chosen by this probe, by its controls: kinds, the keys of DOUBTS."""
-    controls = {control.name: control for control in probe.controls}
-    known, random = controls.get("known_positive"), controls.get("random")
-    if known and probe.sources and known.gain_ndcg10 > probe.sources[0].gain_ndcg10:
-        yield "known_positive_first"
-    above = any(gap.interval_95 is not None and gap.interval_95[0] > 0 for _, gap in _vs_random(probe))
-    if random and "sources" not in probe.not_evaluated and not above:
-        yield "not_above_random"
-
-
 def cautions(probe: Probe) -> Iterator[str]:
     """What makes the order worth less, and controls that were not made."""
-    yield from (DOUBTS[kind] for kind in doubts(probe))
-    worse = [name for name, gap in _vs_random(probe) if _is_below(gap.interval_95)]
+    yield from (DOUBTS[kind] for kind in probe.doubts)
+    worse = [item.name for item in probe.sources if item.vs_random and sign(item.vs_random.interval_95) < 0]
     if worse:
         yield f"Training on {_which(worse, probe)} is significantly worse than training on random passages."
     stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
@@ -167,15 +155,6 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
             f"Differences between sources below about ±{half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
             f"more held-out queries or {code('--seeds')} make it smaller."
         )
-
-
-def _vs_random(probe: Probe) -> list[tuple[str, Gap]]:
-    """The name of each source with its difference to random passages; [] without that control."""
-    return [(source.name, source.vs_random) for source in probe.sources if source.vs_random is not None]
-
-
-def _is_below(interval: tuple[float, float] | None) -> bool:
-    return interval is not None and interval[1] < 0
 
 
 def scope(probe: Probe) -> str:
@@ -289,7 +268,7 @@ def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
     if probe is None:
         return ()
     said = headline(probe)
-    return (said if "sources" in probe.not_evaluated else f"By the probe, which trains: {said}",)
+    return (said if probe.abstained else f"By the probe, which trains: {said}",)
 
 
 def probe_answer(probe: Probe | None) -> Section | None:

@@ -8,6 +8,7 @@ from scipy import stats
 
 from secid.probing.judge import Judge, between_runs, effective_number, gap
 from secid.probing.task import Arm
+from secid.results.probe import Gap
 
 N, PER_GROUP, N_FOLDS = 300, 2, 3
 GROUP = np.arange(N) // PER_GROUP
@@ -22,11 +23,16 @@ def differences(seed: int, n_seeds: int, of_groups: float, of_runs: float, of_re
     return groups + runs + draws.normal(0, of_rest, (n_seeds, N))
 
 
+def alone(values: np.ndarray, group: np.ndarray = GROUP, fold: np.ndarray = FOLD) -> Gap:
+    """Of one difference, with the error between runs that it shows itself."""
+    return gap(values, group, between_runs(np.stack([values, np.zeros_like(values)]), fold))
+
+
 def coverage(n_seeds: int, *deviations: float) -> tuple[float, float]:
     """Share of 1,500 simulations in which the interval holds 0: as it is, and with the error of the queries alone."""
     hits = []
     for seed in range(1500):
-        item = gap(differences(seed, n_seeds, *deviations), GROUP, FOLD)
+        item = alone(differences(seed, n_seeds, *deviations))
         assert item.interval_95 is not None
         hits.append((item.interval_95[0] <= 0 <= item.interval_95[1], abs(item.value) <= 1.98 * item.error_queries))
     whole, queries = np.mean(hits, axis=0).tolist()
@@ -42,7 +48,7 @@ def test_intervals_cover_as_often_as_they_say(deviations: tuple[float, float, fl
 
 
 def test_the_components_are_those_that_made_the_differences() -> None:
-    items = [gap(differences(seed, 5, 0.05, 0.02, 0.05), GROUP, FOLD) for seed in range(300)]
+    items = [alone(differences(seed, 5, 0.05, 0.02, 0.05)) for seed in range(300)]
     assert np.mean([item.error_runs**2 for item in items if item.error_runs is not None]) == pytest.approx(
         0.02**2 / 5 / N_FOLDS, rel=0.15
     )
@@ -53,7 +59,7 @@ def test_the_components_are_those_that_made_the_differences() -> None:
 def test_without_clusters_and_runs_it_is_a_t_test() -> None:
     """Runs that do not differ, each query a group: Student's t over the queries."""
     one = np.random.default_rng(0).normal(0.01, 0.1, 40)
-    item = gap(np.stack([one, one]), np.arange(40), np.arange(40) % 2)
+    item = alone(np.stack([one, one]), np.arange(40), np.arange(40) % 2)
     expected = stats.ttest_1samp(one, 0)
     low, high = expected.confidence_interval(0.95)
     assert item.error_runs == 0
@@ -62,7 +68,7 @@ def test_without_clusters_and_runs_it_is_a_t_test() -> None:
 
 
 def test_one_seed_has_no_interval() -> None:
-    item = gap(differences(0, 1, 0.05, 0.02, 0.05), GROUP, FOLD)
+    item = alone(differences(0, 1, 0.05, 0.02, 0.05))
     assert (item.interval_95, item.p, item.error_runs) == (None, None, None)
     assert item.standard_error == item.error_queries > 0
     pairs, ties = judge({"a": np.ones((1, N)), "b": np.zeros((1, N))}).pairs()
@@ -72,9 +78,10 @@ def test_one_seed_has_no_interval() -> None:
 
 def test_identical_sources_are_no_different() -> None:
     values = differences(0, 3, 0.05, 0.02, 0.05)
-    item = gap(values - values, GROUP, FOLD)
+    item = alone(values - values)
     assert (item.value, item.interval_95, item.p) == (0.0, (0.0, 0.0), 1.0)
-    always = gap(np.full((3, N), 0.1), GROUP, FOLD)
+    assert judge({"a": values, "b": values}).pairs()[0][0].gap == item, "no other source shows an error of runs"
+    always = alone(np.full((3, N), 0.1))
     assert always.p == 0.0
 
 
@@ -152,29 +159,28 @@ def equal_sources(seed: int, n_sources: int, n_seeds: int) -> dict[str, np.ndarr
     }
 
 
-def established(n_sources: int, n_seeds: int, pooled: bool) -> float:
-    """Share of 500 simulated probes of equal sources in which an order is established."""
-    wrong = []
-    for seed in range(500):
-        judged = judge(equal_sources(seed, n_sources, n_seeds))
-        if not pooled:
-            judged._runs = None
-        wrong.append(any(pair.established for pair in judged.pairs()[0]))
-    return float(np.mean(wrong))
+def established(n_seeds: int) -> float:
+    """Share of 500 simulated probes of four equal sources in which an order is established."""
+    probes = (judge(equal_sources(seed, 4, n_seeds)).pairs()[0] for seed in range(500))
+    return float(np.mean([any(pair.established for pair in pairs) for pairs in probes]))
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3])
 def test_equal_sources_are_rarely_told_apart(n_seeds: int) -> None:
-    assert established(4, n_seeds, pooled=True) <= 0.075
+    assert established(n_seeds) <= 0.075
 
 
-def test_without_pooled_runs_equal_sources_are_told_apart_more_often() -> None:
-    assert established(4, 2, pooled=False) > 0.075
+def test_without_pooled_runs_equal_sources_are_told_apart_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_the_pair(judge: Judge, first: Arm, second: Arm) -> Gap:
+        return alone(judge._values[first] - judge._values[second])
+
+    monkeypatch.setattr(Judge, "difference", of_the_pair)
+    assert established(2) > 0.075
 
 
 def test_the_pooled_error_of_two_arms_is_that_of_their_difference() -> None:
     values = np.stack([*equal_sources(0, 2, 3).values()])
-    of_gap, pooled = gap(values[0] - values[1], GROUP, FOLD), between_runs(values, FOLD)
+    of_gap, pooled = alone(values[0] - values[1]), between_runs(values, FOLD)
     assert pooled is not None
     assert of_gap.error_runs == pytest.approx(max(0.0, pooled.variance / 3) ** 0.5)
     assert pooled.degrees == N_FOLDS * 2

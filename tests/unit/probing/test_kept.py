@@ -168,7 +168,7 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"batch": 3}, {}, {}),
     ({"lora": True}, {}, {}),
     ({"rates": (2e-3,)}, {}, {}),
-    ({"n_queries": 110}, {}, {}),
+    ({"n_held_out": 110}, {}, {}),
     ({}, {"temperature": 0.06}, {}),
     ({}, {"dtype": "bf16"}, {}),
     ({}, {}, {"passage_prefix": "text: "}),

@@ -164,7 +164,7 @@ def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "options", "n_groups"),
-    [("few_queries", {"n_queries": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
+    [("few_queries", {"n_held_out": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
 )
 def test_where_there_is_too_little_nothing_is_trained(
     task: Task, encoder: TransformerEncoder, reason: str, options: dict[str, Any], n_groups: int
@@ -174,7 +174,7 @@ def test_where_there_is_too_little_nothing_is_trained(
     assert (notes.stages, notes.notes) == ([], [])
     assert outcome.not_evaluated == {"sources": reason, **task.missing}
     assert (outcome.sources, outcome.frozen, outcome.n_candidates) == ((), None, 0)
-    assert outcome.n_held_out == options.get("n_queries", 120)
+    assert outcome.n_held_out == options.get("n_held_out", 120)
 
 
 def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
