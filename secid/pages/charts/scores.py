@@ -42,11 +42,11 @@ def gains_chart(probe: Probe | None) -> Chart | None:
     """What training on each source and control changes, in the order of the table; None where nothing was trained."""
     if probe is None or not probe.sources:
         return None
-    marks = [_gain(source.name, source, source.tie or 0) for source in probe.sources]
-    marks += [_gain(kind_name(control.name), control, None) for control in probe.controls]
+    marks = [_gain(source.name, source) for source in probe.sources]
+    marks += [_gain(kind_name(control.name), control, is_control=True) for control in probe.controls]
     return forest("Gain in nDCG@10 with 95 % CI", marks, [0.0], "Dashed: the frozen encoder.")
 
 
-def _gain(name: str, item: ProbedSource, group: int | None) -> Mark:
+def _gain(name: str, item: ProbedSource, is_control: bool = False) -> Mark:
     words = gain(item.gain_ndcg10, item.interval_95)
-    return Mark(name, item.gain_ndcg10, item.interval_95 or (), words, group or 0, group is None)
+    return Mark(name, item.gain_ndcg10, item.interval_95 or (), words, item.tie or 0, is_control)

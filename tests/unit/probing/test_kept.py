@@ -87,14 +87,9 @@ def test_a_probe_that_is_done_trains_nothing(
     [
         lambda text: "",
         lambda text: text[:-9],
-        lambda text: "[[1, 2, 3]]",
-        lambda text: "null",
-        lambda text: '{"a": 1}',
         lambda text: text.replace("[[", "[[7"),
         lambda text: text.replace("0.", "NaN, 0.", 1),
-        lambda text: text.replace("0.", "0.1", 1),
         lambda text: text.split("\n")[1],
-        lambda text: "[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_trained_again(
@@ -167,8 +162,6 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"steps": 2}, {}, {}),
     ({"batch": 3}, {}, {}),
     ({"lora": True}, {}, {}),
-    ({"rates": (2e-3,)}, {}, {}),
-    ({"n_held_out": 110}, {}, {}),
     ({}, {"temperature": 0.06}, {}),
     ({}, {"dtype": "bf16"}, {}),
     ({}, {}, {"passage_prefix": "text: "}),

@@ -107,12 +107,6 @@ def test_gains_are_differences_to_the_frozen_encoder(outcome: Probe) -> None:
     assert outcome.precision == "float32"
 
 
-def test_a_source_without_the_signal_has_no_advantage(task: Task, encoder: TransformerEncoder) -> None:
-    """The same task, its informative negatives taken away."""
-    easy = replace(task, negatives=dict.fromkeys(("hard", "easy"), task.negatives["easy"]))
-    assert not pair(probed(easy, encoder), "hard", "easy").established
-
-
 def test_identical_sources_tie_to_the_last_bit(outcome: Probe) -> None:
     item = pair(outcome, "hard", "again")
     assert (item.gap.value, item.gap.standard_error, item.p_holm, item.established) == (0.0, 0.0, 1.0, False)
