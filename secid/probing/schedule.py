@@ -69,7 +69,7 @@ class Trainings:
         self.arms, self.identical = tuple(task.arms), self._files.identical()
         self.are_kept = self._files.folder is not None
         self._step_seconds, self._ranking_steps = self._timed()
-        self._n_steps_done = 0
+        self._n_steps_done = self._total = 0
 
     def frozen(self) -> Floats:
         """(n, 3) MEASURES of the held-out queries by the encoder as it is."""
@@ -83,24 +83,25 @@ class Trainings:
         """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
         works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
-        done = self._all(in_order, self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps)
+        self._total = self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps
+        done = self._all(in_order)
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
     def begin(self) -> None:
         """The trainings begin: one stage of progress."""
-        self._n_steps_done = 0
-        self._progress.start("train", self.numbers()[1] * self._steps, "steps")
+        self._n_steps_done, self._total = 0, self.numbers()[1] * self._steps
+        self._progress.start("train", self._total, "steps")
 
     def numbers(self, arms: Sequence[Arm] | None = None, seed: int = 0, rate: float | None = None) -> tuple[int, int]:
         """How many trainings are to come, none stopped early, and how many of them are not kept.
 
-        arms : all where None.   seed, rate : the next ones; by default the first.
+        arms : by default all.   seed, rate : the next ones; by default the first.
         """
         all_of: dict[tuple[str, ...], bool] = {}  # sources with the same negatives are trained once
         for later, rates in self._ahead(seed, self._options.rates[0] if rate is None else rate):
-            for arm in self.arms if arms is None else arms:
+            for arm in arms or self.arms:
                 for fold in self._held:
-                    works = [Work(arm, fold, later, any_rate) for any_rate in rates]
+                    works = [Work(arm, fold, later, own) for own in rates]
                     key = tuple(map(self._files.name, works))
                     if key not in all_of:
                         all_of[key] = any(self._files.read(work) is not None for work in works)
@@ -145,22 +146,19 @@ class Trainings:
         step = (middle - start) / 2
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
-    def _all(self, works: Sequence[Work], total: int = 0) -> dict[Work, Floats]:
+    def _all(self, works: Sequence[Work]) -> dict[Work, Floats]:
         """The measures of each work, kept ones read, and of equal ones the first alone trained."""
         kept = {self._files.name(work): self._files.read(work) for work in works}
         missing: dict[str, Work] = {}
         for work in works:
             if kept[name := self._files.name(work)] is None:
                 missing.setdefault(name, work)
-        trained = self._run([*missing.values()], total)
+        trained = self._run([*missing.values()])
         done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
         return {work: done[self._files.name(work)] for work in works}
 
-    def _run(self, works: Sequence[Work], total: int) -> dict[Work, Floats]:
-        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins.
-
-        total : steps of all trainings.
-        """
+    def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
+        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""
         stop = threading.Event()
         free = list(self._learners)  # of each thread one; list.pop and append are atomic
 
@@ -172,7 +170,7 @@ class Trainings:
         def one(work: Work) -> Floats:
             learner = free.pop()
             if work.arm is not None:
-                self._progress.at(f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}", total)
+                self._progress.at(f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}", self._total)
             try:
                 values = train_and_rank(learner, self._task, self._held[work.fold], work, self._options, tick)
             finally:

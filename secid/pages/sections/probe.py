@@ -267,8 +267,7 @@ def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
     """What the probe adds to the verdict of a run; nothing without one."""
     if probe is None:
         return ()
-    said = headline(probe)
-    return (said if probe.abstained else f"By the probe, which trains: {said}",)
+    return (f"{'' if probe.abstained else 'By the probe, which trains: '}{headline(probe)}",)
 
 
 def probe_answer(probe: Probe | None) -> Section | None:
