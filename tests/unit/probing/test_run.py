@@ -33,7 +33,7 @@ class Notes(Silent):
         self.notes: list[str] = []
         self.stages: list[tuple[str, int]] = []
         self.places: list[tuple[str, int]] = []
-        self.done = 0
+        self.n_stages_before_a_note = self.done = 0
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
         self.stages.append((stage, total or 0))
@@ -47,6 +47,7 @@ class Notes(Silent):
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+        self.n_stages_before_a_note = len(self.stages)
 
 
 def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Probe:
@@ -150,6 +151,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
     assert "0 of 12 trainings are kept already" in progress.notes[0]
+    assert progress.n_stages_before_a_note == 0
     assert [stage for stage, _ in progress.stages] == ["rank", "train"]
     assert progress.done == sum(total for _, total in progress.stages)
     assert progress.places[0] == ("hard, fold 1, seed 1", progress.stages[1][1])
