@@ -218,7 +218,8 @@ def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: T
 
 
 def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: TransformerEncoder) -> None:
-    outcome = probed(two_of(task), encoder, replace(PLANTED, rates=(1e38, 3e-3, 1e-9)))
+    notes = Notes()
+    outcome = probed(two_of(task), encoder, replace(PLANTED, rates=(1e38, 3e-3, 1e-9)), notes)
     assert [(rate.rate, rate.gain is None, rate.used) for rate in outcome.rates] == [
         (1e38, True, False),
         (3e-3, False, True),
@@ -227,6 +228,8 @@ def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: Transfor
     alone = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1))
     gains = [source.gain_ndcg10 for source in (*alone.sources, *alone.controls)]
     assert outcome.rates[1].gain == pytest.approx(np.mean(gains), abs=1e-12), "nothing of the other rates is left"
+    totals = [total for _, total in notes.places]
+    assert totals == sorted(totals, reverse=True), "a rate that was tried is no longer ahead"
 
 
 def test_a_vector_that_is_no_number_is_not_ranked(
