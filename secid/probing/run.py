@@ -151,8 +151,8 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} training runs "
-        f"are kept already; {kept}"
+        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} training "
+        f"runs are kept already; {kept}"
     )
     try:
         frozen = trainings.frozen()
