@@ -109,7 +109,8 @@ EXPLANATIONS = {
     "100 %.",
     "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "
     "−1 to 1.",
-    "relative margin": "share of the negatives that score above the positive, or below it by at most this share of its score.",
+    "relative margin": "share of the negatives that score above the positive, or below it by at most this share of its "
+    "score.",
     "absolute margin": "the same, by at most this difference of scores.",
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
