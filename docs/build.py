@@ -19,7 +19,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
-HOW_TO_PAGE = ROOT / "docs" / "how-to.md"
 FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
 
@@ -85,14 +84,6 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def schema_table() -> str:
-    """The schemas that detection knows, as --format takes them."""
-    from secid.read.schemas.table import FORMATS
-
-    rows = [f"| `{name}` | {_cell(title)} |" for name, title in FORMATS.items()]
-    return "\n".join(["| `--format` | family |", "|---|---|", *rows])
-
-
 def block(text: str, name: str, content: str) -> str:
     """The page with what stands between `<!-- name -->` and `<!-- end -->` replaced."""
     pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -135,11 +126,6 @@ def section(name: str, help_text: str, place: str) -> str:
     shown = f"```sh\n{' '.join(example.split())}\n```\n\n" if example else ""
     paragraphs = "\n\n".join(" ".join(part.split()) for part in told.strip().split("\n\n"))
     return f"## secid {name}\n\n{shown}{paragraphs}\n\n<!-- {place} -->\n<!-- end -->\n\n"
-
-
-def how_to_page() -> str:
-    """how-to.md with the current table of schemas."""
-    return block(HOW_TO_PAGE.read_text(encoding="utf-8"), "schemas", schema_table())
 
 
 def findings_table() -> str:
@@ -204,7 +190,6 @@ def readme() -> str:
 def main(arguments: list[str]) -> None:
     """Writes the pages."""
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
-    HOW_TO_PAGE.write_text(how_to_page(), encoding="utf-8")
     FINDINGS_PAGE.write_text(findings_page(), encoding="utf-8")
     if "--output" in arguments:
         README.write_text(readme(), encoding="utf-8")

@@ -54,7 +54,9 @@ class Settings:
         "Input",
         "DIR",
     )
-    ranks: str | None = setting(None, "Ranks of a TREC run that are negatives, else 1-10.", "Input", "FIRST-LAST")
+    ranks: str | None = setting(
+        None, "Ranks of a TREC run to take negatives from [default: 1-10].", "Input", "FIRST-LAST"
+    )
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
@@ -96,9 +98,9 @@ class Settings:
     guide_reranker: str | None = setting(
         None, "Cross-encoder for the same purpose: hub name or folder.", "Encoder", "NAME"
     )
-    guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
-    guide_query_prefix: str | None = setting(None, "Text before each query for the guide, not the guide's own.")
-    guide_passage_prefix: str | None = setting(None, "Text before each passage for the guide, not the guide's own.")
+    guide_sample: int | None = setting(None, "Score N negatives per source with the guide (≥ 100).", "Encoder", ge=100)
+    guide_query_prefix: str | None = setting(None, "Query prefix for the guide; overrides its own.")
+    guide_passage_prefix: str | None = setting(None, "Passage prefix for the guide; overrides its own.")
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
@@ -133,7 +135,7 @@ class Settings:
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
     controls: str = setting(
         "all",
-        "all, none, or some of random, known_positive, shuffled, query_echo, bm25_pool and dense_pool, with commas.",
+        "all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, bm25_pool, dense_pool.",
     )
     control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
     ablate: bool = setting(
@@ -145,7 +147,7 @@ class Settings:
     )
     by: str | None = setting(None, "Also report each value of this column separately.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
-        (), "With ablate: also report how stable the order is within NAME=source,source; several parted by ;"
+        (), "With ablate: also report how stable the order is within NAME=source,source; separate several by ;"
     )
     examples: int = setting(3, "Example rows kept of each finding.", ge=0)
 

@@ -96,10 +96,9 @@ def here(monkeypatch, tmp_path_factory):
 # what the pages name
 
 
-def test_option_tables_and_schema_table_are_current():
+def test_generated_tables_are_current():
     """Else: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
-    assert builder().how_to_page() == text_of(builder().HOW_TO_PAGE)
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
 
 
@@ -228,6 +227,11 @@ def same_but_for_rounding(first: str, second: str) -> bool:
     return all(
         abs(float(a.rstrip("%")) - float(b.rstrip("%"))) <= (0.11 if a.endswith("%") else ROUNDING) for a, b in pairs
     )
+
+
+def test_the_table_of_the_probe_is_that_of_a_snapshot():
+    (table,) = blocks(ROOT / "docs" / "probe.md", "text")
+    assert table in text_of(ROOT / "tests" / "snapshots" / "probe-80.txt")
 
 
 def test_a_changed_output_would_be_noticed():

@@ -325,7 +325,7 @@ def judged(arguments: argparse.Namespace) -> None:
         )
     known = seen(task, rows)
     print(f"\n| gain | {known.sum()} queries with a relevant passage among the negatives | {(~known).sum()} without |")
-    print("|---|---|---|")
+    print(f"|---|---|---|\n| frozen: nDCG@10 | {frozen[known].mean():.4f} | {frozen[~known].mean():.4f} |")
     for name, values_of in values.items():
         gain = (values_of - frozen).mean(axis=0)
         print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")

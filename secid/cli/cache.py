@@ -39,7 +39,7 @@ def info(json: Json = False, **settings: Any) -> None:
     typer.echo(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
     typer.echo(f"damaged          {usage.n_damaged} segments set aside")
     typer.echo(f"older format     {usage.n_older} segments, not read")
-    typer.echo(f"trainings        {usage.n_trainings} of `secid probe`")
+    typer.echo(f"training runs    {usage.n_trainings} of `secid probe`")
     typer.echo(f"encoders         {len(usage.encoders)}")
     if usage.encoders:
         typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
@@ -54,7 +54,7 @@ def info(json: Json = False, **settings: Any) -> None:
 def clear(
     yes: Annotated[bool, flag("--yes", "-y", text="Do not ask.")] = False, json: Json = False, **settings: Any
 ) -> None:
-    """Remove all cached embeddings and trainings; other files stay.
+    """Remove all cached embeddings and training runs; other files stay.
 
     Asks first on a terminal; elsewhere --yes must be given.
 
@@ -67,7 +67,7 @@ def clear(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
-        what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} trainings"
+        what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
         typer.confirm(f"Remove {what} in {before.folder}?", abort=True, err=True)
     removal = folder.clear()
     if json:

@@ -20,7 +20,7 @@ def _merge(
         flag(
             "--sample",
             of="N",
-            text="Queries of each source that controls, ablations and the like are measured on.",
+            text="Queries per source that controls, ablations and the like are measured on.",
             group="Statistics",
         ),
     ] = 20_000,
@@ -30,19 +30,19 @@ def _merge(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Put the shards of a run together into one report.
+    """Merge the shards of a run into one report.
 
-    For rows that do not fit one machine; a ranking alone needs a sample (secid score --max-records). Each of N jobs, on
-    whatever machine, scores one part of the queries and leaves a state; a state that is there is not made again:
+    For data that does not fit on one machine; to rank the sources, a sample is enough (secid score --max-records).
+    Each of N jobs, on any machine, scores one part of the queries and saves a state. A job whose state exists is
+    skipped:
 
         secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
 
-    With --prepare the same command only counts its part of the texts. Counted by all N jobs first, it spares each of
-    them counting all texts. With --run DIR a shard also writes a run folder, to select rows from. With --on ray
-    --shards 8 in place of --shard a Ray cluster does all of it.
+    Run the N jobs with --prepare first: each then counts only its part of the texts, where otherwise every shard
+    counts all of them. With --run DIR a shard also writes a run folder, to select rows from. With --on ray --shards 8
+    instead of --shard, a Ray cluster does all of it.
 
-    Each source's numbers, their intervals and comparisons are of all rows; the other parts of the report are of a
-    sample of the queries.
+    Scores, most findings, intervals and comparisons cover all rows; the rest of the report, a sample of the queries.
 
     Example: secid merge s3://bucket/run
     """

@@ -37,7 +37,7 @@ def mine(
         ),
     ],
     out: Annotated[Path | None, flag("-o", "--out", of="FOLDER", text="A new folder for NAME.jsonl.")] = None,
-    k: Annotated[int, mining("-k", of="K", text="Negatives of each row.")] = 10,
+    k: Annotated[int, mining("-k", of="K", text="Negatives per row.")] = 10,
     pairs: Annotated[
         str | None, mining("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
     ] = None,
@@ -46,7 +46,7 @@ def mine(
         str, mining("--on-short", of="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
     ] = "keep",
     max_reuse: Annotated[
-        int | None, mining("--max-reuse", of="N", text="Most rows of a source that a passage may be a negative in.")
+        int | None, mining("--max-reuse", of="N", text="Use a passage in at most N rows of a source.")
     ] = None,
     prompt: Annotated[
         Path | None, mining("--prompt", of="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
@@ -54,14 +54,15 @@ def mine(
     concurrency: Annotated[int, mining("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
     sweep: Annotated[
         bool,
-        mining(
-            "--sweep", text="Write nothing, but show what other ranks and margins give; with --guide, suspects too."
-        ),
+        mining("--sweep", text="Write nothing; show what other ranks and margins give, with --guide also suspects."),
     ] = False,
     schema: Annotated[
-        str, flag("--as", of="SCHEMA", text="st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT)
+        str,
+        flag(
+            "--as", of="SCHEMA", text="Schema of the files: st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT
+        ),
     ] = "flagembedding",
-    parquet: Annotated[bool, flag("--parquet", text="Write Parquet.", group=OUTPUT)] = False,
+    parquet: Annotated[bool, flag("--parquet", text="Write Parquet instead of JSON lines.", group=OUTPUT)] = False,
     json: Json = False,
     quiet: Quiet = False,
     **settings: Any,

@@ -26,9 +26,9 @@ OWN_TEXTS = {
 @takes_settings(*OF_PROBE, hidden=AS_OF_SCORE, texts=OWN_TEXTS)
 def probe(
     sources: Sources,
-    steps: Annotated[int, training("--steps", of="N", text="Steps of each training.")] = 100,
+    steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,
     seeds: Annotated[
-        int, training("--seeds", of="N", text="Trainings of a source and fold; one gives no interval.")
+        int, training("--seeds", of="N", text="Training runs per source and fold; one gives no interval.")
     ] = 3,
     folds: Annotated[int, training("--folds", of="N", text="Parts of the queries, each held out once.")] = 3,
     full: Annotated[bool, training("--full/--lora", text="Train all weights, or LoRA adapters of rank 16.")] = True,
@@ -41,10 +41,8 @@ def probe(
             "with --lora four times as much]",
         ),
     ] = None,
-    held_out: Annotated[
-        int, training("--held-out", of="N", text="Most queries that are held out and ranked; at least 100.")
-    ] = 500,
-    batch: Annotated[int, training("--batch", of="N", text="Queries of a step.")] = 32,
+    held_out: Annotated[int, training("--held-out", of="N", text="Hold out and rank at most N queries (≥ 100).")] = 500,
+    batch: Annotated[int, training("--batch", of="N", text="Queries per step.")] = 32,
     run: Annotated[
         Path | None, flag("--run", of="RUN", text="Add the result to this run folder of `secid score` on these files.")
     ] = None,

@@ -56,7 +56,7 @@ EXPLANATIONS = {
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
     "the score rewards more.",
     "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
-    "c of positives": "the same of the scored positives: what coverage is normal in these texts.",
+    "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
     "Holm p": "two-sided p value of the difference, 0 to 1, corrected for the number of pairs; below 0.05 the "
     "difference is significant.",
@@ -71,7 +71,7 @@ EXPLANATIONS = {
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
     "B = N": "the budget of as many negatives as the source has.",
     "order": "the sources by score under the setting, highest first, each by its rank in this run.",
-    "stability": "share of source pairs ordered as in this run, 0 to 1. Nearer to 1 the order is steadier.",
+    "stability": "share of source pairs ordered as in this run, 0 to 1; higher is steadier.",
     "shade": "place of a score between the lowest and the highest of its row: deeper is higher.",
     "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
     "pair, record": "forms of a score: of one negative at a time, or of all negatives of a record at once.",
@@ -97,8 +97,7 @@ EXPLANATIONS = {
     "batches of so many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
-    "with this encoder as its own guide: another guide scores no passages of other rows here. Sound negatives are "
-    "among them.",
+    "with this encoder as its own guide; a guide does not score them. Some are sound negatives.",
     "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
     "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
@@ -110,8 +109,9 @@ EXPLANATIONS = {
     "100 %.",
     "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "
     "−1 to 1.",
-    "relative margin": "share of the negatives scored at most this share of the positive's score below it.",
-    "absolute margin": "the same, by a difference of scores.",
+    "relative margin": "share of the negatives that score above the positive, or below it by at most this share of its "
+    "score.",
+    "absolute margin": "the same, by at most this difference of scores.",
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }

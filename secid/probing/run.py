@@ -150,8 +150,8 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} trainings "
-        f"are kept already; {kept}"
+        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} training "
+        f"runs are kept already; {kept}"
     )
     try:
         frozen = trainings.frozen()
@@ -163,9 +163,9 @@ def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: 
         n, n_missing = trainings.numbers()
         going_on = ": the same command goes on from there" if n_missing < n else ""
         progress.note(
-            f"{n - n_missing:,} of {n:,} trainings are kept{going_on}"
+            f"{n - n_missing:,} of {n:,} training runs are kept{going_on}"
             if trainings.are_kept
-            else "no training is kept: the cache is off, or the encoder cannot be identified"
+            else "no training run is kept: the cache is off, or the encoder cannot be identified"
         )
         raise
     result = replace(untrained, rates=rates, n_candidates=len(candidates), candidate_depth=depth)

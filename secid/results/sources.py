@@ -236,11 +236,11 @@ class Against:
     z: float | None
 
     @property
-    def placed(self) -> Literal["above", "level", "below"]:
-        """Where the source lies; level where the interval holds 0 or nothing follows from it (no z)."""
+    def placed(self) -> Literal["above", "tied", "below"]:
+        """Where the source lies; tied where the interval contains 0 or nothing follows from it (no z)."""
         low, high = self.interval_95
         if self.z is None or low <= 0 <= high:
-            return "level"
+            return "tied"
         return "above" if low > 0 else "below"
 
 

@@ -28,13 +28,13 @@ MEANING = (
 class Outcome:
     """Sources against one control, by the interval of their difference (`Against.placed`).
 
-    above: the control scores above these.   below: it scores below them.   level: the interval holds 0.
+    above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
     """
 
     control: ControlResult
     above: tuple[str, ...]
     below: tuple[str, ...]
-    level: tuple[str, ...]
+    tied: tuple[str, ...]
 
     @property
     def n(self) -> int:
@@ -46,10 +46,10 @@ def outcome(run: Run, kind: str) -> Outcome | None:
     control = next((control for control in run.controls if control.kind == kind), None)
     if control is None:
         return None
-    above, below, level = (
-        tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "level")
+    above, below, tied = (
+        tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "tied")
     )
-    return Outcome(control, above, below, level)
+    return Outcome(control, above, below, tied)
 
 
 def controls_line(run: Run) -> str:
@@ -75,7 +75,7 @@ def controls_line(run: Run) -> str:
 def _placed(name: str, is_plural: bool, item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
     score, tied = ("score", "are tied with") if is_plural else ("scores", "is tied with")
-    places = ((f"{score} above", item.above), (tied, item.level))
+    places = ((f"{score} above", item.above), (tied, item.tied))
     clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
     return f"{name} {' and '.join(clauses) or f'{score} below {names_of(item.below, item.n)}'}"
 
@@ -103,7 +103,7 @@ def _against(run: Run) -> Table:
         (plain(source.name), *(_difference(cells.get((source.name, kind))) for kind in kinds)) for source in run.sources
     )
     columns = (foreign("source"), *(wrapped(kind_name(kind)) for kind in kinds))
-    caption = "Source minus control in nats, with 95 % CI; level: the interval holds 0"
+    caption = "Source minus control in nats, with 95 % CI; tied: the interval contains 0"
     return Table(caption=caption, columns=columns, rows=rows)
 
 

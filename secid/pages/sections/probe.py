@@ -109,7 +109,7 @@ def _no_gain(probe: Probe) -> str:
 def _other_trainings(probe: Probe, smaller: bool) -> Iterator[str]:
     """What to try next: more steps, and a rate that was not tried. smaller : a smaller rate alone."""
     if not smaller:
-        yield f"longer trainings, {code(f'--steps {4 * probe.steps}')},"
+        yield f"longer training, {code(f'--steps {4 * probe.steps}')},"
     tried = {rate.rate for rate in probe.rates}
     factors = (1 / 4, 1 / 16, 1 / 64) if smaller else (1 / 4, 4, 1 / 16)
     others = (rate.rate * factor for rate in probe.rates if rate.used for factor in factors)
@@ -165,7 +165,7 @@ def scope(probe: Probe) -> str:
     return (
         f"This holds for this loss (InfoNCE with in-batch passages, temperature {probe.temperature:g}), "
         f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on {WEIGHTS[probe.trainable]}, "
-        f"{folds} and {seeds}; a longer training may order the sources differently."
+        f"{folds} and {seeds}; longer training may order the sources differently."
     )
 
 

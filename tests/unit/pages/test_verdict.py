@@ -298,12 +298,12 @@ def test_the_heat_table_has_what_any_source_has_shaded_by_share():
     assert heat_table(CLEAN.sources) is None
 
 
-def test_the_controls_line_names_those_above_and_level():
+def test_the_controls_line_names_those_above_and_tied():
     line = without_isolates(controls_line(random_passages(RUN, 0.3, 0.2, 0.01, -0.1, -0.2)))
     assert all(name in line for name in ("dense", "poisoned", "counterfactual"))
     assert "bm25" not in line
     found = outcome(RUN, "random")
-    assert (len(found.above), len(found.level), len(found.below)) == (4, 1, 0)
+    assert (len(found.above), len(found.tied), len(found.below)) == (4, 1, 0)
     assert outcome(replace(RUN, controls=()), "random") is None
 
 

@@ -150,7 +150,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 @pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
-    assert "0 of 12 trainings are kept already" in progress.notes[0]
+    assert "0 of 12 training runs are kept already" in progress.notes[0]
     assert progress.n_stages_before_a_note == 0
     assert [stage for stage, _ in progress.stages] == ["rank", "train"]
     assert progress.done == sum(total for _, total in progress.stages)
