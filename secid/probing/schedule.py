@@ -18,7 +18,7 @@ import torch
 
 from secid.arrays import Floats, Index
 from secid.encode import CacheFolder
-from secid.encode.device import choose_devices, choose_dtype
+from secid.encode.device import choose_devices, choose_dtype, multiplies_bf16
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NonFiniteEmbeddingError, OutputError
 from secid.files import write_whole
@@ -37,7 +37,8 @@ class Trainings:
     """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
 
     arms        : all sources and controls.   identical : names of sources with the same negatives, trained once.
-    precision   : of the trainings.   are_kept : whether a finished one stays in the cache.
+    precision   : of the trainings.   faster_in_bf16 : whether --dtype bf16 would make them shorter on this CPU.
+    are_kept    : whether a finished one stays in the cache.
     fold, group : (n,) of the held-out queries in the order of all measures.
     """
 
@@ -54,6 +55,7 @@ class Trainings:
         devices = choose_devices(settings.device)
         bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
         self.precision = "bf16 autocast" if bf16 else "float32"
+        self.faster_in_bf16 = devices[0].type == "cpu" and settings.dtype == "auto" and multiplies_bf16()
         self._learners = [Learner(encoder, device, options.lora, bf16, settings.temperature) for device in devices]
         self._task, self._options, self._progress = task, options, progress
         first = self._learners[0]

@@ -158,6 +158,22 @@ def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
     assert len(progress.places) == 12
 
 
+def test_a_long_probe_says_what_would_shorten_it(task: Task, encoder: TransformerEncoder, monkeypatch: Any) -> None:
+    def interrupted(trainings: schedule.Trainings) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedule.Trainings, "seconds", lambda trainings, n: 3_601.0)
+    monkeypatch.setattr(schedule.Trainings, "frozen", interrupted)
+    monkeypatch.setattr(schedule, "multiplies_bf16", lambda: True)
+    notes = Notes()
+    with pytest.raises(KeyboardInterrupt):
+        probed(task, encoder, replace(PLANTED, rates=(1e-3, 1e-4)), notes)
+    assert notes.notes[1] == (
+        "to make it shorter: one --rate, --dtype bf16 (about two thirds of the time on this CPU), "
+        "a smaller --max-length, fewer --steps"
+    )
+
+
 @pytest.mark.parametrize(
     ("reason", "options", "n_groups"),
     [("few_queries", {"n_held_out": 99}, 120), ("few_groups", {}, 29), ("few_to_train_on", {"batch": 90}, 120)],
