@@ -23,8 +23,8 @@ DOUBTS = {
         "probe does not notice false negatives, so do not choose a source by it."
     ),
     "not_above_random": (
-        "No source is significantly better than random passages as negatives: what was gained is due to the passages "
-        "of other rows in the batch, not to mined negatives."
+        "No source is significantly better than random passages as negatives: the gain may come from in-batch "
+        "negatives alone."
     ),
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
