@@ -54,9 +54,7 @@ class Settings:
         "Input",
         "DIR",
     )
-    ranks: str | None = setting(
-        None, "Ranks of a TREC run to take negatives from [default: 1-10].", "Input", "FIRST-LAST"
-    )
+    ranks: str | None = setting(None, "Ranks of a TREC run to take [default: 1-10].", "Input", "FIRST-LAST")
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
@@ -98,7 +96,7 @@ class Settings:
     guide_reranker: str | None = setting(
         None, "Cross-encoder for the same purpose: hub name or folder.", "Encoder", "NAME"
     )
-    guide_sample: int | None = setting(None, "Score N negatives per source with the guide (≥ 100).", "Encoder", ge=100)
+    guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
     guide_query_prefix: str | None = setting(None, "Query prefix for the guide; overrides its own.")
     guide_passage_prefix: str | None = setting(None, "Passage prefix for the guide; overrides its own.")
 
