@@ -36,7 +36,7 @@ from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
-from secid.probing.judge import BetweenRuns, Judge, between_runs
+from secid.probing.judge import BetweenRuns, Judge, between_runs, gap
 from secid.probing.learner import Learner
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task, read_task
@@ -331,27 +331,47 @@ def judged(arguments: argparse.Namespace) -> None:
         print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")
     established = [(pair.first, pair.second) for pair in pairs if pair.established]
     print(f"\n{len(established)} of {len(pairs)} pairs established\n")
-    print(f"| number | established pairs in order | all pairs in order | top-1 regret | τ |\n|{5 * '---|'}")
+    print("| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p |")
+    print(f"|{7 * '---|'}")
     mean = {name: float(own.mean()) for name, own in values.items()}
     for seed in range(n_seeds if n_seeds > 1 else 0):
         one = {name: float(own[seed].mean()) for name, own in values.items()}
         others = {name: float(np.delete(own, seed, axis=0).mean()) for name, own in values.items()}
-        print_agreement(f"the probe with seed {seed}, against the other seeds", one, others, established)
+        print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | |")
+    runs = between_runs(np.stack([*{own.tobytes(): own for own in values.values()}.values()]), fold)
     for name, of_source in numbers_of(arguments, list(values)).items():
-        print_agreement(name, of_source, mean, established)
-    distinct = np.stack([*{own.tobytes(): own for own in values.values()}.values()])
-    print(f"\nceiling of τ: {tau_ceiling(values, group, between_runs(distinct, fold)):.2f}")
+        cells = agreement(of_source, mean, established)
+        of_slope = slope(of_source, values, group, runs)
+        if of_slope is not None and of_slope.p is not None:
+            cells += f" | {of_slope.value:+.4f} ± {of_slope.standard_error:.4f} | {of_slope.p:.3f}"
+        print(f"| {name} {cells} |")
+    print(f"\nceiling of τ: {tau_ceiling(values, group, runs):.2f}")
 
 
-def print_agreement(
-    name: str, number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]
-) -> None:
-    """A row of the table of numbers. established : the better source first."""
+def agreement(number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]) -> str:
+    """Cells: established pairs and all pairs that the number orders as training did, its top-1 regret, τ.
+
+    established : the better source first.
+    """
     right = sum(number[a] > number[b] for a, b in established)
     alike, n = pairs_ordered_alike(number, outcome)
     sides = [np.array([side[key] for key in outcome]) for side in (number, outcome)]
     cells = ("–" if value is None else f"{value:.3f}" for value in (top_1_regret(*sides), kendall_tau_b(*sides)))
-    print(f"| {name} | {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)} |")
+    return f"| {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)}"
+
+
+def slope(number: dict[str, float], values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Gap | None:
+    """nDCG@10 that a source gains where its number is one standard deviation of the sources' numbers higher.
+
+    The least-squares slope over the sources, one test for all of them, with the error of queries and of runs; None
+    where all numbers are equal. It needs no pair to be established.
+    """
+    numbers = np.array([number[name] for name in values])
+    if not np.ptp(numbers) > 0:
+        return None
+    weights = (numbers - numbers.mean()) / numbers.std() / len(numbers)
+    of_runs = runs and BetweenRuns(runs.variance / 2 * float((weights**2).sum()), runs.degrees)
+    return gap(np.tensordot(weights, np.stack([*values.values()]), axes=1), group, of_runs)
 
 
 def seeds_needed(difference: Gap, n_seeds: int) -> str:
