@@ -35,7 +35,7 @@ RunOption = Annotated[
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag("--state-dir", of="URL", text="Folder or bucket of the shards' states.", group="Statistics"),
+    flag("--state-dir", of="URL", text="Folder or bucket of the shards' states.", group="Output"),
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
