@@ -142,14 +142,14 @@ def outcomes(task: Task, arguments: argparse.Namespace) -> tuple[dict[str, Float
     done = {
         (line["source"], line["seed"], line["fold"]): line
         for line in read_runs(arguments.runs)
-        if line["collection"] == collection and line["steps"] == arguments.steps
-        if line["source"] is None or line["rate"] == arguments.rate
+        if line["collection"] == collection
+        and (line["source"] is None or (line["rate"], line["steps"]) == (arguments.rate, arguments.steps))
     }
     names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
     folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
     seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
-    if not folds:
-        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names)}")
+    if not names or not folds:
+        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names) or 'the sources'}")
 
     def values(source: str | None, seed: int) -> Floats:
         return np.concatenate([done[source, seed, fold]["ndcg_10"] for fold in folds])
@@ -383,8 +383,8 @@ def judged(arguments: argparse.Namespace) -> None:
         print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")
     item = listed_effect(np.stack([seen(task, rows, [name]) for name in values]), values, group, fold)
     print(
-        "\nnDCG@10 of a query under sources that list a relevant passage of it for others, less that under sources that "
-        f"do not, at equal query and source: {item.value:+.4f} ± {item.standard_error:.4f}"
+        "\nnDCG@10 of a query under sources that list a relevant passage of it for others, less that under sources "
+        f"that do not, at equal query and source: {item.value:+.4f} ± {item.standard_error:.4f}"
     )
     established = [(pair.first, pair.second) for pair in pairs if pair.established]
     runs = between_runs(np.stack([*{own.tobytes(): own for own in values.values()}.values()]), fold)
