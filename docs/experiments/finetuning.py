@@ -18,7 +18,7 @@ import fcntl
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from math import ceil, sqrt
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from scipy.special import chdtrc
 
 import secid
 from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_regret
@@ -131,18 +132,24 @@ def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) 
     return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
 
 
-def outcomes(task: Task, runs: list[dict[str, Any]], collection: str) -> tuple[dict[str, Floats], Floats, Index]:
+def outcomes(task: Task, arguments: argparse.Namespace) -> tuple[dict[str, Floats], Floats, Index]:
     """(S, n) nDCG@10 by seed and held-out query of each source, (n,) of the frozen encoder, and (n,) rows of the task.
 
-    Of the folds that every source of the task has finished with the first seed, and of the seeds that every one has in
-    all of them.
+    Of the runs with this rate and so many steps, the folds that every source of the task has finished with the first
+    seed, and the seeds that every one has in all of them.
     """
-    done = {(line["source"], line["seed"], line["fold"]): line for line in runs if line["collection"] == collection}
+    collection = Path(arguments.collection).name
+    done = {
+        (line["source"], line["seed"], line["fold"]): line
+        for line in read_runs(arguments.runs)
+        if line["collection"] == collection
+        and (line["source"] is None or (line["rate"], line["steps"]) == (arguments.rate, arguments.steps))
+    }
     names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
     folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
     seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
-    if not folds:
-        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names)}")
+    if not names or not folds:
+        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names) or 'the sources'}")
 
     def values(source: str | None, seed: int) -> Floats:
         return np.concatenate([done[source, seed, fold]["ndcg_10"] for fold in folds])
@@ -263,32 +270,76 @@ def random_of(arguments: argparse.Namespace) -> str:
     return f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
 
 
-def seen(task: Task, rows: Index) -> Flags:
-    """(n,) held-out rows with a relevant passage among the negatives that some source lists for a training row.
+def seen(task: Task, rows: Index, names: Iterable[str]) -> Flags:
+    """(n,) held-out rows with a relevant passage among the negatives that one of these sources lists for others.
 
-    Relevant passages of training rows are never theirs: folds keep these apart. The control `random` does not count.
+    Relevant passages of training rows are never theirs: folds keep these apart.
     """
-    flags = np.zeros(len(rows), np.bool_)
+    flags, own = np.zeros(len(rows), np.bool_), {arm.name: lists for arm, lists in task.arms.items()}
     for fold in np.unique(task.fold[rows]):
-        others, own = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold[rows] == fold)
-        listed = np.unique(np.concatenate([lists.take(others).ids for lists in task.negatives.values()]))
-        positives = task.positives.take(rows[own])
-        flags[own] = np.bincount(positives.rows, np.isin(positives.ids, listed), len(own)) > 0
+        others, held = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold[rows] == fold)
+        listed = np.unique(np.concatenate([own[name].take(others).ids for name in names]))
+        positives = task.positives.take(rows[held])
+        flags[held] = np.bincount(positives.rows, np.isin(positives.ids, listed), len(held)) > 0
     return flags
 
 
-def tau_ceiling(values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> float:
-    """Mean tau of the true order with outcomes as noisy as these, were the means found the true ones; 1,000 draws."""
-    means = np.stack([own.mean(axis=0) for own in values.values()])
-    place = np.unique(group, return_inverse=True)[1]
-    of_group = np.stack([np.bincount(place, own) for own in np.vstack([means, np.ones(len(group))])])
-    draws, taus = np.random.default_rng(0), []
-    deviation = 0.0 if runs is None else sqrt(max(0.0, runs.variance) / 2 / len(next(iter(values.values()))))
-    for _ in range(1_000):
-        sums = of_group[:, draws.integers(of_group.shape[1], size=of_group.shape[1])].sum(axis=1)
-        found = sums[:-1] / sums[-1] + draws.normal(0.0, deviation, len(means))
-        taus.append(kendall_tau_b(means.mean(axis=1), found) or 0.0)
-    return float(np.mean(taus))
+def listed_effect(listed: Flags, values: dict[str, Floats], group: Index, fold: Index) -> Gap:
+    """Outcome of a query under a source that lists a relevant passage of it, less that under one that does not.
+
+    listed : (K, n) by source and query. Least squares with an effect of each query, and of each source in each fold,
+    so that neither hard queries nor good sources and runs are in it; the error is that of the groups.
+    """
+    x, y = listed.astype(np.float64), np.stack([own.mean(axis=0) for own in values.values()])
+    for name in np.unique(fold):
+        own = fold == name
+        for side in (x, y):
+            part = side[:, own] - side[:, own].mean(axis=0)
+            side[:, own] = part - part.mean(axis=1, keepdims=True)
+    effect, scale = float((x * y).sum() / (x**2).sum()), x.shape[1] / (x**2).sum()
+    return gap((effect + scale * ((y - effect * x) * x).sum(axis=0))[None], group, None)
+
+
+def error_covariance(values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Floats:
+    """(K, K) of the sources' mean outcomes, from queries by group and, one by one, from runs."""
+    by_query = np.stack([own.mean(axis=0) for own in values.values()])
+    n_groups = len(np.unique(group))
+    rest = (by_query - by_query.mean(axis=1, keepdims=True)) / by_query.shape[1]
+    sums = np.stack([np.bincount(group, own) for own in rest])
+    of_runs = 0.0 if runs is None else max(0.0, runs.variance) / 2 / len(next(iter(values.values())))
+    covariance: Floats = sums @ sums.T * n_groups / (n_groups - 1) + of_runs * np.eye(len(values))
+    return covariance
+
+
+def equal_p(means: Floats, covariance: Floats) -> float:
+    """p of all sources being equal: one test of what they share, however many pairs they form (chi squared)."""
+    contrasts = np.eye(len(means))[1:] - np.eye(len(means))[0]
+    found = contrasts @ means
+    return float(chdtrc(len(found), found @ np.linalg.solve(contrasts @ covariance @ contrasts.T, found)))
+
+
+def strongest_p(slopes: Floats, means: Floats, covariance: Floats) -> float:
+    """How often the largest of M slopes, over its error, would be as large as found, were all sources equal.
+
+    slopes : (M, K) weights of the sources' means in each. 20,000 draws.
+    """
+    scaled = slopes / np.sqrt(np.einsum("mk,kl,ml->m", slopes, covariance, slopes))[:, None]
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(len(means)), covariance, 20_000)
+    return float((np.abs(draws @ scaled.T).max(axis=1) >= np.abs(scaled @ means).max()).mean())
+
+
+def tau_ceiling(true: Floats, covariance: Floats) -> float:
+    """Mean tau of the true order with outcomes as noisy as these; 1,000 draws. true : (K,) mean outcomes."""
+    draws = np.random.default_rng(0).multivariate_normal(true, covariance, 1_000)
+    return float(np.mean([kendall_tau_b(true, found) or 0.0 for found in draws]))
+
+
+def true_spread(means: Floats, covariance: Floats) -> Floats:
+    """(K,) means drawn together, to the spread that is left when what the errors make of it is taken off; or none."""
+    off = means - means.mean()
+    of_errors = float(np.trace(covariance) - covariance.mean(axis=1).sum())
+    true: Floats = means.mean() + off * sqrt(max(0.0, 1.0 - of_errors / float((off**2).sum())))
+    return true
 
 
 def judged(arguments: argparse.Namespace) -> None:
@@ -296,7 +347,7 @@ def judged(arguments: argparse.Namespace) -> None:
     collection = Path(arguments.collection).name
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    values, frozen, rows = outcomes(task, read_runs(arguments.runs), collection)
+    values, frozen, rows = outcomes(task, arguments)
     group, fold = task.group[rows], task.fold[rows]
     n_seeds = len(next(iter(values.values())))
     print(
@@ -321,16 +372,25 @@ def judged(arguments: argparse.Namespace) -> None:
         between, p = pair.gap.error_runs or 0.0, pair.p_holm
         print(
             f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | {between:.4f} | "
-            f"{seeds_needed(pair.gap, n_seeds)} | {'' if p is None else f'{p:.3f}'} |"
+            f"{seeds_needed(values[pair.first] - values[pair.second], group, pair.gap)} | "
+            f"{'' if p is None else f'{p:.3f}'} |"
         )
-    known = seen(task, rows)
+    known = seen(task, rows, task.negatives)
     print(f"\n| gain | {known.sum()} queries with a relevant passage among the negatives | {(~known).sum()} without |")
     print(f"|---|---|---|\n| frozen: nDCG@10 | {frozen[known].mean():.4f} | {frozen[~known].mean():.4f} |")
     for name, values_of in values.items():
         gain = (values_of - frozen).mean(axis=0)
         print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")
+    item = listed_effect(np.stack([seen(task, rows, [name]) for name in values]), values, group, fold)
+    print(
+        "\nnDCG@10 of a query under sources that list a relevant passage of it for others, less that under sources "
+        f"that do not, at equal query and source: {item.value:+.4f} ± {item.standard_error:.4f}"
+    )
     established = [(pair.first, pair.second) for pair in pairs if pair.established]
-    print(f"\n{len(established)} of {len(pairs)} pairs established\n")
+    runs = between_runs(np.stack([*{own.tobytes(): own for own in values.values()}.values()]), fold)
+    means, covariance = np.array([own.mean() for own in values.values()]), error_covariance(values, group, runs)
+    equal = equal_p(means, covariance)
+    print(f"\n{len(established)} of {len(pairs)} pairs established; p of all sources being equal: {equal:.3f}\n")
     print("| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p |")
     print(f"|{7 * '---|'}")
     mean = {name: float(own.mean()) for name, own in values.items()}
@@ -338,14 +398,23 @@ def judged(arguments: argparse.Namespace) -> None:
         one = {name: float(own[seed].mean()) for name, own in values.items()}
         others = {name: float(np.delete(own, seed, axis=0).mean()) for name, own in values.items()}
         print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | |")
-    runs = between_runs(np.stack([*{own.tobytes(): own for own in values.values()}.values()]), fold)
+    slopes = []
     for name, of_source in numbers_of(arguments, list(values)).items():
         cells = agreement(of_source, mean, established)
-        of_slope = slope(of_source, values, group, runs)
-        if of_slope is not None and of_slope.p is not None:
+        weights = slope_weights(np.array([of_source[name] for name in values]))
+        of_slope = None if weights is None else slope(weights, values, group, runs)
+        if weights is not None and of_slope is not None and of_slope.p is not None:
+            slopes.append(weights)
             cells += f" | {of_slope.value:+.4f} ± {of_slope.standard_error:.4f} | {of_slope.p:.3f}"
+        else:
+            cells += " | |"
         print(f"| {name} {cells} |")
-    print(f"\nceiling of τ: {tau_ceiling(values, group, runs):.2f}")
+    if slopes:
+        p = strongest_p(np.stack(slopes), means, covariance)
+        print(f"\np of the strongest slope among these {len(slopes)}, were all sources equal: {p:.3f}")
+    of_errors = tau_ceiling(true_spread(means, covariance), covariance)
+    print(f"\nceiling of τ: {tau_ceiling(means, covariance):.2f} were the means found the true ones")
+    print(f"ceiling of τ: {of_errors:.2f} with what the errors make of their spread taken off")
 
 
 def agreement(number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]) -> str:
@@ -360,26 +429,40 @@ def agreement(number: dict[str, float], outcome: dict[str, float], established: 
     return f"| {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)}"
 
 
-def slope(number: dict[str, float], values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Gap | None:
+def slope_weights(numbers: Floats) -> Floats | None:
+    """(K,) weights of the sources' means in the least-squares slope per standard deviation of the numbers; None where
+    these are equal.
+    """
+    return (numbers - numbers.mean()) / numbers.std() / len(numbers) if np.ptp(numbers) > 0 else None
+
+
+def slope(weights: Floats, values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Gap:
     """nDCG@10 that a source gains where its number is one standard deviation of the sources' numbers higher.
 
-    The least-squares slope over the sources, one test for all of them, with the error of queries and of runs; None
-    where all numbers are equal. It needs no pair to be established.
+    One test over these sources, with the error of queries and of runs: it needs no pair to be established, and says
+    nothing of other sources.
     """
-    numbers = np.array([number[name] for name in values])
-    if not np.ptp(numbers) > 0:
-        return None
-    weights = (numbers - numbers.mean()) / numbers.std() / len(numbers)
     of_runs = runs and BetweenRuns(runs.variance / 2 * float((weights**2).sum()), runs.degrees)
     return gap(np.tensordot(weights, np.stack([*values.values()]), axes=1), group, of_runs)
 
 
-def seeds_needed(difference: Gap, n_seeds: int) -> str:
-    """Seeds in every fold with which a difference of 0.005 is two standard errors; "–" where queries alone are more."""
-    if difference.error_runs is None:
+def seeds_needed(differences: Floats, group: Index, of_means: Gap) -> str:
+    """Seeds in every fold with which a difference of 0.005 is two standard errors; "–" where none is enough.
+
+    differences : (S, n) by seed and query. What two seeds share of a query's difference (the covariance of their sums
+    by group) stays; the rest of the error of the queries falls with the number of seeds, as that of the runs does.
+    """
+    n_seeds, n = differences.shape
+    if of_means.error_runs is None:
         return ""
-    left = 0.0025**2 - difference.error_queries**2
-    return "–" if left <= 0 else str(max(1, ceil(n_seeds * difference.error_runs**2 / left)))
+    n_groups = len(np.unique(group))
+    rest = (differences - differences.mean(axis=1, keepdims=True)) / n
+    sums = np.stack([np.bincount(group, own) for own in rest])
+    covariance = sums @ sums.T * n_groups / (n_groups - 1)
+    stays = max(0.0, float(covariance[~np.eye(n_seeds, dtype=np.bool_)].mean()))
+    falls = float(np.diag(covariance).mean()) - stays + n_seeds * of_means.error_runs**2
+    left = 0.0025**2 - stays
+    return "–" if left <= 0 else str(max(1, ceil(falls / left)))
 
 
 def main() -> None:
