@@ -391,27 +391,36 @@ def judged(arguments: argparse.Namespace) -> None:
     means, covariance = np.array([own.mean() for own in values.values()]), error_covariance(values, group, runs)
     equal = equal_p(means, covariance)
     print(f"\n{len(established)} of {len(pairs)} pairs established; p of all sources being equal: {equal:.3f}\n")
-    print("| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p |")
-    print(f"|{7 * '---|'}")
+    print(
+        "| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p "
+        "| slope without random | p |"
+    )
+    print(f"|{9 * '---|'}")
     mean = {name: float(own.mean()) for name, own in values.items()}
     for seed in range(n_seeds if n_seeds > 1 else 0):
         one = {name: float(own[seed].mean()) for name, own in values.items()}
         others = {name: float(np.delete(own, seed, axis=0).mean()) for name, own in values.items()}
-        print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | |")
-    slopes = []
+        print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | | | |")
+    everything, mined = np.ones(len(values), np.bool_), np.array([name != "random" for name in values])
+    slopes: dict[bool, list[Floats]] = {True: [], False: []}
     for name, of_source in numbers_of(arguments, list(values)).items():
         cells = agreement(of_source, mean, established)
-        weights = slope_weights(np.array([of_source[name] for name in values]))
-        of_slope = None if weights is None else slope(weights, values, group, runs)
-        if weights is not None and of_slope is not None and of_slope.p is not None:
-            slopes.append(weights)
-            cells += f" | {of_slope.value:+.4f} ± {of_slope.standard_error:.4f} | {of_slope.p:.3f}"
-        else:
-            cells += " | |"
+        for with_random, among in ((True, everything), (False, mined)):
+            weights = slope_weights(np.array([of_source[name] for name in values]), among)
+            if weights is None:
+                cells += " | |"
+                continue
+            slopes[with_random].append(weights)
+            of_slope = slope(weights, values, group, runs)
+            p = "" if of_slope.p is None else f"{of_slope.p:.3f}"
+            cells += f" | {of_slope.value:+.4f} ± {of_slope.standard_error:.4f} | {p}"
         print(f"| {name} {cells} |")
-    if slopes:
-        p = strongest_p(np.stack(slopes), means, covariance)
-        print(f"\np of the strongest slope among these {len(slopes)}, were all sources equal: {p:.3f}")
+    for with_random, own in slopes.items():
+        strongest = strongest_p(np.stack(own), means, covariance)
+        print(
+            f"\np of the strongest slope among these {len(own)}, {'with' if with_random else 'without'} random, were "
+            f"all sources equal: {strongest:.3f}"
+        )
     of_errors = tau_ceiling(true_spread(means, covariance), covariance)
     print(f"\nceiling of τ: {tau_ceiling(means, covariance):.2f} were the means found the true ones")
     print(f"ceiling of τ: {of_errors:.2f} with what the errors make of their spread taken off")
@@ -429,11 +438,15 @@ def agreement(number: dict[str, float], outcome: dict[str, float], established: 
     return f"| {right} of {len(established)} | {alike} of {n} | {' | '.join(cells)}"
 
 
-def slope_weights(numbers: Floats) -> Floats | None:
-    """(K,) weights of the sources' means in the least-squares slope per standard deviation of the numbers; None where
-    these are equal.
+def slope_weights(numbers: Floats, among: Flags) -> Floats | None:
+    """(K,) weights of the sources' means in the least-squares slope, per standard deviation of the numbers, among some
+    of the sources; None where their numbers are equal.
     """
-    return (numbers - numbers.mean()) / numbers.std() / len(numbers) if np.ptp(numbers) > 0 else None
+    weights, own = np.zeros(len(numbers)), numbers[among]
+    if not np.ptp(own) > 0:
+        return None
+    weights[among] = (own - own.mean()) / own.std() / len(own)
+    return weights
 
 
 def slope(weights: Floats, values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Gap:
