@@ -38,33 +38,18 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-_PUBLIC = {
+_MODULES = {
     "Baseline": "secid.gating.baseline",
     "GateVerdict": "secid.results.gate",
     "Probe": "secid.results.probe",
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
-    "audit": "secid.api",
-    "baseline": "secid.api",
-    "check": "secid.api",
-    "describe_encoder": "secid.api",
-    "flagged": "secid.api",
     "from_json": "secid.results.document",
-    "gate": "secid.api",
-    "merge": "secid.api",
-    "mine": "secid.api",
-    "mine_sweep": "secid.api",
-    "mix": "secid.api",
-    "probe": "secid.api",
     "read_run": "secid.results.document",
-    "score": "secid.api",
-    "score_on_ray": "secid.api",
-    "score_shard": "secid.api",
-    "select": "secid.api",
     "to_json": "secid.results.document",
-    "write_mixture": "secid.api",
 }
+"""Where the public names are that are not in secid.api."""
 
 __all__ = [
     "Baseline",
@@ -97,8 +82,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+    if name in __all__:
+        return getattr(import_module(_MODULES.get(name, "secid.api")), name)
     raise AttributeError(f"module 'secid' has no attribute {name!r}")
 
 

@@ -276,17 +276,16 @@ READING = (
     "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
 ENCODING = (
-    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
-    "normalize", "truncate_dim", "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache",
-    "cache_dir", "cache_gb", "threads",
+    *RECIPE_FIELDS, "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir",
+    "cache_gb", "threads",
 )  # fmt: skip
+"""Settings of the files, and of the encoder: those that commands with either take."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: `secid merge` makes what they ask for of a sample."""
 OF_MACHINE = (
     "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
 )  # fmt: skip
 """Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
-"""Settings of the files, and of the encoder: those that commands with either take."""
 
 
 def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:

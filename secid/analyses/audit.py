@@ -13,17 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from secid.arrays import Flags, Floats, Index
 from secid.measure.margins import flagged
 from secid.measure.separation import Scores, pooled_auc
 from secid.results.audit import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, share_interval
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 
 ABSOLUTE, RELATIVE = 0.0, 0.05
 """Default margins: sentence-transformers' GIST losses mask from the positive's own score on; NV-Retriever's best leaves

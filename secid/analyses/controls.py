@@ -21,6 +21,7 @@ from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import rows_of_ids
+from secid.triplets.random_reference import passage_pool
 from secid.triplets.search import bm25_index, nearest
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
@@ -97,8 +98,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
     _, first = np.unique(query, return_index=True)
     query, positive = query[first], positive[first]
     order = first_sampled(np.arange(len(query)), plan.queries.keys[query], settings.seed, settings.control_queries)
-    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
-    pool = pool[np.argsort(rank[pool])]
+    pool = passage_pool(plan, triplets)
     negative_pairs = [pairs(rows.query, rows.negative, n_passages) for rows in triplets]
     counts = np.concatenate([np.diff(planned.negative_offsets) for planned in plan.sources])
     return Base(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import rankdata
 
+from secid.arrays import Floats
 from secid.measure.margins import MARGIN, Margin, flagged, lowest_positive
 from secid.measure.sweep import DOT_ROUNDING
 from secid.results import EncoderInfo, WithoutFlagged
@@ -19,8 +19,6 @@ from secid.triplets.estimates import interval, names_of, paired_gap, share_inter
 from secid.triplets.guide import GuideScores
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
-
-Floats = npt.NDArray[np.float64]
 
 STEPS = 20
 WIDEST = 0.2

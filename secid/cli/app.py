@@ -22,8 +22,6 @@ from secid.settings import FIELDS
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
     "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
@@ -92,6 +90,8 @@ def main(arguments: list[str]) -> int:
 
 def _failed(error: Exception) -> int:
     """Says what went wrong."""
+    from secid.files import NO_ROOM
+
     if isinstance(error, SecidError):
         _say(f"secid: {error}")
         return error.exit_code

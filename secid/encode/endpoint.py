@@ -51,13 +51,9 @@ class EndpointEncoder:
         self._model = model
         self._truncate_dim = truncate_dim
 
-    @property
-    def dimension(self) -> int:
-        return self.info.dim
-
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32 in the order of the texts; unit rows where `info.normalize`."""
-        return gather(self.batches(texts, role), len(texts), self.dimension)
+        """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
+        return gather(self.batches(texts, role), len(texts), self.info.dim)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Batches in order, with a few requests in flight at once."""
@@ -81,8 +77,8 @@ class EndpointEncoder:
     def _request(self, texts: list[str]) -> tuple[Float32Rows, int]:
         rows, n_tokens = request_rows(self._http, self._url, self._model, texts)
         width = rows.shape[1]
-        if cut_dimension(width, self._truncate_dim) != self.dimension:
-            raise EncoderError(f"got vectors of {width} dimensions, {self.dimension} before", where=self._url)
+        if cut_dimension(width, self._truncate_dim) != self.info.dim:
+            raise EncoderError(f"got vectors of {width} dimensions, {self.info.dim} before", where=self._url)
         return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
 
 

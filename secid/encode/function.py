@@ -21,15 +21,11 @@ class FunctionEncoder:
         self._function = function
         self.info = info
 
-    @property
-    def dimension(self) -> int:
-        return self.info.dim
-
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32, unit rows. Raises EncoderError if the function returns anything else."""
+        """(n, info.dim) float32, unit rows. Raises EncoderError if the function returns anything else."""
         if not texts:
-            return as_rows([[0.0] * self.dimension], 1, self.dimension, self.info.name)[:0]
-        rows = _answer(self._function, list(texts), role, self.dimension, self.info.name)
+            return as_rows([[0.0] * self.info.dim], 1, self.info.dim, self.info.name)[:0]
+        rows = _answer(self._function, list(texts), role, self.info.dim, self.info.name)
         return finish_rows(rows, None, self.info.normalize)
 
 

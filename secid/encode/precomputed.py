@@ -76,16 +76,12 @@ class PrecomputedEncoder:
         self._truncate_dim, self._bad = truncate_dim, bad
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
-    @property
-    def dimension(self) -> int:
-        return self.info.dim
-
     def stored(self) -> Float32Rows:
-        """All rows as `encode` would return them, for the self-test: (n, dimension) float32."""
+        """All rows as `encode` would return them, for the self-test: (n, info.dim) float32."""
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32. Raises EncoderError naming a text that has no vector, or none that can be used."""
+        """(n, info.dim) float32. Raises EncoderError naming a text that has no vector, or none that can be used."""
         high, low, rows = self._index[role]
         places = find(*key_words(sha256_keys(texts)), high, low)
         missing = np.flatnonzero(places < 0)

@@ -38,11 +38,8 @@ class Encoder(Protocol):
     @property
     def info(self) -> EncoderInfo: ...
 
-    @property
-    def dimension(self) -> int: ...
-
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32; unit rows where `info.normalize`."""
+        """(n, info.dim) float32; unit rows where `info.normalize`."""
         ...
 
 

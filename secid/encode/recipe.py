@@ -8,7 +8,7 @@ Source: FORMATS 2. Priority: flag > the repository's own files > family (presets
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,9 +74,7 @@ class Recipe:
 
     def document(self) -> dict[str, Any]:
         """All but the folder, as JSON."""
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("folder", "task")}
-        facts = [asdict(fact) for fact in self.facts]
-        return {**values, "heads": list(self.heads), "rules": dict(self.rules), "facts": facts}
+        return {name: value for name, value in asdict(self).items() if name not in ("folder", "task")}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], folder: Path) -> Recipe:

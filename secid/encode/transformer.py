@@ -40,21 +40,17 @@ class TransformerEncoder:
         self._lost: dict[int, str] = {}
 
     @property
-    def dimension(self) -> int:
-        return self.info.dim
-
-    @property
     def n_parameters(self) -> int:
         """Number of weights of the model and of the heads after its pooling."""
         return self.parts.n_parameters
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32 in the order of the texts; unit rows where `info.normalize`."""
+        """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
         batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
-        return gather(batches, len(texts), self.dimension)
+        return gather(batches, len(texts), self.info.dim)
 
     def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, dimension) float32 of sentence-transformers' encode_query or encode_document, not scaled.
+        """(n, info.dim) float32 of sentence-transformers' encode_query or encode_document, not scaled.
 
         One text at a time: `attention.mask` leaves out padding on the left, with which some tokenizers would batch.
         """

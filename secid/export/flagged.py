@@ -138,8 +138,7 @@ class _Rows:
     def _listed(self) -> Flags:
         """(L,) which listed negatives have a line: of a finding of the texts all listings, else the first."""
         planned = self.original.planned
-        again = np.ones(len(planned.listed), np.bool_)
-        again[np.unique(planned.listed, return_index=True)[1]] = False
+        again = planned.listed_again()
         if self.finding == "repeat":
             return np.asarray(again | planned.again()[planned.listed])
         flags = self.facts.findings[self.finding][planned.listed]
@@ -160,8 +159,7 @@ class _Rows:
         """Negatives without text: a line each, with the row that lists it."""
         planned, none = self.original.planned, dict.fromkeys(NUMBERS)
         blanks = planned.blanks if self.finding == "empty" else planned.blanks.only(planned.blanks.count < 0)
-        places = zip(blanks.file.tolist(), blanks.line.tolist(), blanks.count.tolist(), strict=True)
-        for file, line, count in places:
+        for file, line, count in blanks:
             texts = {"query": None, "positive": None, "negative": ""}
             for _ in range(count):
                 yield {**self._start(planned.source.paths[file], line, None), **texts, "findings": ["empty"], **none}

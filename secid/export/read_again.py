@@ -14,7 +14,7 @@ from secid.export.rows import Place, Row, RowsOnDisk
 from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_masks
-from secid.pool import Plan, PlannedSource, make_plan
+from secid.pool import Plan, PlannedSource, gather, plan_of
 from secid.pool.make import TextRules
 from secid.pool.plan import Mask
 from secid.pool.reading import bytes_read_by, planned_rows
@@ -160,7 +160,8 @@ def plan_again(
     streams = [
         (reader.source, on_disk[reader.source].watch(planned_rows(reader, settings))) for reader in readers.values()
     ]
-    plan = make_plan(streams, settings, folder, bytes_read_by(readers.values(), progress), text_rules=text_rules)
+    gathered = gather(streams, folder, bytes_read_by(readers.values(), progress))
+    plan = plan_of(gathered, settings, text_rules=text_rules)
     try:
         originals = {}
         for result in results:

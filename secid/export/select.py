@@ -349,9 +349,7 @@ def _listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Str
     listed = reasons[planned.listed]
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
-        again = np.ones(len(listed), np.bool_)
-        again[np.unique(planned.listed, return_index=True)[1]] = False
-        listed[again & ~np.isin(listed, before)] = "repeat"
+        listed[planned.listed_again() & ~np.isin(listed, before)] = "repeat"
     return listed
 
 
@@ -391,10 +389,9 @@ class _Selected:
                     left_out[reason] += 1
                     texts = {"query": row.query, "positive": row.positives[0].text, "negative": negative.text}
                     lines.write(self._line(place.path, place.line, reason, ordinal, triplet, texts))
-        blanks, paths = planned.blanks, planned.source.paths
-        for file, line, count in zip(blanks.file.tolist(), blanks.line.tolist(), blanks.count.tolist(), strict=True):
+        for file, line, count in planned.blanks:
             left_out["empty"] += count
-            lines.writelines([self._line(paths[file], line, "empty")] * count)
+            lines.writelines([self._line(planned.source.paths[file], line, "empty")] * count)
         return dict(sorted(left_out.items())), dict(sorted(skipped.items()))
 
     def _line(

@@ -184,15 +184,7 @@ def _under_others(
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
-    sets = [
-        replace(
-            rows,
-            query=np.searchsorted(queries, rows.query),
-            positive=np.searchsorted(passages, rows.positive),
-            negative=np.searchsorted(passages, rows.negative),
-        )
-        for rows in sets
-    ]
+    sets = [rows.among(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
     bench = coverages.over(part, sets, folder)
 

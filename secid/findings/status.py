@@ -40,20 +40,18 @@ def sound_negatives(planned: PlannedSource) -> Flags:
     return np.asarray(planned.findings & DEFECT_MASK == 0)
 
 
-def source_status(
-    planned: PlannedSource, shares: Mapping[str, Share], flagged: Share, limits: Mapping[str, float] = LIMITS
-) -> SourceStatus:
+def source_status(planned: PlannedSource, shares: Mapping[str, Share], flagged: Share) -> SourceStatus:
     """The status of a source.
 
     usable   : no counted defect is above its limit; each is held against its own, not their union.
     repair   : one is, and without all flagged negatives at least half of the records keep a negative.
     unusable : one is, and fewer do.
 
-    shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.   limits : by defect.
+    shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.
     Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14.
     """
     values = {name: shares[name].estimate.value for name in DEFECTS}
-    return SourceStatus(status_of(values, *records_left(planned), limits), flagged, defects_of(values))
+    return SourceStatus(status_of(values, *records_left(planned)), flagged, defects_of(values))
 
 
 def records_left(planned: PlannedSource) -> tuple[int, int]:
@@ -63,9 +61,9 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     return n_left, planned.n_records + len(np.unique(names_of(blank)))
 
 
-def status_of(shares: Mapping[str, float], n_left: int, n_records: int, limits: Mapping[str, float] = LIMITS) -> Status:
+def status_of(shares: Mapping[str, float], n_left: int, n_records: int) -> Status:
     """The same by numbers: the shares of the counted defects, and what `records_left` gives."""
-    if all(shares[name] <= limits[name] for name in DEFECTS):  # "usable if at most the limit": NaN is not
+    if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "usable if at most the limit": NaN is not
         return "usable"
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
     return "repair" if left else "unusable"

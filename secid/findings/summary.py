@@ -173,10 +173,9 @@ def text_example(
 
 def _blanks(planned: PlannedSource) -> list[TripletExample]:
     """Rows that list negatives without text."""
-    rows = zip(planned.blanks.file.tolist(), planned.blanks.line.tolist(), strict=True)
     return [
         TripletExample(path=planned.source.paths[file], line=line, query="", positive="", negative="")
-        for file, line in rows
+        for file, line, _ in planned.blanks
     ]
 
 

@@ -20,7 +20,7 @@ from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.document import adapter_of
-from secid.settings import FIELDS, checked, value_text
+from secid.settings import FIELDS, RECIPE_FIELDS, checked, value_text
 
 BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
@@ -35,10 +35,7 @@ RECIPE = (
     "name", "revision", "weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize",
     "dim", "dtype", "fingerprint",
 )  # fmt: skip
-ENCODER_SETTINGS = (
-    "encoder", "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
-    "normalize", "truncate_dim",
-)  # fmt: skip
+ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that load the same encoder again."""
 GUIDES = ("guide", "guide_reranker")
 LARGEST = 1e3

@@ -342,18 +342,18 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
     }
 
 
-def up(value: float, digits: int = 2) -> float:
+def up(value: float) -> float:
     """Rounded away from zero to two significant digits, so that a limit reads well and is never tighter."""
-    return _rounded(value, digits, ceil)
+    return _rounded(value, ceil)
 
 
-def down(value: float, digits: int = 2) -> float:
+def down(value: float) -> float:
     """Rounded down to two significant digits."""
-    return _rounded(value, digits, floor)
+    return _rounded(value, floor)
 
 
-def _rounded(value: float, digits: int, way: Callable[[float], int]) -> float:
+def _rounded(value: float, way: Callable[[float], int]) -> float:
     if value == 0.0:
         return 0.0
-    places = digits - 1 - floor(log10(abs(value)))
+    places = 1 - floor(log10(abs(value)))
     return float(f"{way(round(value * 10**places, 9)) / 10**places:.{max(0, places)}f}")

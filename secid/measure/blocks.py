@@ -7,7 +7,7 @@ inside the loop over blocks waits for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -119,6 +119,15 @@ class Triplets:
             record=self.record[keep],
             place=self.place[keep],
             share=None if self.share is None else self.share[keep],
+        )
+
+    def among(self, queries: Index, passages: Index) -> Triplets:
+        """The same triplets by the places of their texts in sorted ids, which hold them all."""
+        return replace(
+            self,
+            query=np.searchsorted(queries, self.query),
+            positive=np.searchsorted(passages, self.positive),
+            negative=np.searchsorted(passages, self.negative),
         )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from secid.arrays import Floats
+
 Margin = Literal["absolute", "relative", "maximum"]
 MARGIN = 0.05
 """Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""

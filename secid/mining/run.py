@@ -29,14 +29,11 @@ from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
-from secid.settings import DEFAULTS, Settings
+from secid.settings import DEFAULTS, RECIPE_FIELDS, Settings
 from secid.version import VERSION
 
 Load = Callable[[], tuple[Encoder, EncoderInfo]]
-SCORE_SETTINGS = (
-    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
-    "normalize", "truncate_dim", "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature",
-)  # fmt: skip
+SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature")
 
 
 def mine_sources(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-KEPT_JOINERS = frozenset("\u200c\u200d")
-"""Zero-width joiners spell words in Persian and Indic scripts; alone they do nothing."""
+from secid.results.commands import hidden
+
 NAME_LIMIT = 200
 """Longest name shown, in characters; longer ones lose their middle. File names are about as long at most."""
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
@@ -129,6 +127,4 @@ def _unlisted(match: re.Match[str]) -> str:
 def _visible(char: str) -> str:
     if char in "\n\r\t":
         return " "
-    if unicodedata.category(char) in HIDDEN_CATEGORIES and char not in KEPT_JOINERS:
-        return "\ufffd"
-    return char
+    return "\ufffd" if hidden(char) else char

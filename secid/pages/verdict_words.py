@@ -11,8 +11,6 @@ from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict
 
-MARKS: Mapping[Outcome, str] = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
-"""The outcome of a check."""
 DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
 """The outcome of a source."""
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
@@ -38,7 +36,7 @@ MOVED = (
 
 def mark(check: Check) -> str:
     """The outcome in one word."""
-    return "excused" if check.excused else "notice" if check.notice else MARKS[check.outcome]
+    return "excused" if check.excused else "notice" if check.notice else check.outcome
 
 
 def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
@@ -242,12 +240,12 @@ def interval_text(check: Check) -> str:
     return " to ".join(number(bound, check.unit) for bound in check.interval_95)
 
 
-def example_lines(check: Check, limit: int = EXAMPLE_CHARACTERS) -> list[str]:
+def example_lines(check: Check) -> list[str]:
     """A line an example row; the texts are untrusted."""
     lines = []
     for item in check.examples:
         texts = (("query", item.query), ("negative", item.negative))
-        quoted = [f"{word} “{plain(text, limit)}”" for word, text in texts if text]
+        quoted = [f"{word} “{plain(text, EXAMPLE_CHARACTERS)}”" for word, text in texts if text]
         lines.append(f"{item.path}:{item.line}: {', '.join(filter(None, (*quoted, row_note(item))))}")
     return lines
 

@@ -6,7 +6,7 @@ Source: METHOD 1, 2.3, 4.
 from secid.pool.collect import gather
 from secid.pool.coverage import Lexicon
 from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.make import make_plan, plan_of, plan_with
+from secid.pool.make import plan_of, plan_with
 from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
 from secid.pool.refuse import bad_reasons
 from secid.pool.restrict import first_sampled, key_ranks, restricted, sample_order, select
@@ -26,7 +26,6 @@ __all__ = [
     "gather",
     "key_ranks",
     "labels_of",
-    "make_plan",
     "plan_of",
     "plan_with",
     "restricted",

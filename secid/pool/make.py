@@ -6,23 +6,21 @@ negatives, negatives that are positives) is array arithmetic once the files have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from secid.arrays import Index, among, distinct, narrow, pairs
 from secid.errors import NothingToScoreError
-from secid.pool.collect import Gathered, gather
+from secid.pool.collect import Gathered
 from secid.pool.group import grouped, places
 from secid.pool.part import EmptyShardError, unassigned_of
 from secid.pool.plan import Mask, Plan, PlannedSource, Small
 from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
 from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
 from secid.pool.texts import TextStore
-from secid.records import Block, Defect, Record, Source
 from secid.settings import Settings
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
@@ -31,27 +29,6 @@ without negatives holds labels alone."""
 Look = Callable[[Plan], None]
 """Takes all that was read, before a sample leaves records or negatives out; each source has a triplet in the sample.
 Its texts are at hand during the call alone."""
-
-
-def make_plan(
-    readers: Iterable[tuple[Source, Iterable[Record | Defect | Block]]],
-    settings: Settings,
-    folder: Path,
-    tick: Callable[[], None] = lambda: None,
-    *,
-    with_positives: bool = False,
-    with_echoes: bool = False,
-    text_rules: TextRules | None = None,
-) -> Plan:
-    """Reads all sources and plans what has to be encoded.
-
-    readers : each source with its stream of rows; a stream that names splits gives several sources.
-    folder  : an existing folder that the spool files are written to.
-    tick    : called now and then while rows are read, for a progress bar.
-    with_positives, with_echoes, text_rules : as in plan_of. Raises what plan_of raises.
-    """
-    gathered = gather(readers, folder, tick)
-    return plan_of(gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules)
 
 
 def plan_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,6 +71,10 @@ class Blanks:
     line: Index
     file: Small
 
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """File, line and count of each row."""
+        return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
+
     def only(self, keep: npt.NDArray[np.bool_]) -> Blanks:
         """Some of the rows. keep: (E,)."""
         return Blanks(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
@@ -132,6 +136,12 @@ class PlannedSource:
     def again(self) -> npt.NDArray[np.bool_]:
         """(T,) which negatives' text the record lists before, written otherwise."""
         return _bit(self.findings, "repeat")
+
+    def listed_again(self) -> npt.NDArray[np.bool_]:
+        """(L,) which of the listings are not the first of their triplet."""
+        again = np.ones(len(self.listed), np.bool_)
+        again[np.unique(self.listed, return_index=True)[1]] = False
+        return again
 
     def triplet_record(self) -> Index:
         """(T,) record of each triplet."""

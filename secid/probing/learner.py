@@ -112,7 +112,7 @@ class Learner:
 
     @torch.no_grad()
     def _rows(self, tokens: Tokens, role: Role) -> Tensor:
-        out = torch.empty(len(tokens.lengths), self._encoder.dimension, device=self._device)
+        out = torch.empty(len(tokens.lengths), self._encoder.info.dim, device=self._device)
         for batch in self._batches(tokens):
             out[torch.from_numpy(batch.positions).to(self._device)] = self._vectors(batch, role)
         return out

@@ -22,6 +22,7 @@ from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
 from secid.read.stream import ByteStream, on_disk, once_only
 from secid.read.trec import run_of
 from secid.records import Block, Source, fault_text
+from secid.results.check import FileRead
 from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
@@ -36,21 +37,6 @@ HEAD_PARTS = 16
 MAX_OPEN = 8
 """Files of a source that stay open from detection to reading; further shards are opened again, since an operating
 system may allow a process no more than 256 files."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileShape:
-    """What was understood of one file.
-
-    container : "jsonl, gz", "tsv without header", "parquet", ...
-    schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
-    mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
-    """
-
-    path: str
-    container: str
-    schema: str
-    mapping: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +59,9 @@ class _File:
     stream: ByteStream | None = None
     parts: Parts | None = None
 
-    def shape(self) -> FileShape:
+    def shape(self) -> FileRead:
         schema, mapping = (self.binding.schema, self.binding.mapping) if self.binding else ("empty", "")
-        return FileShape(self.path, str(self.container), schema, mapping)
+        return FileRead(path=self.path, container=str(self.container), schema=schema, mapping=mapping)
 
 
 class Reader:

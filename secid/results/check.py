@@ -65,7 +65,12 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class FileRead:
-    """What was understood of one file."""
+    """What was understood of one file.
+
+    container : "jsonl, gz", "tsv without header", "parquet", ...
+    schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
+    mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
+    """
 
     path: str
     container: str

@@ -16,7 +16,7 @@ NO_RUN_FOLDER = "RUN"
 """Stands in a command for a run folder that was not written."""
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 JOINERS = "\u200c\u200d"
-"""Spell words in Persian and Indic scripts."""
+"""Zero-width joiners spell words in Persian and Indic scripts; alone they do nothing."""
 STEM_BYTES = 160
 """Of a file's name from a source's: file systems allow 255, and temporary files and OUT.left-out.jsonl add to it."""
 COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")

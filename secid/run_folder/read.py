@@ -157,7 +157,7 @@ def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
 
 
 def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """The random reference of a run as `score_sources` takes it; None where the run has none. Raises as above."""
+    """The random reference of a run as `scored_plan` takes it; None where the run has none. Raises as above."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
 

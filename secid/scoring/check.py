@@ -28,7 +28,7 @@ from secid.read.evaluation import EvaluationSet
 from secid.read.manifest import changed_files
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
-from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
+from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, SourceCaution
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
 from secid.settings import Settings
 from secid.version import VERSION
@@ -154,10 +154,7 @@ class _Checker:
             status=findings.status.status,
             n_flagged=findings.status.flagged.n,
             flagged_share=findings.status.flagged.estimate.value,
-            files=tuple(
-                FileRead(path=file.path, container=file.container, schema=file.schema, mapping=file.mapping)
-                for file in reader.files
-            ),
+            files=reader.files,
             n_read=tally.n_read,
             n_used=tally.n_used,
             n_records=planned.n_records,

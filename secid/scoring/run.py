@@ -52,7 +52,7 @@ from secid.scoring.publish import control_result, source_result
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
 from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
-from secid.triplets.guide import Guide, load_guide
+from secid.triplets.guide import Guide
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 from secid.triplets.random_reference import RandomReference
@@ -85,34 +85,6 @@ class Scored:
     run_texts: RunTexts | None = None
 
 
-def score_sources(
-    sources: Sequence[Source | Reader],
-    encoder: Encoder,
-    resolved: Resolved,
-    folder: Path,
-    progress: Progress,
-    frozen: DocumentFrequencies | None = None,
-    known: Positives | None = None,
-    run_folder: str | None = None,
-    reference: StoredReference | None = None,
-) -> Scored:
-    """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves.
-
-    sources : opened already, or else opened here.
-    folder : an empty folder for spool files and vectors; the caller removes it.
-    frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
-    known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
-    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
-    reference  : random passages of an earlier run, to measure hardness against instead of this run's own.
-    Raises what reading, encoding and measuring raise (SecidError).
-    Source: METHOD 1, 2, 4, 6, 7, 8.
-    """
-    guide = load_guide(resolved.values, encoder, progress)
-    given = sources, encoder, guide, resolved, folder, progress, frozen, known, run_folder, reference
-    with scored_plan(*given) as (scored, _):
-        return scored
-
-
 @contextmanager
 def scored_plan(
     sources: Sequence[Source | Reader],
@@ -129,11 +101,20 @@ def scored_plan(
     keep: Keep | None = None,
     run_texts: RunTexts | None = None,
 ) -> Iterator[tuple[Scored, Plan]]:
-    """What `score_sources` returns, with the texts at hand for as long as the context lasts.
+    """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves; the texts are at hand for
+    as long as the context lasts.
 
-    guide : as `load_guide` gives it.   clock : its stages are the run's timing, with those that end later.
+    sources : opened already, or else opened here.   guide : as `load_guide` gives it.
+    folder : an empty folder for spool files and vectors; the caller removes it.
+    frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
+    known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
+    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
+    reference  : random passages of an earlier run, to measure hardness against instead of this run's own.
+    clock : its stages are the run's timing, with those that end later.
     keep  : the queries whose rows are read; all, or those of the shard, where None.
     run_texts : what was counted over the texts of a whole run, of which this one has a part.
+    Raises what reading, encoding and measuring raise (SecidError).
+    Source: METHOD 1, 2, 4, 6, 7, 8.
     """
     clock = clock or Clock()
     plan, readers, positives, texts, batch_rows = read(

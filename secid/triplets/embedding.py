@@ -49,7 +49,7 @@ class Embedder:
     ) -> None:
         self._stores: dict[Role, TextStore] = {"query": queries, "passage": passages}
         self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # rows of all texts are in one table
-        n, d, info = len(queries) + len(passages), encoder.dimension, encoder.info
+        n, d, info = len(queries) + len(passages), encoder.info.dim, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
         device = gpu_with_room(info.device, 4 * n * d)
@@ -89,7 +89,7 @@ class Embedder:
             if self._cache is not None:
                 self._look_up(self._cache, missing)
                 missing = {role: self._missing(role, ids) for role, ids in missing.items()}
-                self._cache.expect(sum(map(len, missing.values())), self._encoder.dimension)
+                self._cache.expect(sum(map(len, missing.values())), self._encoder.info.dim)
                 self._say()
             for role, ids in missing.items():
                 self._encode(role, ids)
@@ -112,7 +112,7 @@ class Embedder:
         """Hands over the rows of passages outside the stores that the cache holds; (n,) which they are."""
         if self._cache is None:
             return np.zeros(len(keys), np.bool_)
-        return self._cache.lookup(keys, self._encoder.dimension, put)
+        return self._cache.lookup(keys, self._encoder.info.dim, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
         """Whether so many further texts are few: up to this share of its own, of an encoder that runs here."""
@@ -121,9 +121,9 @@ class Embedder:
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
         """(n, d) rows of passages outside the stores, encoded and put in the cache."""
         self._progress.start("encode the corpus", len(texts), "texts")
-        rows = torch.empty(len(texts), self._encoder.dimension)
+        rows = torch.empty(len(texts), self._encoder.info.dim)
         if self._cache is not None:
-            self._cache.expect(len(texts), self._encoder.dimension)
+            self._cache.expect(len(texts), self._encoder.info.dim)
         with closing(embed(self._encoder, texts, "passage")) as batches:
             for batch in batches:
                 if self._cache is not None:
@@ -151,7 +151,7 @@ class Embedder:
             put(positions, values)
             self._mark(rows[positions], truncated)
 
-        self.counts["n_cached"] += int(cache.lookup(keys, self._encoder.dimension, copy).sum())
+        self.counts["n_cached"] += int(cache.lookup(keys, self._encoder.info.dim, copy).sum())
         self._say()
 
     def _encode(self, role: Role, ids: Index) -> None:

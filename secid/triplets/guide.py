@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import distinct, pairs
+from secid.arrays import Flags, Floats, Index, distinct, pairs
 from secid.encode import Encoder, load, smallest_distance
 from secid.encode.reranker import Reranker, load_reranker, pair_keys
 from secid.errors import EncoderError, UsageError
@@ -37,9 +36,6 @@ from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, stratified_mean
 from secid.triplets.random_reference import PASSAGES, random_passages
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Index = npt.NDArray[np.int64]
 Guide = Encoder | Reranker
 
 
@@ -279,12 +275,7 @@ def _by_rows(
         counts.update(embedder.counts)
         scores = []
         for rows in asked:
-            own = replace(
-                rows,
-                query=np.searchsorted(queries, rows.query),
-                positive=np.searchsorted(passages, rows.positive),
-                negative=np.searchsorted(passages, rows.negative),
-            )
+            own = rows.among(queries, passages)
             dots = sweep(embedder.vectors, own, {}, (), smallest_distance(guide)).dots
             scores.append((dots.query_positive.numpy(), dots.query_negative.numpy()))
         return scores

@@ -23,9 +23,9 @@ from secid.read.stream import ByteStream
 from secid.records import Source
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.run_folder.read import read_frequencies, read_reference
-from secid.scoring.run import score_sources
 from secid.settings import FIELDS, Resolved, Settings
 from tests.cli.conftest import rows, write_rows
+from tests.scored import score_sources
 
 TITLE = "The harbour of Esbjerg."
 BODY = (

@@ -17,11 +17,12 @@ from secid.measure.information import Eigen, eigenvalues, spectral_nats, trace
 from secid.measure.summary import gate_means
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_of_few
-from secid.pool import Lexicon, Plan, make_plan
+from secid.pool import Lexicon, Plan
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.triplets.positives import triplets_of
 from tests.oracle import reference
+from tests.planning import make_plan
 
 pytestmark = pytest.mark.usefixtures("block_plan")
 

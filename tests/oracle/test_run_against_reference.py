@@ -17,12 +17,13 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results import EqualNumbers, Run, RunWarning
 from secid.results.catalogue import FINDINGS
-from secid.scoring.run import Scored, score_sources
+from secid.scoring.run import Scored
 from secid.settings import resolve
 from secid.triplets.coverage import CoverageBench
 from secid.triplets.variants import CORPORA, TEMPERATURES, TOKENIZERS
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
+from tests.scored import score_sources
 
 WORDS = [
     "river",

@@ -11,11 +11,11 @@ import pytest
 
 import secid
 from secid.errors import BadRecordsError, InputError, UsageError
-from secid.pool import make_plan
 from secid.read import open_source, resolve_sources
 from secid.records import Fact
 from secid.settings import Settings
 from tests.fake_encoder import HashEncoder
+from tests.planning import make_plan
 from tests.snapshots import refusal
 
 ROW = {"query": "what is it", "pos": ["a good passage"], "neg": ["a bad passage", "another bad passage"]}

@@ -17,6 +17,8 @@ FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
 NAME_CHARACTERS = 28
 """Of a name in a chart, as many as fit on a wide screen; page.css cuts it on a phone, the answer table has it whole."""
+TICKS = 5
+"""Of an axis, about."""
 SOURCE_COLOUR = "#0b6bcb"
 """Of sources where the page's style is off; page.css has the same, and another for the dark."""
 
@@ -147,9 +149,9 @@ def around(values: Sequence[float]) -> tuple[float, float]:
     return (low - air if low < 0 else low, high + air)
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values from low to high."""
-    step = 10 ** floor(log10((high - low) / about)) if high > low else 1.0
-    step *= next((factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= about), 10)
+def ticks(low: float, high: float) -> list[float]:
+    """About TICKS round values from low to high."""
+    step = 10 ** floor(log10((high - low) / TICKS)) if high > low else 1.0
+    step *= next((factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= TICKS), 10)
     first = ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, floor(high / step + 1e-9) + 1)]

@@ -14,10 +14,11 @@ from secid.measure.uncertainty import difference
 from secid.pages.sections.ablations import ablation_section
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.scoring.run import Scored, score_sources
+from secid.scoring.run import Scored
 from secid.settings import Settings, resolve
 from secid.triplets.variants import aspects
 from tests.fake_encoder import HashEncoder
+from tests.scored import score_sources
 from tests.snapshots import refusal
 
 SUBJECTS = ("river", "stone", "bridge", "arch", "water", "load", "sand", "iron", "wood", "clay")

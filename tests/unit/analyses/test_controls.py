@@ -13,12 +13,12 @@ from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls,
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
-from secid.pool import make_plan
 from secid.progress import Silent
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.triplets.positives import triplets_of
 from tests.meta import NoWait, WaitError
+from tests.planning import make_plan
 from tests.snapshots import refusal
 
 

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.pool import Plan, make_plan
+from secid.pool import Plan
 from secid.pool.collect import slice_value
 from secid.read import open_source, resolve_sources
 from secid.results import RunWarning
 from secid.scoring.warnings import odd_slices
 from secid.settings import Settings
+from tests.planning import make_plan
 
 BY_KIND = Settings(by="kind")
 

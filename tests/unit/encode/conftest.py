@@ -281,6 +281,6 @@ def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", 
     own = embedder(encoder, texts, work, role, **settings)
     own.everything()
     own.close()
-    rows = torch.empty((len(texts), encoder.dimension))
+    rows = torch.empty((len(texts), encoder.info.dim))
     own.vectors.gather(role, np.arange(len(texts)), rows)
     return SimpleNamespace(rows=rows.numpy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)

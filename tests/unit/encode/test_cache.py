@@ -576,7 +576,7 @@ class Halves:
 
     def __init__(self, dtype: str) -> None:
         encoder = from_callable(Counting(), "halves", fingerprint=FINGERPRINT)
-        self.info, self.dimension = replace(encoder.info, dtype=dtype, pooling="mean"), 16
+        self.info = replace(encoder.info, dtype=dtype, pooling="mean")
 
     def batches(self, texts: Sequence[str], role: str) -> Iterator[EncodedBatch]:
         import torch

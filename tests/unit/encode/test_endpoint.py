@@ -315,7 +315,7 @@ def test_the_key_is_sent_and_never_shown(
 def test_a_proxy_is_asked_for_other_hosts_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    assert load(Settings(encoder=server.url)).dimension == 3
+    assert load(Settings(encoder=server.url)).info.dim == 3
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
     answer = http_module.Http(None, print).ask("http://models.example/v1/models")
     assert answer["data"] == [{"id": "tiny-model"}]
@@ -359,7 +359,7 @@ def test_the_only_model_is_used_and_of_two_one_must_be_named(server: Server) -> 
     server.models = ["a", "b"]
     message = refusal(lambda: load(Settings(encoder=server.url)), EncoderError, server.url)
     assert all(part in message for part in ("2 models", "a, b", "?model=NAME"))
-    assert load(Settings(encoder=f"{server.url}?model=tiny-model")).dimension == 3
+    assert load(Settings(encoder=f"{server.url}?model=tiny-model")).info.dim == 3
     with pytest.raises(EncoderError, match="HTTP 404"):
         load(Settings(encoder=f"{server.url}?model=other"))
 

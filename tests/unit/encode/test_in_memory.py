@@ -52,7 +52,7 @@ def test_changes_of_the_object_count_and_settings_take_precedence(tiny):
     with torch.no_grad():
         next(model[0].auto_model.parameters()).mul_(1.5)
     after = load(Settings(), encoder=model)
-    assert (after.info.max_length, after.info.query_prefix, after.info.passage_prefix, after.dimension) == (
+    assert (after.info.max_length, after.info.query_prefix, after.info.passage_prefix, after.info.dim) == (
         12, "q: ", "d: ", 8,
     )  # fmt: skip
     assert after.info.fingerprint != before.info.fingerprint

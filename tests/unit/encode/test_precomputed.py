@@ -60,7 +60,7 @@ def test_rows_by_text(tmp_path: Path, layout: str) -> None:
     found = encoder(save(tmp_path, layout))
     assert np.abs(found.encode([*TEXTS[::-1], "one"], "query") - UNIT[[3, 2, 1, 0, 0]]).max() < 1e-6
     assert found.encode([], "passage").shape == (0, 5)
-    assert (found.dimension, found.info.normalize, found.info.dtype) == (5, True, "float32")
+    assert (found.info.dim, found.info.normalize, found.info.dtype) == (5, True, "float32")
     assert found.info.weights_sha256
 
 
@@ -115,7 +115,7 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
     message = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
     assert all(part in message for part in ("truncate_dim=6", "truncate_dim=5"))
-    assert encoder(path, truncate_dim=5).dimension == 5
+    assert encoder(path, truncate_dim=5).info.dim == 5
 
 
 def test_flags_of_a_recipe_that_a_file_cannot_follow_are_named(tmp_path: Path) -> None:

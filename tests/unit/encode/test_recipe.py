@@ -275,7 +275,7 @@ def test_several_poolings_and_new_class_paths(tiny: Tiny, tmp_path: Path) -> Non
     ]
     pooling = {"word_embedding_dimension": 32, "pooling_mode": ["cls", "lasttoken"]}
     found = encoder_in(changed(tiny("bert"), tmp_path / "a", modules=modules, pooling=pooling))
-    assert (found.recipe.pooling, found.recipe.normalize, found.dimension) == ("cls+last", False, 64)
+    assert (found.recipe.pooling, found.recipe.normalize, found.info.dim) == ("cls+last", False, 64)
 
 
 EACH_HEAD = ("query: dense 32 to 24, Tanh", "document: dense 32 to 48, Tanh", "document: dense 48 to 24, Tanh")

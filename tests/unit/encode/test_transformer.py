@@ -280,7 +280,7 @@ def test_a_maximum_length_must_leave_room_for_the_text(tiny: Tiny, length: int) 
 def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
     full = tiny_encoder(tiny("bert")).encode(TEXTS, "passage")[:, :8]
     short = tiny_encoder(tiny("bert"), truncate_dim=8)
-    assert short.dimension == 8
+    assert short.info.dim == 8
     expected = full / np.linalg.norm(full, axis=1, keepdims=True)
     assert np.abs(short.encode(TEXTS, "passage") - expected).max() < 1e-6
     message = refusal(lambda: tiny_encoder(tiny("bert"), truncate_dim=33), EncoderError, None)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from secid.pool import Plan, make_plan
+from secid.pool import Plan
 from secid.records import Record, Source
 from secid.settings import Settings
+from tests.planning import make_plan
 
 Row = tuple[str, Sequence[str], Sequence[str]]
 """Query, positives, negatives."""

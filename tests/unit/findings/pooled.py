@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from secid.pool import Plan, PlannedSource, make_plan
+from secid.pool import Plan, PlannedSource
 from secid.records import Record, Source
 from secid.results.catalogue import BITS
 from secid.settings import Settings
+from tests.planning import make_plan
 from tests.unit.findings.slow_texts import NAMES, PlainRecord
 
 Row = tuple[str, Sequence[str], Sequence[str]]

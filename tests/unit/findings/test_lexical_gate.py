@@ -13,9 +13,9 @@ from secid.pool.scripts import fault
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results import RunWarning
-from secid.scoring.run import score_sources
 from secid.settings import resolve
 from tests.fake_encoder import HashEncoder
+from tests.scored import score_sources
 from tests.snapshots import situations
 
 TEXTS = {

@@ -13,9 +13,10 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.catalogue import FINDINGS
 from secid.run_folder.tables import write_negatives, write_state
-from secid.scoring.run import Scored, score_sources
+from secid.scoring.run import Scored
 from secid.settings import resolve
 from tests.fake_encoder import HashEncoder
+from tests.scored import score_sources
 
 
 def scored(folder: Path, positives: str) -> Scored:

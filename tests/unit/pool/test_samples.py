@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from secid.findings.texts import text_masks
-from secid.pool import gather, make_plan, plan_of
+from secid.pool import gather, plan_of
 from secid.records import Record, Source
 from secid.settings import Settings
+from tests.planning import make_plan
 
 N_ROWS, N_SAMPLED = 30, 4
 

@@ -12,9 +12,10 @@ from secid.encode import Encoder
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.check import Check
-from secid.scoring.run import Scored, score_sources
+from secid.scoring.run import Scored
 from secid.settings import resolve
 from tests.fake_encoder import PieceEncoder
+from tests.scored import score_sources
 from tests.unit.scoring.made_rows import write
 
 Sources = Mapping[str, list[dict[str, Any]]]

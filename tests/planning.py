@@ -1,0 +1,18 @@
+"""A plan of streams of rows, for tests of what is made of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from secid.pool import Plan, gather, plan_of
+from secid.records import Block, Defect, Record, Source
+from secid.settings import Settings
+
+Streams = Iterable[tuple[Source, Iterable[Record | Defect | Block]]]
+
+
+def make_plan(streams: Streams, settings: Settings, folder: Path, **options: Any) -> Plan:
+    """What `plan_of` gives of these streams. folder: an existing one, for spool files."""
+    return plan_of(gather(streams, folder, lambda: None), settings, **options)
