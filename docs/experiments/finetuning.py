@@ -18,14 +18,15 @@ import fcntl
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from scipy.special import chdtrc
@@ -37,14 +38,14 @@ from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
-from secid.probing.judge import BetweenRuns, Judge, between_runs, gap
+from secid.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
 from secid.probing.learner import Learner
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task, read_task
 from secid.probing.training import Work, held_out, train_and_rank
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results.probe import Gap
+from secid.results.probe import Gap, ProbedPair
 from secid.settings import Settings, resolve
 
 BATCH = 32
@@ -61,8 +62,8 @@ def name_of(work: Work, collection: str, steps: int) -> str:
     return f"{collection} {source} fold {work.fold} seed {work.seed} rate {work.rate:g} steps {steps}"
 
 
-def claimed(path: Path, name: str) -> bool:
-    """Whether no process has done or begun this run; it is then begun by this one."""
+def claim(path: Path, name: str) -> bool:
+    """Reserves a run for this process; False where one has done or begun it."""
     with path.with_suffix(".claims").open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -72,7 +73,7 @@ def claimed(path: Path, name: str) -> bool:
         return True
 
 
-def works(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
+def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
     """The frozen encoder first, then seed by seed, so that what is there at any time is balanced."""
     for fold in range(arguments.folds):
         yield Work(None, fold, 0, 0.0)
@@ -99,23 +100,23 @@ def train(arguments: argparse.Namespace) -> None:
             steps=arguments.steps, n_seeds=arguments.seeds, n_folds=arguments.folds, batch=BATCH,
             n_held_out=len(chosen), lora=False, rates=(arguments.rate,),
         )  # fmt: skip
-        for work in works(task, arguments):
+        for work in trainings(task, arguments):
             name = name_of(work, collection, arguments.steps)
-            if not claimed(arguments.runs, name):
+            if not claim(arguments.runs, name):
                 continue
             start = time.time()
             held = held_out(task, work.fold, chosen, candidates, learner)
             values = train_and_rank(learner, task, held, work, options, lambda: None)
-            source = None if work.arm is None else work.arm.name
-            line: dict[str, Any] = {
+            line = {
                 "run": name,
                 "collection": collection,
-                "source": source,
+                "source": None if work.arm is None else work.arm.name,
                 "fold": work.fold,
                 "seed": work.seed,
+                "rate": work.rate,
+                "steps": arguments.steps,
+                "ndcg_10": values[:, 0].round(5).tolist(),
             }
-            line |= {"rate": work.rate, "steps": arguments.steps}
-            line["ndcg_10"] = values[:, 0].round(5).tolist()
             with arguments.runs.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
@@ -132,15 +133,44 @@ def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) 
     return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
 
 
-def outcomes(task: Task, arguments: argparse.Namespace) -> tuple[dict[str, Floats], Floats, Index]:
-    """(S, n) nDCG@10 by seed and held-out query of each source, (n,) of the frozen encoder, and (n,) rows of the task.
+@dataclass(frozen=True)
+class Outcomes:
+    """nDCG@10 of K sources by seed and held-out query, in the folds and with the seeds that all of them have.
 
-    Of the runs with this rate and so many steps, the folds that every source of the task has finished with the first
-    seed, and the seeds that every one has in all of them.
+    names  : (K,) sorted.        values : (K, S, n) by source, seed and query.        frozen : (n,) before training.
+    rows   : (n,) of the task.   fold   : (n,)   group : (n,) queries that share a relevant passage count as one.
+    """
+
+    names: list[str]
+    values: Floats
+    frozen: Floats
+    rows: Index
+    fold: Index
+    group: Index
+
+    @property
+    def means(self) -> Floats:
+        """(K,) over seeds and queries."""
+        means: Floats = self.values.mean(axis=(1, 2))
+        return means
+
+    @property
+    def n_seeds(self) -> int:
+        """S."""
+        return len(self.values[0])
+
+    def by_source(self, values: Floats) -> dict[str, float]:
+        """(K,) numbers by name."""
+        return dict(zip(self.names, values.tolist(), strict=True))
+
+
+def read_outcomes(task: Task, arguments: argparse.Namespace) -> Outcomes:
+    """Of the runs with this rate and so many steps, the folds that every source of the task has finished with the
+    first seed, and the seeds that every one has in all of them.
     """
     collection = Path(arguments.collection).name
     done = {
-        (line["source"], line["seed"], line["fold"]): line
+        (line["source"], line["seed"], line["fold"]): line["ndcg_10"]
         for line in read_runs(arguments.runs)
         if line["collection"] == collection
         and (line["source"] is None or (line["rate"], line["steps"]) == (arguments.rate, arguments.steps))
@@ -152,10 +182,11 @@ def outcomes(task: Task, arguments: argparse.Namespace) -> tuple[dict[str, Float
         raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names) or 'the sources'}")
 
     def values(source: str | None, seed: int) -> Floats:
-        return np.concatenate([done[source, seed, fold]["ndcg_10"] for fold in folds])
+        return np.concatenate([done[source, seed, fold] for fold in folds])
 
     rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in folds])
-    return {name: np.stack([values(name, seed) for seed in seeds]) for name in names}, values(None, 0), rows
+    by_seed = np.stack([[values(name, seed) for seed in seeds] for name in names])
+    return Outcomes(names, by_seed, values(None, 0), rows, task.fold[rows], task.group[rows])
 
 
 MORE_WEIGHTS: dict[str, WeightFormula] = {
@@ -170,6 +201,10 @@ BUDGETS = (1.0, 1_000.0)
 """At 1 the log-det is a trace; at 1,000 diversity counts, alone where all weights are equal (`residual_only`)."""
 
 
+COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "residual")
+"""Of negatives.parquet."""
+
+
 def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
     """Every number of the frozen encoder by source, from one run of `secid score` a budget. METHOD 2, 3, 7, 10.
 
@@ -178,10 +213,10 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
     assert isinstance(WEIGHTS, dict)
     WEIGHTS.update(MORE_WEIGHTS)
     numbers: dict[str, dict[str, float]] = {}
-    for budget in BUDGETS:
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        for budget in BUDGETS:
             run_of = secid.score(
-                [*arguments.sources, random_of(arguments)],
+                [*arguments.sources, random_file(arguments)],
                 encoder=arguments.encoder,
                 max_length=128,
                 collection=arguments.collection,
@@ -189,52 +224,45 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
                 ablate=True,
                 controls="none",
                 guide=arguments.guide,
-                run=f"{folder}/run",
+                run=f"{folder}/{budget:g}",
             )
-            tables = {
-                source.name: pq.read_table(
-                    f"{folder}/run/negatives.parquet", filters=[("source", "==", source.name)]
-                ).to_pydict()
-                for source in run_of.sources
-            }
-        for item in run_of.ablations:
-            if item.name in ("temperature", "weight"):
-                for row in item.rows:
-                    name = f"ECI at B = {budget:g}, {item.name} {row.setting}"
-                    numbers[name] = {key: float(own or 0) for key, own in row.scores.items()}
-        for own in run_of.guide.sources if run_of.guide else ():
-            without = own.without_suspects and own.without_suspects.eci_nats
-            numbers.setdefault(f"ECI at B = {budget:g}, without the guide's suspects", {})[own.name] = without or 0.0
+            for item in run_of.ablations:
+                if item.name in ("temperature", "weight"):
+                    for row in item.rows:
+                        name = f"ECI at B = {budget:g}, {item.name} {row.setting}"
+                        numbers[name] = {key: float(own or 0) for key, own in row.scores.items()}
+            for own in run_of.guide.sources if run_of.guide else ():
+                without = own.without_suspects and own.without_suspects.eci_nats
+                numbers.setdefault(f"ECI at B = {budget:g}, without the guide's suspects", {})[own.name] = (
+                    without or 0.0
+                )
+        table = pq.read_table(f"{folder}/{budget:g}/negatives.parquet", columns=["source", "in_suspect", *COLUMNS])
+    of_source = {source.name: table.filter(pc.field("source") == source.name) for source in run_of.sources}
+    columns = {source: {name: own[name].to_numpy() for name in COLUMNS} for source, own in of_source.items()}
     for source in run_of.sources:
         values = {"hardness": source.hardness, "inversions": -source.inversion_fraction}
-        values |= {name: -finding.share for name in DEFECTS if (finding := source.finding(name))}
+        values |= {name: -finding.share for name in ("false_negative", "suspect") if (finding := source.finding(name))}
         for point in source.compared_curve:
             values[f"ECI at B = {point.budget:g}"] = point.nats
         for name in ("gradient_energy", "mnrl_loss", "ambiguity"):
             for form in ("pair", "record"):
                 values[f"{name}, {form} form"] = getattr(source.proxies, f"{name}_{form}")
-        rows = {name: np.array(tables[source.name][name]) for name in COLUMNS}
+        rows = columns[source.name]
         values |= {f"mean {name}": float(rows[name].mean()) for name in ("consistency", "locality", "residual")}
-        values |= in_batch_weights(rows, tables["random"], tables[source.name]["in_suspect"])
+        values |= in_batch_weights(rows, columns["random"], of_source[source.name]["in_suspect"].to_pylist())
         for name, value in values.items():
             if value is not None:
                 numbers.setdefault(name, {})[source.name] = value
     return {name: {key: own[key] for key in names} for name, own in numbers.items() if set(names) <= set(own)}
 
 
-COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "residual")
-
-
-DEFECTS = ("false_negative", "suspect")
-
-
 def in_batch_weights(
-    rows: dict[str, Floats], random: dict[str, list[float]], suspect: list[bool | None]
+    rows: dict[str, Floats], random: dict[str, Floats], suspect: list[bool | None]
 ) -> dict[str, float]:
     """Softmax weight of a negative in a batch of 32 at 0.05, the other passages as near as random ones; alone, and for
     those only that lie below 95 % of their positive, under the target and under the guide.
     """
-    others = 62 * float(np.exp(np.array(random["s_query_negative"]) / 0.05).mean())
+    others = 62 * float(np.exp(random["s_query_negative"] / 0.05).mean())
     positive, negative = (np.exp(rows[name] / 0.05) for name in COLUMNS[:2])
     weight = negative / (positive + negative + others)
     true = below_95(rows["s_query_positive"], rows["s_query_negative"])
@@ -254,7 +282,7 @@ def write_guide(arguments: argparse.Namespace) -> None:
     import wordllama
 
     settings = replace(settings_of(arguments), controls="none")
-    sources = resolve_sources([*arguments.sources, random_of(arguments)], settings)
+    sources = resolve_sources([*arguments.sources, random_file(arguments)], settings)
     with tempfile.TemporaryDirectory() as folder:
         plan = read_plan(sources, settings, Path(folder), Silent())[0]
         texts = sorted({text for store in (plan.queries, plan.passages) for text in store.take(np.arange(len(store)))})
@@ -265,12 +293,12 @@ def write_guide(arguments: argparse.Namespace) -> None:
     )
 
 
-def random_of(arguments: argparse.Namespace) -> str:
+def random_file(arguments: argparse.Namespace) -> str:
     """The source of random passages beside the others."""
     return f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
 
 
-def seen(task: Task, rows: Index, names: Iterable[str]) -> Flags:
+def listed(task: Task, rows: Index, names: Iterable[str]) -> Flags:
     """(n,) held-out rows with a relevant passage among the negatives that one of these sources lists for others.
 
     Relevant passages of training rows are never theirs: folds keep these apart.
@@ -278,52 +306,51 @@ def seen(task: Task, rows: Index, names: Iterable[str]) -> Flags:
     flags, own = np.zeros(len(rows), np.bool_), {arm.name: lists for arm, lists in task.arms.items()}
     for fold in np.unique(task.fold[rows]):
         others, held = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold[rows] == fold)
-        listed = np.unique(np.concatenate([own[name].take(others).ids for name in names]))
+        ids = np.unique(np.concatenate([own[name].take(others).ids for name in names]))
         positives = task.positives.take(rows[held])
-        flags[held] = np.bincount(positives.rows, np.isin(positives.ids, listed), len(held)) > 0
+        flags[held] = np.bincount(positives.rows, np.isin(positives.ids, ids), len(held)) > 0
     return flags
 
 
-def listed_effect(listed: Flags, values: dict[str, Floats], group: Index, fold: Index) -> Gap:
+def listed_effect(flags: Flags, outcomes: Outcomes) -> Gap:
     """Outcome of a query under a source that lists a relevant passage of it, less that under one that does not.
 
-    listed : (K, n) by source and query. Least squares with an effect of each query, and of each source in each fold,
+    flags : (K, n) by source and query. Least squares with an effect of each query, and of each source in each fold,
     so that neither hard queries nor good sources and runs are in it; the error is that of the groups.
     """
-    x, y = listed.astype(np.float64), np.stack([own.mean(axis=0) for own in values.values()])
-    for name in np.unique(fold):
-        own = fold == name
+    x, y = flags.astype(np.float64), outcomes.values.mean(axis=1)
+    for fold in np.unique(outcomes.fold):
+        own = outcomes.fold == fold
         for side in (x, y):
             part = side[:, own] - side[:, own].mean(axis=0)
             side[:, own] = part - part.mean(axis=1, keepdims=True)
-    effect, scale = float((x * y).sum() / (x**2).sum()), x.shape[1] / (x**2).sum()
-    return gap((effect + scale * ((y - effect * x) * x).sum(axis=0))[None], group, None)
+    squares = float((x**2).sum())
+    effect = float((x * y).sum()) / squares
+    by_query = effect + x.shape[1] / squares * ((y - effect * x) * x).sum(axis=0)
+    return gap(by_query[None], outcomes.group, None)
 
 
-def error_covariance(values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Floats:
-    """(K, K) of the sources' mean outcomes, from queries by group and, one by one, from runs."""
-    by_query = np.stack([own.mean(axis=0) for own in values.values()])
-    n_groups = len(np.unique(group))
-    rest = (by_query - by_query.mean(axis=1, keepdims=True)) / by_query.shape[1]
-    sums = np.stack([np.bincount(group, own) for own in rest])
-    of_runs = 0.0 if runs is None else max(0.0, runs.variance) / 2 / len(next(iter(values.values())))
-    covariance: Floats = sums @ sums.T * n_groups / (n_groups - 1) + of_runs * np.eye(len(values))
-    return covariance
+def error_covariance(outcomes: Outcomes, runs: BetweenRuns | None) -> Floats:
+    """(K, K) of the sources' means: from queries, which they share, and from runs, which they do not."""
+    of_runs = 0.0 if runs is None else max(0.0, runs.variance) / 2 / outcomes.n_seeds
+    covariance: Floats = clustered_covariance(outcomes.values.mean(axis=1), outcomes.group)
+    return covariance + of_runs * np.eye(len(covariance))
 
 
-def equal_p(means: Floats, covariance: Floats) -> float:
+def equality_p(means: Floats, covariance: Floats) -> float:
     """p of all sources being equal: one test of what they share, however many pairs they form (chi squared)."""
     contrasts = np.eye(len(means))[1:] - np.eye(len(means))[0]
-    found = contrasts @ means
-    return float(chdtrc(len(found), found @ np.linalg.solve(contrasts @ covariance @ contrasts.T, found)))
+    differences = contrasts @ means
+    statistic = differences @ np.linalg.solve(contrasts @ covariance @ contrasts.T, differences)
+    return float(chdtrc(len(differences), statistic))
 
 
-def strongest_p(slopes: Floats, means: Floats, covariance: Floats) -> float:
+def strongest_p(weights: Floats, means: Floats, covariance: Floats) -> float:
     """How often the largest of M slopes, over its error, would be as large as found, were all sources equal.
 
-    slopes : (M, K) weights of the sources' means in each. 20,000 draws.
+    weights : (M, K) of the sources' means in each slope. 20,000 draws.
     """
-    scaled = slopes / np.sqrt(np.einsum("mk,kl,ml->m", slopes, covariance, slopes))[:, None]
+    scaled = weights / np.sqrt(np.einsum("mk,kl,ml->m", weights, covariance, weights))[:, None]
     draws = np.random.default_rng(0).multivariate_normal(np.zeros(len(means)), covariance, 20_000)
     return float((np.abs(draws @ scaled.T).max(axis=1) >= np.abs(scaled @ means).max()).mean())
 
@@ -331,99 +358,15 @@ def strongest_p(slopes: Floats, means: Floats, covariance: Floats) -> float:
 def tau_ceiling(true: Floats, covariance: Floats) -> float:
     """Mean tau of the true order with outcomes as noisy as these; 1,000 draws. true : (K,) mean outcomes."""
     draws = np.random.default_rng(0).multivariate_normal(true, covariance, 1_000)
-    return float(np.mean([kendall_tau_b(true, found) or 0.0 for found in draws]))
+    return float(np.mean([kendall_tau_b(true, drawn) or 0.0 for drawn in draws]))
 
 
-def true_spread(means: Floats, covariance: Floats) -> Floats:
-    """(K,) means drawn together, to the spread that is left when what the errors make of it is taken off; or none."""
+def shrunk(means: Floats, covariance: Floats) -> Floats:
+    """(K,) means drawn together by what the errors add to their spread; all equal where nothing is left."""
     off = means - means.mean()
     of_errors = float(np.trace(covariance) - covariance.mean(axis=1).sum())
     true: Floats = means.mean() + off * sqrt(max(0.0, 1.0 - of_errors / float((off**2).sum())))
     return true
-
-
-def judged(arguments: argparse.Namespace) -> None:
-    """Prints gains with both errors, the pairs, the runs that a difference would take, and how the numbers agree."""
-    collection = Path(arguments.collection).name
-    with tempfile.TemporaryDirectory() as folder:
-        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    values, frozen, rows = outcomes(task, arguments)
-    group, fold = task.group[rows], task.fold[rows]
-    n_seeds = len(next(iter(values.values())))
-    print(
-        f"{collection}: {len(rows)} queries in {len(np.unique(group))} groups, {len(np.unique(fold))} folds, "
-        f"seeds: {n_seeds}"
-    )
-    print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
-    judge = Judge({Arm(name): own for name, own in values.items()}, group, fold)
-    pairs, ties = judge.pairs()
-    gains = judge.gains(frozen)
-    print(f"| frozen | {frozen.mean():.4f} | | | | | |")
-    for name in sorted(values, key=lambda name: -values[name].mean()):
-        own = gains[Arm(name)]
-        ends = "" if own.interval_95 is None else "{:+.4f} to {:+.4f}".format(*own.interval_95)
-        of_runs = "" if own.error_runs is None else f"{own.error_runs:.4f}"
-        print(
-            f"| {name} | {values[name].mean():.4f} | {own.value:+.4f} | {ends} | {own.error_queries:.4f} | {of_runs} | "
-            f"{ties[name]} |"
-        )
-    print(f"\n| pair | difference | error | error of runs | seeds for 0.005 | p (Holm) |\n|{6 * '---|'}")
-    for pair in pairs:
-        between, p = pair.gap.error_runs or 0.0, pair.p_holm
-        print(
-            f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | {between:.4f} | "
-            f"{seeds_needed(values[pair.first] - values[pair.second], group, pair.gap)} | "
-            f"{'' if p is None else f'{p:.3f}'} |"
-        )
-    known = seen(task, rows, task.negatives)
-    print(f"\n| gain | {known.sum()} queries with a relevant passage among the negatives | {(~known).sum()} without |")
-    print(f"|---|---|---|\n| frozen: nDCG@10 | {frozen[known].mean():.4f} | {frozen[~known].mean():.4f} |")
-    for name, values_of in values.items():
-        gain = (values_of - frozen).mean(axis=0)
-        print(f"| {name} | {gain[known].mean():+.4f} | {gain[~known].mean():+.4f} |")
-    item = listed_effect(np.stack([seen(task, rows, [name]) for name in values]), values, group, fold)
-    print(
-        "\nnDCG@10 of a query under sources that list a relevant passage of it for others, less that under sources "
-        f"that do not, at equal query and source: {item.value:+.4f} ± {item.standard_error:.4f}"
-    )
-    established = [(pair.first, pair.second) for pair in pairs if pair.established]
-    runs = between_runs(np.stack([*{own.tobytes(): own for own in values.values()}.values()]), fold)
-    means, covariance = np.array([own.mean() for own in values.values()]), error_covariance(values, group, runs)
-    equal = equal_p(means, covariance)
-    print(f"\n{len(established)} of {len(pairs)} pairs established; p of all sources being equal: {equal:.3f}\n")
-    print(
-        "| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p "
-        "| slope without random | p |"
-    )
-    print(f"|{9 * '---|'}")
-    mean = {name: float(own.mean()) for name, own in values.items()}
-    for seed in range(n_seeds if n_seeds > 1 else 0):
-        one = {name: float(own[seed].mean()) for name, own in values.items()}
-        others = {name: float(np.delete(own, seed, axis=0).mean()) for name, own in values.items()}
-        print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | | | |")
-    everything, mined = np.ones(len(values), np.bool_), np.array([name != "random" for name in values])
-    slopes: dict[bool, list[Floats]] = {True: [], False: []}
-    for name, of_source in numbers_of(arguments, list(values)).items():
-        cells = agreement(of_source, mean, established)
-        for with_random, among in ((True, everything), (False, mined)):
-            weights = slope_weights(np.array([of_source[name] for name in values]), among)
-            if weights is None:
-                cells += " | |"
-                continue
-            slopes[with_random].append(weights)
-            of_slope = slope(weights, values, group, runs)
-            p = "" if of_slope.p is None else f"{of_slope.p:.3f}"
-            cells += f" | {of_slope.value:+.4f} ± {of_slope.standard_error:.4f} | {p}"
-        print(f"| {name} {cells} |")
-    for with_random, own in slopes.items():
-        strongest = strongest_p(np.stack(own), means, covariance)
-        print(
-            f"\np of the strongest slope among these {len(own)}, {'with' if with_random else 'without'} random, were "
-            f"all sources equal: {strongest:.3f}"
-        )
-    of_errors = tau_ceiling(true_spread(means, covariance), covariance)
-    print(f"\nceiling of τ: {tau_ceiling(means, covariance):.2f} were the means found the true ones")
-    print(f"ceiling of τ: {of_errors:.2f} with what the errors make of their spread taken off")
 
 
 def agreement(number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]) -> str:
@@ -449,33 +392,138 @@ def slope_weights(numbers: Floats, among: Flags) -> Floats | None:
     return weights
 
 
-def slope(weights: Floats, values: dict[str, Floats], group: Index, runs: BetweenRuns | None) -> Gap:
+def slope(weights: Floats, outcomes: Outcomes, runs: BetweenRuns | None) -> Gap:
     """nDCG@10 that a source gains where its number is one standard deviation of the sources' numbers higher.
 
     One test over these sources, with the error of queries and of runs: it needs no pair to be established, and says
     nothing of other sources.
     """
     of_runs = runs and BetweenRuns(runs.variance / 2 * float((weights**2).sum()), runs.degrees)
-    return gap(np.tensordot(weights, np.stack([*values.values()]), axes=1), group, of_runs)
+    return gap(np.tensordot(weights, outcomes.values, axes=1), outcomes.group, of_runs)
 
 
 def seeds_needed(differences: Floats, group: Index, of_means: Gap) -> str:
     """Seeds in every fold with which a difference of 0.005 is two standard errors; "–" where none is enough.
 
-    differences : (S, n) by seed and query. What two seeds share of a query's difference (the covariance of their sums
-    by group) stays; the rest of the error of the queries falls with the number of seeds, as that of the runs does.
+    differences : (S, n) by seed and query. What two seeds share of the error of the queries (their covariance) stays;
+    the rest of it falls with the number of seeds, as the error of the runs does.
     """
-    n_seeds, n = differences.shape
+    n_seeds = len(differences)
     if of_means.error_runs is None:
         return ""
-    n_groups = len(np.unique(group))
-    rest = (differences - differences.mean(axis=1, keepdims=True)) / n
-    sums = np.stack([np.bincount(group, own) for own in rest])
-    covariance = sums @ sums.T * n_groups / (n_groups - 1)
+    covariance = clustered_covariance(differences, group)
     stays = max(0.0, float(covariance[~np.eye(n_seeds, dtype=np.bool_)].mean()))
     falls = float(np.diag(covariance).mean()) - stays + n_seeds * of_means.error_runs**2
     left = 0.0025**2 - stays
     return "–" if left <= 0 else str(max(1, ceil(falls / left)))
+
+
+def judge(arguments: argparse.Namespace) -> None:
+    """Prints gains with both errors, the pairs, the seeds that a difference would take, and how the numbers agree."""
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
+    outcomes = read_outcomes(task, arguments)
+    group, fold = outcomes.group, outcomes.fold
+    print(
+        f"{Path(arguments.collection).name}: {len(group)} queries in {len(np.unique(group))} groups, "
+        f"{len(np.unique(fold))} folds, seeds: {outcomes.n_seeds}"
+    )
+    comparisons = Judge(dict(zip(map(Arm, outcomes.names), outcomes.values, strict=True)), group, fold)
+    pairs, ties = comparisons.pairs()
+    print_gains(outcomes, comparisons.gains(outcomes.frozen), ties)
+    print_pairs(outcomes, pairs)
+    print_listed(task, outcomes)
+    covariance = error_covariance(outcomes, comparisons.runs)
+    established = [(pair.first, pair.second) for pair in pairs if pair.established]
+    equality = equality_p(outcomes.means, covariance)
+    print(f"\n{len(established)} of {len(pairs)} pairs established; p of all sources being equal: {equality:.3f}")
+    print_numbers(outcomes, numbers_of(arguments, outcomes.names), established, comparisons.runs, covariance)
+    true = shrunk(outcomes.means, covariance)
+    print(f"\nceiling of τ: {tau_ceiling(outcomes.means, covariance):.2f} were the means found the true ones")
+    print(f"ceiling of τ: {tau_ceiling(true, covariance):.2f} with what the errors make of their spread taken off")
+
+
+def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str, int]) -> None:
+    """Each source's mean and its gain over the frozen encoder, the best first."""
+    print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
+    print(f"| frozen | {outcomes.frozen.mean():.4f} | | | | | |")
+    means = outcomes.by_source(outcomes.means)
+    for name in sorted(means, key=lambda name: -means[name]):
+        own = gains[Arm(name)]
+        ends = "" if own.interval_95 is None else "{:+.4f} to {:+.4f}".format(*own.interval_95)
+        of_runs = "" if own.error_runs is None else f"{own.error_runs:.4f}"
+        print(
+            f"| {name} | {means[name]:.4f} | {own.value:+.4f} | {ends} | {own.error_queries:.4f} | {of_runs} | "
+            f"{ties[name]} |"
+        )
+
+
+def print_pairs(outcomes: Outcomes, pairs: Sequence[ProbedPair]) -> None:
+    """Each pair's difference with its errors, and the seeds that one of 0.005 would take."""
+    print(f"\n| pair | difference | error | error of runs | seeds for 0.005 | p (Holm) |\n|{6 * '---|'}")
+    values = dict(zip(outcomes.names, outcomes.values, strict=True))
+    for pair in pairs:
+        needed = seeds_needed(values[pair.first] - values[pair.second], outcomes.group, pair.gap)
+        p = "" if pair.p_holm is None else f"{pair.p_holm:.3f}"
+        print(
+            f"| {pair.first} − {pair.second} | {pair.gap.value:+.4f} | {pair.gap.standard_error:.4f} | "
+            f"{pair.gap.error_runs or 0.0:.4f} | {needed} | {p} |"
+        )
+
+
+def print_listed(task: Task, outcomes: Outcomes) -> None:
+    """Gains of queries with and without a relevant passage among the negatives of others, and what listing it does."""
+    by_any, frozen = listed(task, outcomes.rows, task.negatives), outcomes.frozen
+    print(
+        f"\n| gain | {by_any.sum()} queries with a relevant passage among the negatives | {(~by_any).sum()} without |"
+    )
+    print(f"|---|---|---|\n| frozen: nDCG@10 | {frozen[by_any].mean():.4f} | {frozen[~by_any].mean():.4f} |")
+    for name, values in zip(outcomes.names, outcomes.values, strict=True):
+        gain = (values - frozen).mean(axis=0)
+        print(f"| {name} | {gain[by_any].mean():+.4f} | {gain[~by_any].mean():+.4f} |")
+    effect = listed_effect(np.stack([listed(task, outcomes.rows, [name]) for name in outcomes.names]), outcomes)
+    print(
+        "\nnDCG@10 of a query under sources that list a relevant passage of it for others, less that under sources "
+        f"that do not, at equal query and source: {effect.value:+.4f} ± {effect.standard_error:.4f}"
+    )
+
+
+def print_numbers(
+    outcomes: Outcomes,
+    numbers: Mapping[str, dict[str, float]],
+    established: list[tuple[str, str]],
+    runs: BetweenRuns | None,
+    covariance: Floats,
+) -> None:
+    """How one seed of the probe and each number of the frozen encoder agree with the means, and p of the best slope."""
+    print(
+        "\n| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p "
+        f"| slope without random | p |\n|{9 * '---|'}"
+    )
+    by_seed = outcomes.values.mean(axis=2)
+    for seed in range(outcomes.n_seeds if outcomes.n_seeds > 1 else 0):
+        one, others = (outcomes.by_source(own) for own in (by_seed[:, seed], np.delete(by_seed, seed, 1).mean(axis=1)))
+        print(f"| the probe with seed {seed}, against the other seeds {agreement(one, others, established)} | | | | |")
+    mined = np.array([name != "random" for name in outcomes.names])
+    subsets = {"with random": np.ones_like(mined), "without random": mined}
+    tried: dict[str, list[Floats]] = {subset: [] for subset in subsets}
+    for name, number in numbers.items():
+        cells = agreement(number, outcomes.by_source(outcomes.means), established)
+        for subset, among in subsets.items():
+            weights = slope_weights(np.array([number[key] for key in outcomes.names]), among)
+            if weights is None:
+                cells += " | |"
+                continue
+            tried[subset].append(weights)
+            own = slope(weights, outcomes, runs)
+            p = "" if own.p is None else f"{own.p:.3f}"
+            cells += f" | {own.value:+.4f} ± {own.standard_error:.4f} | {p}"
+        print(f"| {name} {cells} |")
+    for subset, slopes in tried.items():
+        p_strongest = strongest_p(np.stack(slopes), outcomes.means, covariance)
+        print(
+            f"\np of the strongest slope among these {len(slopes)}, {subset}, were all sources equal: {p_strongest:.3f}"
+        )
 
 
 def main() -> None:
@@ -494,7 +542,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
-    {"train": train, "guide": write_guide, "judge": judged}[arguments.command](arguments)
+    {"train": train, "guide": write_guide, "judge": judge}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,15 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
     return BetweenRuns(total, len(names) * free)
 
 
+def clustered_covariance(values: Floats, group: Index) -> Floats:
+    """(K, K) covariance, with other queries, of the means of (K, n) values by query. group : (n,) as in `gap`."""
+    rest = (values - values.mean(axis=1, keepdims=True)) / values.shape[1]
+    sums = np.stack([np.bincount(group, own) for own in rest])
+    n_groups = len(np.unique(group))
+    covariance: Floats = sums @ sums.T * n_groups / max(1, n_groups - 1)
+    return covariance
+
+
 def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     """Mean of (S, n) differences by seed and query. Without an interval where nothing is known of runs.
 
@@ -64,12 +73,11 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     Variance = that of the mean over seeds, clustered by group, plus that between runs over S. Degrees of freedom:
     Satterthwaite 1946. Source: METHOD 13.
     """
-    n_seeds, n = values.shape
+    n_seeds = len(values)
     by_query = values.mean(axis=0)
     mean = float(by_query.mean())
-    sums = np.bincount(group, (by_query - mean) / n)
     n_groups = len(np.unique(group))
-    of_queries = float((sums**2).sum()) * n_groups / max(1, n_groups - 1)
+    of_queries = float(clustered_covariance(by_query[None], group)[0, 0])
     if runs is None or n_groups < 2:
         error = sqrt(of_queries)
         return Gap(value=mean, standard_error=error, error_queries=error, error_runs=None, interval_95=None, p=None)
@@ -96,6 +104,7 @@ class Judge:
 
     values  : (S, n) nDCG@10 by seed and held-out query of each arm, sources and controls. Of two arms the seeds that
               both have are compared, at least those that all have.
+    runs    : what other runs would change of a difference of two arms; None with one seed.
     n_seeds : that all arms have: gains, and the order, are of these alone, since a seed is good or bad for all arms.
     """
 
@@ -104,7 +113,7 @@ class Judge:
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
         self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
-        self._runs = between_runs(np.stack(self._distinct), fold)
+        self.runs = between_runs(np.stack(self._distinct), fold)
 
     def gains(self, frozen: Floats) -> dict[Arm, Gap]:
         """Of each arm over the frozen encoder, (n,)."""
@@ -117,7 +126,7 @@ class Judge:
     def difference(self, first: Arm, second: Arm) -> Gap:
         """Mean difference of two arms."""
         n = min(len(self._values[first]), len(self._values[second]))
-        return gap(self._values[first][:n] - self._values[second][:n], self._group, self._runs)
+        return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
     def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
         """All pairs of sources, the better one first, with Holm-adjusted p; and each source's tie group, 1 first."""
