@@ -208,7 +208,7 @@ COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "r
 def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
     """Every number of the frozen encoder by source, from one run of `secid score` a budget. METHOD 2, 3, 7, 10.
 
-    Where less is likely to be better the number is negative.
+    Of names with equal numbers only the first. Where less is likely to be better the number is negative.
     """
     assert isinstance(WEIGHTS, dict)
     WEIGHTS.update(MORE_WEIGHTS)
@@ -248,12 +248,15 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
             for form in ("pair", "record"):
                 values[f"{name}, {form} form"] = getattr(source.proxies, f"{name}_{form}")
         rows = columns[source.name]
-        values |= {f"mean {name}": float(rows[name].mean()) for name in ("consistency", "locality", "residual")}
         values |= in_batch_weights(rows, columns["random"], of_source[source.name]["in_suspect"].to_pylist())
         for name, value in values.items():
             if value is not None:
                 numbers.setdefault(name, {})[source.name] = value
-    return {name: {key: own[key] for key in names} for name, own in numbers.items() if set(names) <= set(own)}
+    distinct: dict[tuple[str, ...], str] = {}
+    for name, own in numbers.items():
+        if set(names) <= set(own):
+            distinct.setdefault(tuple(f"{own[key]:.4g}" for key in names), name)
+    return {name: {key: numbers[name][key] for key in names} for name in distinct.values()}
 
 
 def in_batch_weights(

@@ -152,8 +152,8 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
     if halves:
         half = halves[len(halves) // 2]
         yield (
-            f"Differences between sources below about ±{half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
-            f"more held-out queries or {code('--seeds')} make it smaller."
+            f"Sources that differ by less than about {half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
+            f"more held-out queries lower this, {code('--seeds')} somewhat."
         )
 
 
