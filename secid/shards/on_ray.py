@@ -79,7 +79,7 @@ def score_on_ray(
     if shards < 1:
         raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
     refuse_no_encoder(encoder, resolved.values)
-    job = Job.of(sources, state_dir, resolved)
+    job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
     done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
     given, url = resolved.given(), job.state.url

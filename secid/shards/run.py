@@ -69,7 +69,7 @@ def score_shard(
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
-    job = Job.of(sources, state_dir, resolved)
+    job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
@@ -151,6 +151,7 @@ def merge(
     given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(headers)}"}
     name = given.pop("encoder", None)
     resolved, progress = begun(encoder or name, given, progress, in_shards=True)
+    resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
     refuse_no_encoder(encoder or name, values)
     recorder, clock = Recorder(progress), Clock()

@@ -15,7 +15,7 @@ import pytest
 from secid import api, read_run
 from secid.encode import load
 from secid.errors import InputError, UsageError
-from secid.export.select import RANKED_DROP, UNSCORED, findings_to_drop
+from secid.export.left_out import RANKED_DROP, UNSCORED, findings_to_drop
 from secid.export.writer import SCHEMAS
 from secid.progress import Silent
 from secid.read import reader

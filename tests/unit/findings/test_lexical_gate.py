@@ -44,7 +44,8 @@ def run_of_lists(lists, folder, encoder=None, **settings):
     folder.mkdir(exist_ok=True)
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
+    given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric", **settings}
+    resolved = resolve(given, environment={}, directory=folder)
     work = folder / "work"
     work.mkdir(exist_ok=True)
     return score_sources(
@@ -57,6 +58,17 @@ def test_the_positive_is_covered_more_than_a_stranger_under_multilingual(script,
     source = run_of(TEXTS[script], tmp_path, tokenizer="multilingual").sources[0]
     assert source.positive_coverage_mean >= 0.05
     assert source.positive_coverage_mean > source.coverage_mean
+
+
+@pytest.mark.parametrize("script", ["chinese", "thai", "hindi", "german"])
+def test_the_tokenizer_of_a_script_is_chosen_unless_one_is_set(script, tmp_path):
+    run = run_of(TEXTS[script], tmp_path, tokenizer=None)
+    expected = ("alphanumeric", "default") if script == "german" else ("multilingual", "automatic")
+    assert (*run.settings["tokenizer"].values(),) == expected
+    assert run.idf.tokenizer == expected[0]
+    assert not {item.kind for item in run.warnings} & {"misread_words", "inactive_lexical_gate"}
+    kept = run_of(TEXTS[script], tmp_path, tokenizer="alphanumeric")
+    assert (*kept.settings["tokenizer"].values(),) == ("alphanumeric", "flag")
 
 
 @pytest.mark.parametrize("script", ["chinese", "japanese"])
