@@ -229,7 +229,7 @@ class Selected:
         return selected
 
     def write(self, rule: Rule, out: Path, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Writes the copy and its log under these temporary names. Returns the fields of a Selection but its answers."""
+        """Writes the copy and its log under these temporary names; the fields of a Selection but for its answers."""
         copy, log = files
         log_path = left_out_path(out)
         with writing(log_path), log.open("w", encoding="utf-8", newline="\n") as lines:

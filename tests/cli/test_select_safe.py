@@ -42,7 +42,7 @@ def test_a_copy_that_would_be_worse_is_not_written_without_force(run, invoke: In
     for given in (run, "check.json"):
         code, out, err = invoke("select", given, "--drop", "hub", "-o", "worse.jsonl")
         assert (code, out, files()) == (2, "", before)
-        for text in ("do not use", "repair first", "100.0 %", "--force"):
+        for text in ("do not use", "repair first", "100.0", "--force"):
             assert text in err
         name = f"forced-{Path(given).stem}.jsonl"
         assert invoke("select", given, "--drop", "hub", "-o", name, "--force").code == 0

@@ -137,7 +137,8 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
         rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
         paths.append(tmp_path / f"{script}.jsonl")
         paths[-1].write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    resolved = resolve({"cache": False, "controls": "none"}, environment={}, directory=tmp_path)
+    given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric"}
+    resolved = resolve(given, environment={}, directory=tmp_path)
     (tmp_path / "work").mkdir()
     sources = resolve_sources([str(path) for path in paths], resolved.values)
     warnings = [
