@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
@@ -149,6 +149,9 @@ class Settings:
     )
     examples: int = setting(3, "Example rows kept of each finding.", ge=0)
 
+    keyless: tuple[str, ...] = ()
+    """Addresses that only a settings file names: no key is sent there. Not a setting; `resolve` fills it in."""
+
 
 class SettingsDict(TypedDict, total=False):
     """The settings as keyword arguments of the Python API; `encoder` is a parameter of its own."""
@@ -255,7 +258,7 @@ def in_words(name: str) -> str:
 
 
 DEFAULTS = Settings()
-FIELDS = {item.name: item for item in fields(Settings)}
+FIELDS = {item.name: item for item in fields(Settings) if item.metadata}
 TYPES = get_type_hints(Settings)
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """The limits of a field, in words."""
@@ -280,10 +283,15 @@ ENCODING = (
     "cache_gb", "threads",
 )  # fmt: skip
 """Settings of the files, and of the encoder: those that commands with either take."""
+PERMISSIONS = ("trust_remote_code", "allow_pickle")
+"""Settings that let the files of an encoder run code. No file can set them."""
+ENCODERS = ("encoder", "guide", "guide_reranker")
+"""Settings that name what scores, so also where texts are sent."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: `secid merge` makes what they ask for of a sample."""
 OF_MACHINE = (
     "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
+    *PERMISSIONS,
 )  # fmt: skip
 """Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
@@ -311,6 +319,8 @@ def under_guide(settings: Settings) -> Settings:
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
 
+SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
+"""Files of settings in the working directory, and the table of [tool] that holds them."""
 ENVIRONMENT_PREFIX = "SECID_"
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
@@ -381,7 +391,7 @@ class Resolved:
 
     def document(self) -> dict[str, dict[str, Any]]:
         """{name: {"value": ..., "from": ...}} for the report."""
-        return {name: {"value": value, "from": self.origin[name]} for name, value in asdict(self.values).items()}
+        return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 
     def given(self) -> dict[str, Any]:
         """{name: value} of what is not left to its default."""
@@ -417,11 +427,14 @@ def resolve(
             if name not in FIELDS:
                 raise SettingsError(f"unknown setting {name!r}", where=place, remedy=_suggest(name, FIELDS))
             values[name], origin[name] = value, place
-    return Resolved(checked(values, origin), origin)
+    settings = checked(values, origin)
+    addresses = {getattr(settings, name) or "" for name in ENCODERS if origin[name] in SETTINGS_FILES}
+    keyless = sorted(address for address in addresses if encoder_kind(address) == "endpoint")
+    return Resolved(replace(settings, keyless=tuple(keyless)), origin)
 
 
 def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
-    for name, section in (("secid.toml", None), ("pyproject.toml", "secid")):
+    for name, section in SETTINGS_FILES.items():
         path = directory / name
         if not path.is_file():
             continue
@@ -432,6 +445,10 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
         if section is not None:
             table = table.get("tool", {}).get(section, {})
         entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+        for key in PERMISSIONS:
+            if key in entries:
+                remedy = f"use {flag_of(key, True)} in the command, or set {ENVIRONMENT_PREFIX}{key.upper()}"
+                raise SettingsError(f"a file cannot set {key}", where=str(path), remedy=remedy)
         if entries:
             return entries  # a file with nothing but a policy hides no settings
     return {}

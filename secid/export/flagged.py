@@ -23,6 +23,7 @@ from secid.export.read_again import Original, check_unchanged, find_source, plan
 from secid.export.select import Facts, read_facts
 from secid.export.writer import new_files, writing
 from secid.findings.matches import Matcher
+from secid.pages.sanitize import json_shown
 from secid.pool import Plan, restricted
 from secid.progress import Silent
 from secid.results import Run
@@ -69,7 +70,7 @@ def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
     counts = dict.fromkeys(sources, 0)
     for name, rows in sources.items():
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json_shown(json.dumps(row, ensure_ascii=False)) + "\n")
             counts[name] += 1
     return counts
 

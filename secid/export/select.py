@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats
-from secid.encode import Encoder, load
+from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, plan_again, settings_of, text_rules_of
+from secid.export.read_again import Original, find_source, loading_settings, plan_again, settings_of, text_rules_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
@@ -37,7 +37,10 @@ from secid.run_folder.read import read_frequencies, read_negatives, read_referen
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
-from secid.settings import FIELDS, Resolved, Settings
+from secid.settings import FIELDS, Resolved, Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
 
 By = Literal["weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
@@ -163,16 +166,19 @@ def select(
     rule: Rule,
     out: Path,
     asked: str | None,
-    encoder: Encoder | None,
+    encoder: EncoderLike | None,
+    own: Resolved,
     work: Path,
     progress: Progress,
 ) -> Selection:
     """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out; scores the copy.
 
     folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
-    encoder : the run's; loaded by its settings where None.   work : an empty folder for temporary files.
-    Raises UsageError for a finding that was not evaluated, InputError where the original has changed,
-    NothingToScoreError where no negative is left, OutputError for a file that exists or cannot be written.
+    encoder : the run's, as an object; otherwise loaded.   own : the settings of this command, which name the encoder
+    where the run folder may not.   work : an empty folder for temporary files.
+    Raises EncoderError for an encoder that cannot be loaded or is not the run's, UsageError for a finding that was not
+    evaluated, InputError where the original has changed, NothingToScoreError where no negative is left, OutputError for
+    a file that exists or cannot be written.
     """
     if run.early_stop is not None:
         raise UsageError(
@@ -184,6 +190,8 @@ def select(
         _refuse_no_evidence(run, result.name)
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
+    # Before any work, so that an encoder which must be named is asked for at once
+    loading = settings if is_object(encoder) else loading_settings(run, folder, own)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
     rules = text_rules_of(folder, run)
     with (
@@ -203,7 +211,7 @@ def select(
             left_out, rows_skipped = selected.write_left_out(lines)
         with writing(out):
             written = write_rows(selected.rows, schema, copy, suffix)
-        encoder = load(settings_of(run), progress, encoder)
+        encoder = load(loading, progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
         **vars(written),
@@ -440,7 +448,7 @@ def _scored_again(
         raise EncoderError(
             f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
             where=encoder.info.name,
-            remedy="select with the run's encoder",
+            remedy=f"name the run's encoder by {flag_of('encoder')}",
         )
     planned, name = selected.original.planned, selected.original.name
     planned = replace(

@@ -37,7 +37,8 @@ from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
-from secid.settings import FIELDS, Dtype, Resolved, Settings
+from secid.scoring.stored import refuse_unnamed
+from secid.settings import ENCODERS, Dtype, Resolved, Settings
 from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
 
@@ -95,7 +96,7 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
         values["dtype"], origin["dtype"] = dtype, "baseline"
     values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
     refuse_differences(differences(baseline, values), "settings")
-    return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
+    return Resolved(Settings(**values), origin)
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
@@ -149,14 +150,18 @@ def judge(
     given    : sources as for `secid.score`.
     resolved : the user's settings; others are the baseline's.
     encoder  : an object; by default the one that the settings name, else the baseline's.
-    Raises SecidError: UsageError with the list of differences if scores are not comparable.
+    Raises SecidError: UsageError with the list of differences if scores are not comparable, EncoderError for an encoder
+    or guide in a folder or at an address that only the baseline names.
     """
-    from secid.encode import ignored, load
+    from secid.encode import ignored, is_object, load
 
     baseline, clock = against.baseline, Clock()
     for line in fact_lines(ignored(resolved.values, encoder)):
         progress.note(line)
     resolved = settings_for(baseline, resolved)
+    for name in GUIDES if is_object(encoder) else ENCODERS:
+        if resolved.origin[name] == "baseline":
+            refuse_unnamed(getattr(resolved.values, name), name, against.where)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
     sources = resolve_sources(given, resolved.values)
     if not sources:

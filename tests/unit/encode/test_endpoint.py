@@ -37,8 +37,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     real = http_module.Http.__init__
 
-    def init(self: Any, key: str | None, notify: Any) -> None:
-        real(self, key, notify, timeout_seconds=0.5, tries=4, sleep=slept.append)
+    def init(self: Any, key: str | None, notify: Any, key_remedy: str) -> None:
+        real(self, key, notify, key_remedy, timeout_seconds=0.5, tries=4, sleep=slept.append)
 
     monkeypatch.setattr(http_module.Http, "__init__", init)
     return slept
@@ -246,7 +246,7 @@ def test_a_proxy_is_asked_for_other_hosts_alone(server: Server, monkeypatch: pyt
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert load(Settings(encoder=server.url)).info.dim == 3
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
-    answer = http_module.Http(None, print).ask("http://models.example/v1/models")
+    answer = http_module.Http(None, print, "").ask("http://models.example/v1/models")
     assert answer["data"] == [{"id": "tiny-model"}]
 
 
