@@ -1,4 +1,4 @@
-"""Names and texts from files: no line that secid writes is a command of a CI service, a verdict, or an escape sequence."""
+"""Names and texts from files: no line that secid writes is a command of a CI service, a verdict or an escape code."""
 
 from __future__ import annotations
 
