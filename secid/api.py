@@ -27,7 +27,7 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings
+from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings, settings_of
 from secid.settings import SettingsDict, resolve
 from secid.shards.on_ray import score_on_ray as score_on_ray
 from secid.shards.run import merge as merge
@@ -166,7 +166,7 @@ def write_mixture(
     from secid.export.mixture import write_blend
 
     folder, report = _read(run)
-    chosen = report.settings["seed"]["value"] if seed is None else seed
+    chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
         return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)

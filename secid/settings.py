@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from reprlib import Repr
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from secid.errors import SettingsError, near_name
@@ -21,7 +22,8 @@ Positives = Literal["first", "random", "hardest", "easiest", "all"]
 Dtype = Literal["auto", "float32", "bf16", "fp16"]
 Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
-
+Stated = TypedDict("Stated", {"value": Any, "from": str})
+"""A setting of a report, and the layer that set it."""
 
 GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
 """The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
@@ -322,6 +324,9 @@ def under_guide(settings: Settings) -> Settings:
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
 """Files of settings in the working directory, and the table of [tool] that holds them."""
 ENVIRONMENT_PREFIX = "SECID_"
+SHOWN = Repr()
+SHOWN.maxstring = SHOWN.maxother = 200
+"""How a refused value is shown: cut where it is long or deep."""
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
@@ -389,7 +394,7 @@ class Resolved:
     values: Settings
     origin: Mapping[str, str]
 
-    def document(self) -> dict[str, dict[str, Any]]:
+    def document(self) -> dict[str, Stated]:
         """{name: {"value": ..., "from": ...}} for the report."""
         return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 
@@ -433,17 +438,25 @@ def resolve(
     return Resolved(replace(settings, keyless=tuple(keyless)), origin)
 
 
+def read_toml(data: bytes, where: str) -> dict[str, Any]:
+    """The document in a TOML file. Raises SettingsError."""
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and arrays nested too deeply
+        raise SettingsError(f"not valid TOML: {error}", where=where) from error
+
+
 def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
     for name, section in SETTINGS_FILES.items():
         path = directory / name
         if not path.is_file():
             continue
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+        table = read_toml(path.read_bytes(), str(path))
         if section is not None:
-            table = table.get("tool", {}).get(section, {})
+            for key in ("tool", section):
+                table = table.get(key, {}) if isinstance(table, dict) else table
+            if not isinstance(table, dict):
+                raise SettingsError(f"tool.{section} is not a table", where=str(path))
         entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
         for key in PERMISSIONS:
             if key in entries:
@@ -480,7 +493,7 @@ def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
             accepted[name] = TypeAdapter(kind).validate_python(value.split(";") if is_list else value)
         except ValidationError:
             raise SettingsError(
-                f"{name} = {value!r} is not allowed",
+                f"{name} = {SHOWN.repr(value)} is not allowed",
                 where=flag_of(name) if origin[name] == FLAG else origin[name],
                 remedy=allowed(name),
             ) from None

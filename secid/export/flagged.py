@@ -19,7 +19,7 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.errors import UsageError
-from secid.export.read_again import Original, check_unchanged, find_source, plan_again, settings_of, text_rules_of
+from secid.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
 from secid.export.select import Facts, read_facts
 from secid.export.writer import new_files, writing
 from secid.findings.matches import Matcher
@@ -28,6 +28,7 @@ from secid.pool import Plan, restricted
 from secid.progress import Silent
 from secid.results import Run
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
+from secid.scoring.stored import settings_of
 
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""

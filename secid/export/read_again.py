@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from secid.errors import InputError, SettingsError, UsageError
+from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
 from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
@@ -23,10 +22,8 @@ from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
-from secid.results.document import AGAIN, REPORT_NAME
 from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
-from secid.scoring.stored import OF_LOADING, encoder_of
-from secid.settings import ENCODERS, FIELDS, Resolved, Settings, checked
+from secid.settings import Settings
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
@@ -59,30 +56,6 @@ def refuse_merged(run: Run) -> None:
             "this run was merged from shards, and its rows are in theirs",
             remedy="score each shard with --run DIR, too, and select from these folders",
         )
-
-
-def settings_of(run: Run, **changes: Any) -> Settings:
-    """The settings that a run was made with, with changes; settings of a newer secid are left out.
-
-    No encoder, no permission and nothing of the machine is among them: a run folder is data. `loading_settings` has
-    these from the command. Raises InputError for a value that no run can have.
-    """
-    names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
-    values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
-    try:
-        return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
-    except SettingsError as error:
-        raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=AGAIN) from None
-
-
-def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
-    """The settings that load the encoder of a run again: its recipe is the run's, all else the command's.
-
-    own : the settings of the command.   Raises EncoderError for a folder or address that only the run names.
-    """
-    encoder = encoder_of(run.settings.get("encoder", {}).get("value"), own, str(folder / REPORT_NAME))
-    values = {name: getattr(own.values, name) for name in (*OF_LOADING, "keyless")}
-    return settings_of(run, encoder=encoder, **values)
 
 
 def read_labels(folder: Path, run: Run) -> Positives:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats
 from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, loading_settings, plan_again, settings_of, text_rules_of
+from secid.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
@@ -37,6 +37,7 @@ from secid.run_folder.read import read_frequencies, read_negatives, read_referen
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
+from secid.scoring.stored import loading_settings, settings_of
 from secid.settings import FIELDS, Resolved, Settings, flag_of
 
 if TYPE_CHECKING:

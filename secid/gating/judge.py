@@ -37,7 +37,7 @@ from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
-from secid.scoring.stored import refuse_unnamed
+from secid.scoring.stored import refuse_unnamed, settings_of
 from secid.settings import ENCODERS, Dtype, Resolved, Settings
 from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
@@ -113,7 +113,7 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
-    settings = {name: entry["value"] for name, entry in run.settings.items()}
+    settings = vars(settings_of(run))
     lines = differences(baseline, settings, run.encoder)
     if run.idf.sha256 != baseline.idf.sha256:
         lines.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")

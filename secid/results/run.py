@@ -18,6 +18,7 @@ from secid.results.orders import Ablation
 from secid.results.separation import CorpusSeparation, SourceSeparation
 from secid.results.shown import Shown
 from secid.results.sources import ControlResult, SourceResult
+from secid.settings import Stated
 
 if TYPE_CHECKING:
     import pyarrow
@@ -78,7 +79,7 @@ class Run(Shown):
 
     schema_version: str
     secid_version: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Stated]
     encoder: EncoderInfo
     idf: IdfInfo
     budget: float

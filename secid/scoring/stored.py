@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from secid.errors import EncoderError, UsageError
-from secid.settings import FLAG, Resolved, encoder_kind, flag_of
+from secid.errors import EncoderError, InputError, SettingsError, UsageError
+from secid.results import Run
+from secid.results.document import AGAIN, REPORT_NAME
+from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
 
 
 class LoadingSettings(TypedDict, total=False):
@@ -29,6 +32,31 @@ class LoadingSettings(TypedDict, total=False):
 
 
 OF_LOADING = tuple(LoadingSettings.__annotations__)
+
+
+def settings_of(run: Run, **changes: Any) -> Settings:
+    """The settings that a run was made with, with changes; settings of a newer secid are left out.
+
+    No encoder, no permission and nothing of the machine is among them: a run folder is data. `loading_settings` has
+    these from the command. Raises InputError for a value that no run can have.
+    """
+    names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
+    values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
+    try:
+        return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
+    except SettingsError as error:
+        raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=AGAIN) from None
+
+
+def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
+    """The settings that load the encoder of a run again: its recipe is the run's, all else the command's.
+
+    own : the settings of the command.   Raises EncoderError for a folder or address that only the run names.
+    """
+    stored = run.settings["encoder"]["value"] if "encoder" in run.settings else None
+    encoder = encoder_of(stored, own, str(folder / REPORT_NAME))
+    values = {name: getattr(own.values, name) for name in (*OF_LOADING, "keyless")}
+    return settings_of(run, encoder=encoder, **values)
 
 
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
