@@ -22,8 +22,7 @@ Positives = Literal["first", "random", "hardest", "easiest", "all"]
 Dtype = Literal["auto", "float32", "bf16", "fp16"]
 Sums = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
-Stated = TypedDict("Stated", {"value": Any, "from": str})
-"""A setting of a report, and the layer that set it."""
+
 
 GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
 """The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
@@ -394,7 +393,7 @@ class Resolved:
     values: Settings
     origin: Mapping[str, str]
 
-    def document(self) -> dict[str, Stated]:
+    def document(self) -> dict[str, dict[str, Any]]:
         """{name: {"value": ..., "from": ...}} for the report."""
         return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 

@@ -88,6 +88,8 @@ def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
     run: Run = _checked(Run, text, where, SCHEMA_VERSION, "report", AGAIN)
     if not run.sources:
         raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
+    if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
+        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
     return run
 
 

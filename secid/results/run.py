@@ -18,7 +18,6 @@ from secid.results.orders import Ablation
 from secid.results.separation import CorpusSeparation, SourceSeparation
 from secid.results.shown import Shown
 from secid.results.sources import ControlResult, SourceResult
-from secid.settings import Stated
 
 if TYPE_CHECKING:
     import pyarrow
@@ -79,7 +78,7 @@ class Run(Shown):
 
     schema_version: str
     secid_version: str
-    settings: Mapping[str, Stated]
+    settings: Mapping[str, dict[str, Any]]
     encoder: EncoderInfo
     idf: IdfInfo
     budget: float
