@@ -92,12 +92,13 @@ def main(arguments: list[str]) -> int:
 def _failed(error: Exception) -> int:
     """Says what went wrong."""
     from secid.files import NO_ROOM
+    from secid.pages.sanitize import short
 
     if isinstance(error, SecidError):
         _say(f"secid: {error}")
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
+        _say(f"secid: file name too long: {short(str(error.filename))}\n  use a shorter name, of at most 255 bytes")
         return WRONG_USE
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _no_room(error)

@@ -69,8 +69,10 @@ def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) 
 def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
     """The encoder to load again: the one that the command names, otherwise the stored one.
 
-    own : the settings of the command.   Raises EncoderError as `refuse_unnamed`.
+    own : the settings of the command.   Raises SettingsError for a stored one that is no text, and EncoderError as
+    `refuse_unnamed`.
     """
+    stored = checked({"encoder": stored}, {"encoder": where}).encoder
     named = own.values.encoder
     if own.origin["encoder"] == FLAG or named == stored:
         return named
