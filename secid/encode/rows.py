@@ -39,7 +39,7 @@ def as_float32(rows: NDArray[np.floating[Any]]) -> Float32Rows:
     """
     if rows.ndim != 2 or not rows.size:
         return rows.astype(np.float32)
-    largest = np.maximum(rows.max(axis=1, keepdims=True), -rows.min(axis=1, keepdims=True))
+    largest = np.maximum(rows.max(axis=1, keepdims=True), -rows.min(axis=1, keepdims=True)).astype(np.float64)
     outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
     if outside.any():
         rows = rows / np.where(outside, largest, 1)
