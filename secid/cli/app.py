@@ -137,8 +137,8 @@ def code_of_ending(error: BaseException | None) -> int | None:
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED
-        if isinstance(error, SystemExit) and error.code in map(_code_of, ENDING):
-            return int(error.code)
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in map(_code_of, ENDING):
+            return error.code
         error = error.__cause__ or error.__context__
     return None
 
