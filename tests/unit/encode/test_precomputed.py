@@ -106,7 +106,7 @@ def test_a_header_that_claims_other_rows_than_there_are_is_refused(
 
 def test_an_encrypted_parquet_file_is_called_encrypted(tmp_path: Path) -> None:
     path = save_encrypted(tmp_path / "v.parquet", pa.table({"text": TEXTS, "vector": UNIT.tolist()}))
-    assert "encrypted" in refusal(lambda: encoder(path), EncoderError, path)
+    assert "it is encrypted" in refusal(lambda: encoder(path), EncoderError, path)
 
 
 def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:

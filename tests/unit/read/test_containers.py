@@ -681,7 +681,11 @@ def test_parquet_column_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> 
 def test_encrypted_parquet_is_called_encrypted(plain_footer: bool, tmp_path: Path) -> None:
     table = pa.table({"query": ["q"], "positive": ["p"], "negative": ["n"]})
     path = save_encrypted(tmp_path / "a.parquet", table, plain_footer=plain_footer)
-    assert "encrypted" in str(refusal(path.read_bytes(), tmp_path, "b.parquet"))
+    message, _, remedy = (
+        str(refusal(path.read_bytes(), tmp_path, "b.parquet")).replace(str(tmp_path), "").partition("\n")
+    )
+    assert "is encrypted" in message
+    assert "decrypt it" in remedy
 
 
 PROSE = "The abstracts are about harbors, tides and the ships that use them, in plain text.\n"

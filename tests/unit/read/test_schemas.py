@@ -846,7 +846,7 @@ def test_detection_looks_at_each_key_of_an_object_a_few_times(monkeypatch: pytes
             return normalize("NFC", name)
 
         monkeypatch.setattr("secid.read.schemas.patterns.composed", counted)
-        row = {f"id{place}": {"query": "q", "positive": ["p"], "negative": ["n"]} for place in range(n)}
+        row = {f"id{place}": {"question": "q", "docs": ["p", "n"], "labels": [1, 0]} for place in range(n)}
         with pytest.raises(SchemaError):
             detect([row], Settings(), "a.json")
         calls.append(seen)
