@@ -270,7 +270,7 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """(R, k) passages at these places among the candidates, and which are no positive of their query; not those at -1."""
+    """(R, k) passages at these places among the candidates, and which are there and no positive of their query."""
     table = base.candidates[places]
     return table, (places >= 0) & ~among(pairs(base.query[:, None], table, base.n_passages), base.known)
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from secid.arrays import Floats, Index, best_first, distinct, rounded
-from secid.pool.texts import Packed, Role
+from secid.arrays import Floats, Index, best, distinct, rounded
+from secid.pool.texts import Packed
 from secid.pool.tokens import token_stream
 from secid.pool.vocabulary import Vocabulary
 
@@ -57,20 +57,11 @@ class Bm25:
             stop = max(start + 1, int(np.searchsorted(before, before[start] + POSTINGS_AT_ONCE, side="right")) - 1)
             found: Any = self._asked[queries[start:stop]] @ self._weights
             for row, (first, last) in enumerate(zip(found.indptr[:-1], found.indptr[1:], strict=True), start):
-                document, value = _first(found.indices[first:last], found.data[first:last], k)
-                places[row, : len(document)], scores[row, : len(document)] = document, value
+                documents, values = found.indices[first:last], found.data[first:last]
+                own = best(values, documents, k)
+                places[row, : len(own)], scores[row, : len(own)] = documents[own], values[own]
             start = stop
         return places, scores
-
-
-def _first(documents: Index, scores: Floats, k: int) -> tuple[Index, Floats]:
-    """The k best of these documents, best first, and their scores."""
-    if len(scores) > k:
-        near = rounded(scores)
-        kept = np.flatnonzero(near >= np.partition(near, len(near) - k)[len(near) - k])
-        documents, scores = documents[kept], scores[kept]
-    order = best_first(scores, documents)[:k]
-    return documents[order], scores[order]
 
 
 def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:

@@ -1,8 +1,8 @@
 """Exact search by the dot product: the same candidates on every processor, for the same rows.
 
-    nearest             the k largest dot products of each query as the device rounds them
-    dots                dot products in float64, the same to the last bit everywhere
-    nearest_passages    the k best candidates: found by the first, ordered by the second
+nearest             the k largest dot products of each query as the device rounds them
+dots                dot products in float64, the same to the last bit everywhere
+nearest_passages    the k best candidates: found by the first, ordered by the second
 """
 
 from __future__ import annotations
