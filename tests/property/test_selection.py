@@ -118,7 +118,7 @@ def test_one_unit_in_the_last_place_changes_no_selection(drawn, lowest, k):
     """Of scores that lie further than this from where rounding changes."""
     whole, beside, steps = (np.array(column) for column in zip(*drawn, strict=True))
     scores = (lowest + whole + beside) * SCORE_UNIT
-    moved = np.where(steps == 0, scores, np.nextafter(scores, steps * np.inf))
+    moved = np.where(steps == 0, scores, np.nextafter(scores, np.copysign(np.inf, steps)))
     content = np.random.default_rng(len(drawn)).permutation(len(drawn))
     expected = best_first(scores, content).tolist()
     assert expected == sorted(range(len(drawn)), key=lambda place: (-whole[place], content[place]))
