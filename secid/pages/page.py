@@ -120,8 +120,8 @@ class Page:
 
 
 STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
-    **dict.fromkeys(("usable", "accepted", "pass"), "good"),
-    **dict.fromkeys(("repair first", "undecided"), "warn"),
+    **dict.fromkeys(("no defects", "accepted", "pass"), "good"),
+    **dict.fromkeys(("repair first", "no verdict", "undecided"), "warn"),
     **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
 }
 """How grave the words of a status are, those of the gate included."""
