@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats
+from secid.arrays import Flags, Floats, best_first
 from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.export.read_again import Original, find_source, plan_again, text_rules_of
@@ -28,7 +28,7 @@ from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import named
 from secid.pages.sections.guide import suspects_sentences
-from secid.pool import Plan, PlannedSource, plan_with, restricted
+from secid.pool import Plan, PlannedSource, content_of, plan_with, restricted
 from secid.pool import select as part_of
 from secid.progress import Progress
 from secid.results import Run, SourceResult, Status
@@ -205,7 +205,7 @@ def select(
         original = originals[result.name]
         sample = restricted(original.planned, plan.queries, settings)
         facts = read_facts(run, folder, original, sample, get_args(By), rule.drop, rule.drop, "--drop")
-        reasons = reasons_left_out(original.planned, facts, rule)
+        reasons = reasons_left_out(plan, original.planned, facts, rule)
         selected = _Selected(original, facts, reasons, _listed_reasons(original.planned, reasons, rule))
         selected.refuse_nothing()
         with writing(left_out_path), log.open("w", encoding="utf-8", newline="\n") as lines:
@@ -333,8 +333,8 @@ def _refuse_no_evidence(run: Run, source: str) -> None:
     )
 
 
-def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
+def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
+    """(T,) why each negative is left out; "" for those that stay."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
@@ -344,10 +344,13 @@ def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> String
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
     value, record = facts.numbers[rule.by], planned.triplet_record()
+    positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
+    query = planned.query[record]
+    content = content_of(passage_keys[planned.negatives], passage_keys[positive], plan.queries.keys[query])
     for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
         if limit is not None:
             staying = np.flatnonzero(reasons == "")
-            order = staying[np.lexsort((staying, -value[staying], group[staying]))]
+            order = staying[best_first(value[staying], content[staying], group[staying])]
             starts = np.searchsorted(group[order], group[order])
             reasons[order[np.arange(len(order)) - starts >= limit]] = reason
     return reasons

@@ -29,7 +29,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.pages.encoder import fact_lines
-from secid.pool import Plan
+from secid.pool import Plan, content_of
 from secid.progress import Progress
 from secid.read import resolve_sources
 from secid.results import Run
@@ -255,6 +255,9 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_gu
             **({"suspect": no_guide} if no_guide else {}),
         },
         example=example,
+        content=content_of(
+            plan.passages.keys[rows.negative], plan.passages.keys[rows.positive], plan.queries.keys[rows.query]
+        ),
         left_out=tuple(
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
             for row in planned.tally.examples[:EXAMPLES]
