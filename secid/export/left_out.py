@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO, get_args
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats
+from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.export.read_again import Original
 from secid.export.rows import Row
@@ -23,7 +23,7 @@ from secid.export.writer import Schema, Written, write_rows, writing
 from secid.measure.margins import MARGIN, flagged
 from secid.pages.findings import STATUS
 from secid.pages.numbers import percent
-from secid.pool import PlannedSource, select
+from secid.pool import Plan, PlannedSource, content_of, select
 from secid.results import Status
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 
@@ -174,8 +174,8 @@ class Facts:
     findings: dict[str, Flags]
 
 
-def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
+def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
+    """(T,) why each negative is left out; "" for those that stay."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
@@ -185,10 +185,13 @@ def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> String
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
     record = planned.triplet_record()
+    positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
+    query = planned.query[record]
+    content = content_of(passage_keys[planned.negatives], passage_keys[positive], plan.queries.keys[query])
     for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
         if limit is not None:
             value, staying = _rank(facts, rule.by), np.flatnonzero(reasons == "")
-            order = staying[np.lexsort((staying, -value[staying], group[staying]))]
+            order = staying[best_first(value[staying], content[staying], group[staying])]
             starts = np.searchsorted(group[order], group[order])
             reasons[order[np.arange(len(order)) - starts >= limit]] = reason
     return reasons
@@ -221,9 +224,9 @@ class Selected:
     listed: Strings
 
     @staticmethod
-    def by(rule: Rule, original: Original, facts: Facts) -> Selected:
+    def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
         """What a rule keeps. Raises NothingToScoreError where that is nothing."""
-        reasons = reasons_left_out(original.planned, facts, rule)
+        reasons = reasons_left_out(plan, original.planned, facts, rule)
         selected = Selected(original, facts, reasons, listed_reasons(original.planned, reasons, rule))
         selected._refuse_nothing()
         return selected

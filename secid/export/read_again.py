@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
@@ -25,7 +25,7 @@ from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run
 from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
-from secid.settings import FIELDS, Settings
+from secid.settings import Settings
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
@@ -62,8 +62,6 @@ class ReadResult(Protocol[Own]):
 
     @property
     def sources(self) -> Sequence[Own]: ...
-    @property
-    def settings(self) -> Mapping[str, Mapping[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,6 @@ def refuse_merged(run: Run) -> None:
             "this run was merged from shards, and its rows are in theirs",
             remedy="score each shard with --run DIR, too, and select from these folders",
         )
-
-
-def settings_of(run: ReadResult[ReadSource], **changes: Any) -> Settings:
-    """The settings that a run was made with, with changes; settings of a newer secid are left out."""
-    values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
-    return replace(Settings(**values), **changes)
 
 
 def read_labels(folder: Path, run: Run) -> Positives:

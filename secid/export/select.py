@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from secid.arrays import Floats
-from secid.encode import Encoder, load
+from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.export.left_out import (
     Answer,
@@ -26,7 +27,7 @@ from secid.export.left_out import (
     left_out_path,
     refuse_worse,
 )
-from secid.export.read_again import Original, find_source, plan_again, settings_of, text_rules_of
+from secid.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.export.writer import new_files, schema_of, suffix_of
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
@@ -41,7 +42,11 @@ from secid.run_folder.read import read_frequencies, read_negatives, read_referen
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
-from secid.settings import FIELDS, Resolved, Settings
+from secid.scoring.stored import loading_settings, settings_of
+from secid.settings import FIELDS, Resolved, Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
 
 NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns that the log of what is left out has, and that a ranking takes."""
@@ -57,7 +62,8 @@ def select(
     rule: Rule,
     out: Path,
     asked: str | None,
-    encoder: Encoder | None,
+    encoder: EncoderLike | None,
+    own: Resolved,
     work: Path,
     progress: Progress,
     force: bool = False,
@@ -65,10 +71,12 @@ def select(
     """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out; scores the copy.
 
     folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
-    encoder : the run's; loaded by its settings where None.   work : an empty folder for temporary files.
+    encoder : the run's, as an object; otherwise loaded.   own : the settings of this command, which name the encoder
+    where the run folder may not.   work : an empty folder for temporary files.
     force : write the copy even where its status is worse than the source's.
-    Raises UsageError for a finding that was not evaluated and for a worse copy, InputError where the original has
-    changed, NothingToScoreError where no negative is left, OutputError for a file that exists or cannot be written.
+    Raises EncoderError for an encoder that cannot be loaded or is not the run's, UsageError for a finding that was not
+    evaluated and for a worse copy, InputError where the original has changed, NothingToScoreError where no negative is
+    left, OutputError for a file that exists or cannot be written.
     """
     if run.early_stop is not None:
         raise UsageError(
@@ -80,6 +88,8 @@ def select(
         _refuse_no_evidence(run, result.name)
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
+    # Before any work, so that an encoder which must be named is asked for at once
+    loading = settings if is_object(encoder) else loading_settings(run, folder, own)
     rules = text_rules_of(folder, run)
     with (
         new_files(out, left_out_path(out)) as files,
@@ -91,9 +101,9 @@ def select(
         original = originals[result.name]
         sample = restricted(original.planned, plan.queries, settings)
         facts = read_facts(run, folder, original, sample, NUMBERS, rule.drop, rule.drop, "--drop")
-        selected = Selected.by(rule, original, facts)
+        selected = Selected.by(rule, plan, original, facts)
         written = selected.write(rule, out, files, schema, suffix)
-        encoder = load(settings_of(run), progress, encoder)
+        encoder = load(loading, progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
         before, after = _answer(result, run.budget), _answer(scored, run.budget)
         if not force:
@@ -208,7 +218,7 @@ def _scored_again(
         raise EncoderError(
             f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
             where=encoder.info.name,
-            remedy="select with the run's encoder",
+            remedy=f"name the run's encoder by {flag_of('encoder')}",
         )
     name = selected.original.name
     planned = replace(selected.original.planned, name=name)

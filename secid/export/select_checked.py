@@ -12,7 +12,7 @@ import numpy as np
 
 from secid.errors import UsageError
 from secid.export.left_out import Answer, Facts, Rule, Selected, Selection, copy_of, left_out_path, refuse_worse
-from secid.export.read_again import find_source, plan_again, settings_of
+from secid.export.read_again import find_source, plan_again
 from secid.export.writer import new_files, schema_of, suffix_of
 from secid.findings.summary import text_findings_of
 from secid.findings.texts import text_masks
@@ -20,6 +20,7 @@ from secid.progress import Progress
 from secid.results import Status
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.results.check import Check
+from secid.scoring.stored import settings_of
 
 SCORE = "score the sources (secid score … --run RUN), and select from the run folder"
 
@@ -54,7 +55,7 @@ def select_checked(
         original = originals[result.name]
         planned = replace(original.planned, name=result.name)
         findings = {key: planned.again() if key == "repeat" else planned.has(key) for key in rule.drop}
-        selected = Selected.by(rule, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
+        selected = Selected.by(rule, plan, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
         written = selected.write(rule, out, files, schema, suffix)
         copy = copy_of(planned, selected.reasons == "", without_repeats="repeat" in rule.drop)
         found = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name].status

@@ -263,9 +263,9 @@ def _skipped(source: SourceResult) -> list[Ranked]:
 def _same(run: Run, source: SourceResult) -> list[Ranked]:
     """Sources that are nearly the same as this one, once a pair."""
     items: list[Ranked] = []
-    for overlap in run.overlaps:
+    for overlap in run.overlaps_by_first.get(source.name, ()):
         jaccard = overlap.negative_jaccard_mean
-        if overlap.first != source.name or jaccard is None:
+        if jaccard is None:
             continue
         shared = (jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction)
         if min(shared) >= NOTICED_OVERLAP:
