@@ -26,7 +26,8 @@ def preambles() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny: Path) -> Path:
+def run(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SECID_ENCODER", str(tiny))
     write_rows(tmp_path / "own.jsonl", preambles())
     api.score(["own.jsonl"], str(tiny), run="run", controls="none")
     return Path("run")
@@ -64,7 +65,7 @@ def test_the_hardest_below_the_margin_stay_and_those_above_it_come_last(tmp_path
     api.score(["own.jsonl"], str(tiny), run="run", controls="none")
     negatives = pq.read_table("run/negatives.parquet", columns=COLUMNS).to_pylist()
     for top in (1, 3, 5):
-        api.select("run", f"top{top}.jsonl", top=top, drop="none")
+        api.select("run", f"top{top}.jsonl", top=top, drop="none", encoder=str(tiny))
         kept = [json.loads(line)["neg"] for line in Path(f"top{top}.jsonl").read_text().splitlines()]
         for number, row in enumerate(table):
             own = [item for item in negatives if item["record"] == number]
