@@ -531,7 +531,7 @@ def test_select_round_trips(tmp_path, tiny, shape, suffix):
         path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     api.score([path], str(tiny), run="run", controls="none")
     out = tmp_path / f"out{suffix}"
-    found = api.select("run", out, max_negatives=13)
+    found = api.select("run", out, max_negatives=13, by="weight")
     told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
     originals = {record.line: record for record in records(path)}
     gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
