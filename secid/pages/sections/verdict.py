@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of, on_own_queries
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import code, named
 from secid.pages.sections.controls import outcome
@@ -30,6 +30,7 @@ def verdict(run: Run) -> tuple[str, ...]:
         _labels(run),
         _only_labels(run),
         _sampled(run),
+        _shared(run),
         ranking(run),
         _budget(run),
         _hardness(run),
@@ -68,6 +69,15 @@ def _sampled(run: Run) -> str:
         "Scores, hardness, and findings that need tokens or the encoder are of the sampled queries; findings of the "
         "texts are of every row."
     )
+
+
+def _shared(run: Run) -> str:
+    """Which queries the table is of, where sources have different ones."""
+    shared = next((source.on_shared for source in run.sources if source.on_shared), None)
+    if shared is None:
+        return ""
+    queries = plural(shared.n_queries, "query", "queries")
+    return f"Scores, hardness and outscoring are of the {queries} that all sources share; defects are of all."
 
 
 def ranking(run: Run) -> str:
@@ -109,8 +119,9 @@ def _budget(run: Run) -> str:
 
 def _hardness(run: Run) -> str:
     """The hardest and the easiest source; "" where their numbers are the same."""
-    known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
-    if not known:
+    shown = {source.name: source.in_table(run.budget).hardness for source in run.sources}
+    known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
+    if not known or on_own_queries(run):
         return ""
     scale = "0 means as close to the query as random passages, 1 as close as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]
