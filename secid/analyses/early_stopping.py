@@ -144,8 +144,7 @@ def rank_early(
         place = min(number, len(times) - 1)  # a look at all queries errs with no chance
         used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
-        known = [item for item in items if item.influence.n_queries >= FEWEST_QUERIES]
-        gaps = compared_pairs(plan, known, known, bench, settings).gaps if known else ()
+        gaps = compared_pairs(plan, items, items, bench, settings).gaps
         decisions = _decided(gaps, open_pairs, partial(_level, levels, place), size, read_share, settings.tie)
         pairs += decisions
         decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
@@ -218,7 +217,7 @@ def _decided(
 ) -> list[EarlyPair]:
     """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
 
-    gaps : of the sources that the look holds enough of; one by tr M decides nothing.   level : nominal two-sided p for
+    gaps : of the sources that the look holds; one by tr M decides nothing.   level : nominal two-sided p for
     a number of pairs that share the error.   read_share : share of each source's queries in the files that this look
     has read. The finite-population factor sqrt(1 - share), by the smaller share of a pair, aims at the full files'
     scores, so that with all of them read a difference has no error.
@@ -226,8 +225,8 @@ def _decided(
     evidence = []
     for pair in gaps:
         first, second = sorted((pair.first, pair.second))
-        if pair.number == "score" and (first, second) in open_pairs:
-            gap = pair.difference
+        gap = pair.difference
+        if pair.number == "score" and gap.n_queries >= FEWEST_QUERIES and (first, second) in open_pairs:
             nats = gap.nats if first == pair.first else -gap.nats
             share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))

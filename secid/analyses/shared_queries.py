@@ -202,11 +202,14 @@ class Pairs:
     gaps: tuple[PairGap, ...]
     apart: tuple[tuple[str, str, int], ...] = ()
 
-    def order(self, scores: Mapping[str, float]) -> list[str]:
-        """Sources by the pairs that they win less those that they lose, then by score; those in no pair last.
+    def order(self, scores: Mapping[str, float], *, same: bool) -> list[str]:
+        """Sources by score, of equal ones by name; where these are of different queries by the pairs that a source wins
+        less those that it loses, then by score, those in no pair last.
 
-        Of sources with the same queries this is the order by score. scores : of the table, by name.
+        scores : of the table, by name.   same : whether they are of the same queries.
         """
+        if same:
+            return sorted(scores, key=lambda name: (-scores[name], name))
         wins = dict.fromkeys(scores, 0)
         for gap in self.gaps:
             wins[gap.first] += 1

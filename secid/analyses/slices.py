@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 from secid.analyses.ablations import rank_stability
 from secid.analyses.ranking import comparisons, score_interval, tie_groups
-from secid.analyses.shared_queries import Pairs, compared_pairs
+from secid.analyses.shared_queries import Pairs, compared_pairs, same_queries
 from secid.arrays import Index
 from secid.pool import Plan
 from secid.progress import Progress
@@ -89,7 +89,8 @@ def _slice(
     """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
     budget, whole_slice = settings.budget, {item.name: item for item in items}
     sets = {item.name: item for item in ranking_sets}
-    order = pairs.order({name: item.nats(budget) for name, item in sets.items()})
+    same = same_queries(ranking_sets)
+    order = pairs.order({name: item.nats(budget) for name, item in sets.items()}, same=same)
     ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
     compared = comparisons(pairs.in_order(order), budget)

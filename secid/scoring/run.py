@@ -170,7 +170,8 @@ def finished(
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
     cut = ranked_sets(measurements.table, measurements.level, settings.budget)
-    names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut})
+    same = same_queries(cut)
+    names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same)
     order = sorted(range(len(cut)), key=lambda place: names.index(cut[place].name))
     ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
     table = [measurements.table[place] for place in order]
@@ -178,7 +179,7 @@ def finished(
     compared = comparisons(measurements.pairs.in_order(names), settings.budget, measurements.early_stop)
     scores = {item.name: item.nats(settings.budget) for item in cut}
     first: list[float | None] = [None] * len(cut)
-    if same_queries(cut):
+    if same:
         n_queries = [item.influence.n_queries for item in cut]
         effects = covariance([item.influence for item in cut])
         first = chances([*scores.values()], effects, n_queries, settings.seed).tolist()

@@ -100,13 +100,17 @@ def ranking(run: Run) -> str:
 def _leader(run: Run) -> str:
     """Who scores highest, and who is tied with it."""
     leader = run.sources[0].name
+    first = f"{_names([leader])} {'comes first by pairs' if on_own_queries(run) else 'scores highest'}"
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
+    ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
+    if ahead:
+        return f"{first}, but is significantly below {_names(ahead)} on the queries that both have."
     tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
     if tied:
         others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
-        return f"{_names([leader])} scores highest, but is statistically tied with {others}."
+        return f"{first}, but is statistically tied with {others}."
     if len(pairs) < len(run.sources) - 1:
-        return f"{_names([leader])} scores highest, but not every source could be compared with it."
+        return f"{first}, but not every source could be compared with it."
     return f"{_names([leader])} scores significantly above every other source."
 
 
