@@ -268,7 +268,8 @@ def compared_pairs(
     columns = [Columns.of(item, bench.smallest_distance, reference) for item in items]
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
-        every = [difference(a.influence, b.influence, _nats(a) - _nats(b)) for a, b in combinations(cut, 2)]
+        scored = [(item.influence, _nats(item)) for item in cut]
+        every = [difference(one, other, nats - less) for (one, nats), (other, less) in combinations(scored, 2)]
         pairs = combinations(zip(names, columns, strict=True), 2)
         return Pairs(tuple(pair_gap(a, b, gap) for (a, b), gap in zip(pairs, every, strict=True)))
     has = flags_of([item.influence.queries for item in items])

@@ -17,7 +17,7 @@ from secid.analyses.ranking import chances, comparisons, score_interval, tie_gro
 from secid.findings.inspector import fraction
 from secid.findings.rows import SAMPLED as OF_SAMPLE
 from secid.findings.shares import FLAGGED
-from secid.findings.status import defects_of, status_of
+from secid.findings.status import defects_of, readable, status_of
 from secid.findings.summary import source_finding
 from secid.measure.information import trace
 from secid.measure.summary import GateMeans
@@ -149,7 +149,8 @@ def source_of(
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
     shares = {name: moments[name].value for name in DEFECTS}
-    status = status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records"))
+    unknown = moments["unknown_script"].value if "unknown_script" in moments else None
+    status = readable(status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
     means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
