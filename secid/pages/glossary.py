@@ -188,6 +188,7 @@ REASONS: Mapping[str, str] = {
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
     f"{flag_of('guide')} the gate uses the baseline's",
+    "weak_baseline": "this baseline is too small or too varied to detect even 70 % random passages",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_flags_random": "the guide flags random passages too, or had none to be measured on",
     "guide_repeats_target": "the guide orders all negatives as the encoder does",

@@ -33,6 +33,7 @@ from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
+from secid.pool.tokenizer_fit import fitting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
@@ -121,6 +122,7 @@ def scored_plan(
         sources, resolved.values, folder, clock, progress, known, keep, run_texts
     )
     try:
+        resolved = fitting(plan, resolved, progress)
         separates = resolved.values.collection is not None and resolved.values.shard is None  # of a shard: at the merge
         collection = noted_collection(resolved.values, progress) if separates else None
         measurements = measure(
