@@ -209,7 +209,7 @@ def merge(
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 done = replace(done, encoder=info, cost=None)
-                scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
+                scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)
             except OutputError as error:
