@@ -24,6 +24,7 @@ from secid.export.read_again import Original, find_source, plan_again, settings_
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
+from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import named
@@ -452,8 +453,9 @@ def _scored_again(
     stays = (selected.reasons == "") & selected.facts.scored
     if not stays.any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
-    copy = replace(plan, sources=(_part(planned, selected.reasons == ""),))
-    texts = text_findings_of(copy, settings)
+    part = _part(planned, selected.reasons == "")
+    planned = replace(planned, excess=ListedNegatives(part, plan.queries.keys).excess())
+    texts = text_findings_of(replace(plan, sources=(replace(part, excess=planned.excess),)), settings)
     plan = plan_with(plan, (_part(planned, stays),))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
     measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference, texts=texts)

@@ -94,6 +94,7 @@ class Inspector:
                         *_parts(item, table, name),
                     ),
                     n_rows=of_texts[name].n_rows if name in of_texts else None,
+                    positives=of_texts[name].positives if name in of_texts else None,
                 )
                 for name, share in shares.items()
             ),

@@ -331,7 +331,11 @@ def is_refusal(text: str) -> bool:
 
 def head_of(text: str) -> str:
     """The first words of a text in lower case, one blank between them, its letters in one form (NFKC, no dotless i)."""
-    head = " ".join(text[: 2 * HEAD_CHARACTERS].split(None, HEAD_WORDS)[:HEAD_WORDS])[:HEAD_CHARACTERS]
-    if head.isascii():
-        return head.lower()
-    return unicodedata.normalize("NFKC", head).lower().replace("i\u0307", "i").replace("ı", "i")
+    return plain_letters(" ".join(text[: 2 * HEAD_CHARACTERS].split(None, HEAD_WORDS)[:HEAD_WORDS])[:HEAD_CHARACTERS])
+
+
+def plain_letters(text: str) -> str:
+    """A text in lower case, its letters in one form (NFKC, no dotless i), as the patterns of this package expect it."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i").replace("ı", "i")

@@ -13,9 +13,10 @@ from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, sample_order
-from secid.results import Example, Languages, SourceFinding, TripletExample
+from secid.results import AmongPositives, Example, Languages, SourceFinding, TripletExample
+from secid.results.catalogue import FINDINGS
 from secid.settings import Settings
-from secid.triplets.estimates import HasError, Share, names_of, share_interval
+from secid.triplets.estimates import GapMoments, HasError, Share, names_of, share_interval
 
 RowPlace = tuple[int, int, int]
 
@@ -77,17 +78,19 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         ]
         return tuple([*examples, *(_blanks(planned) if name == "empty" else ())][: settings.examples])
 
+    findings = tuple(
+        replace(
+            source_finding(name, share.n, share.estimate, shown(name)),
+            n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
+            positives=among_positives(listed.compared(name)) if FINDINGS[name].formal else None,
+        )
+        for name, share in shares.items()
+    )
     return SourceFindings(
-        tuple(
-            replace(
-                source_finding(name, share.n, share.estimate, shown(name)),
-                n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
-            )
-            for name, share in shares.items()
-        ),
+        findings,
         overlaps_of({name: planned.has(name) for name in shares}, None),
         shares,
-        source_status(planned, shares, listed.flagged()),
+        source_status(planned, findings, listed.flagged()),
         languages_of(plan.passages, planned.negatives, settings.seed),
         {name: [row_place(planned, place) for place in own] for name, own in places.items()},
     )
@@ -130,6 +133,19 @@ def source_finding(
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,
+    )
+
+
+def among_positives(moments: GapMoments) -> AmongPositives:
+    """A formal finding among the labelled positives, at least one."""
+    return AmongPositives(
+        n_positives=moments.positives.n,
+        n_labelled=moments.positives.all,
+        share=moments.positives.value,
+        difference=moments.value,
+        standard_error=moments.standard_error,
+        interval_95=moments.interval,
+        excess=moments.excess,
     )
 
 

@@ -9,7 +9,7 @@ large as the baseline's is left out and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, hypot, inf, log10, sqrt
 from statistics import median
 
@@ -41,7 +41,7 @@ KNOWN_LANGUAGE = 0.01
 """Share of a source from which the baseline has a language."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
-NOTICED = ("inversion", "suspect", "shared_opening", "hub")
+NOTICED = ("inversion", "suspect", "shared_opening", "hub", "unfinished", "markup", "length")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
 have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
 of a sound sample by a point."""
@@ -203,7 +203,7 @@ def _texts(sources: Mapping[str, BaselineSource], share: Callable[[BaselineSourc
 
 def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) -> Bound:
     """At most the reference's share and the tolerance: these rows are what training reads, so they are counted."""
-    before = median(source.findings[name].value for source in sources.values())
+    before = max(0.0, median(source.findings[name].value for source in sources.values()))
     limit = _rounded_up(before + tolerance)
     return Bound(
         side=MOST,
@@ -227,7 +227,9 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     if not known:
         return None
     largest, before = _extreme(known, n, 1.0)
-    limit = up(max(before.value + share_margin(before, n), _least_share(n)))
+    before = replace(before, value=max(0.0, before.value))
+    room = margin(before, n) if FINDINGS[name].formal else share_margin(before, n)
+    limit = up(max(before.value + room, _least_share(n), FINDINGS[name].limit or 0.0 if FINDINGS[name].formal else 0.0))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
         side=MOST,
