@@ -86,7 +86,7 @@ class ListedNegatives:
 
     def excess(self) -> tuple[str, ...]:
         """The formal defects that the negatives have more of than the positives, by more than their limits."""
-        return formal_excess({name: self.compared(name) for name in DAMAGE}) if self._planned.n_records else ()
+        return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
         """Those of every share of the texts, and of FLAGGED, to be added to those of other queries."""
@@ -96,5 +96,9 @@ class ListedNegatives:
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> tuple[str, ...]:
-    """The formal defects that count: their excess over the positives is above the limit. Source: METHOD 16.2."""
-    return tuple(name for name, moments in compared.items() if moments.excess > (FINDINGS[name].limit or 0.0))
+    """The formal defects that count: their excess over the positives is above the limit; none of labels alone.
+
+    Source: METHOD 16.2.
+    """
+    known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
+    return tuple(name for name, moments in known.items() if moments.excess > (FINDINGS[name].limit or 0.0))

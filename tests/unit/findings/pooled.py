@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from secid.findings.texts import text_rules
 from secid.pool import Plan, PlannedSource
 from secid.pool.plan import Mask
@@ -37,8 +39,9 @@ def pooled(*sources: Sequence[Row]) -> Iterator[Plan]:
 
 
 def text_masks(*texts: Any, **options: Any) -> list[Mask]:
-    """The masks of the sources' negatives."""
-    return [found.negatives for found in text_rules(*texts, **options)]
+    """The masks of the sources' negatives, without what made-up texts have: odd lengths and no sentences."""
+    shape = np.uint32(1 << BITS["length"] | 1 << BITS["unfinished"])
+    return [found.negatives & ~shape for found in text_rules(*texts, **options)]
 
 
 def plain(plan: Plan) -> list[list[PlainRecord]]:
