@@ -44,9 +44,9 @@ def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = 
     stop : an early stop: an order is then established at the level of the look that ended it, since the sample was
     ended for what it showed. Source: METHOD 8.
     """
-    pairs = list(combinations(ranked, 2))
-    gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
-    return comparisons([(a.name, b.name) for a, b in pairs], gaps, budget, stop)
+    pairs = list(combinations([(item, item.nats(budget)) for item in ranked], 2))
+    gaps = [difference(a.influence, b.influence, first - second) for (a, first), (b, second) in pairs]
+    return comparisons([(a.name, b.name) for (a, _), (b, _) in pairs], gaps, budget, stop)
 
 
 def comparisons(

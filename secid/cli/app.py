@@ -20,7 +20,9 @@ from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
 from secid.settings import FIELDS
 
-DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+ENDING = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
+"""Signals that ask a process to end; without a handler it ends at once, and leaves its files half-written."""
 
 COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
@@ -67,7 +69,9 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _terminate)
     # Building all commands takes half the time of a help text; without a command they are all listed.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
@@ -129,18 +133,23 @@ def _unexpected(error: Any) -> int:
 
 
 def code_of_ending(error: BaseException | None) -> int | None:
-    """The exit code of Ctrl-C or SIGTERM that an error follows from: interrupted work may fail with one of its own."""
+    """The exit code of Ctrl-C or a signal that an error follows from: interrupted work may fail with one of its own."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED
-        if isinstance(error, SystemExit) and error.code == TERMINATED:
-            return TERMINATED
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in map(_code_of, ENDING):
+            return error.code
         error = error.__cause__ or error.__context__
     return None
 
 
 def _terminate(number: int, frame: Any) -> None:
-    raise SystemExit(TERMINATED)
+    raise SystemExit(_code_of(number))
+
+
+def _code_of(number: int) -> int:
+    """The exit code of a process that a signal ended, as shells have it."""
+    return 128 + number
 
 
 def _say(text: str) -> None:

@@ -32,7 +32,7 @@ from secid.pages.sections.guide import suspects_sentences
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.pool import select as part_of
 from secid.progress import Progress
-from secid.results import Run, SourceResult
+from secid.results import Run, SourceResult, Status
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
 from secid.run_folder.read import read_frequencies, read_negatives, read_reference
 from secid.scoring.clock import Clock
@@ -115,7 +115,7 @@ class Answer:
     n_triplets : distinct negatives of the records, which the numbers are of.
     """
 
-    status: str
+    status: Status
     eci_nats: float
     interval_95: tuple[float, float]
     hardness: float | None

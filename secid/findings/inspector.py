@@ -10,6 +10,7 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
+from secid.findings.status import SourceStatus, readable
 from secid.findings.summary import (
     RowPlace,
     SourceFindings,
@@ -100,10 +101,16 @@ class Inspector:
             ),
             overlaps_of({name: table.has(name) for name in shares if name in table.evaluated}, table.share),
             shares,
-            texts.status,
+            _read(texts.status, shares),
             texts.languages,
             texts.places,
         )
+
+
+def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
+    """The status by the texts, once the encoder has read them."""
+    unknown = shares.get("unknown_script")
+    return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:

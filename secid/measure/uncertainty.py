@@ -225,10 +225,14 @@ def difference(first: Influence, second: Influence, nats: float, budget: float |
     nats : score of the first minus score of the second.   budget : one of both, the first of each where None.
     Source: METHOD 8.
     """
-    queries = np.union1d(first.queries, second.queries)
-    gap = np.zeros(len(queries))
-    gap[np.searchsorted(queries, first.queries)] += first.per_query[:, first.column(budget)]
-    gap[np.searchsorted(queries, second.queries)] -= second.per_query[:, second.column(budget)]
+    ours, theirs = first.per_query[:, first.column(budget)], second.per_query[:, second.column(budget)]
+    if np.array_equal(first.queries, second.queries):  # as most sources of a run: a fifth of the time
+        queries, gap = first.queries, ours - theirs
+    else:
+        queries = np.union1d(first.queries, second.queries)
+        gap = np.zeros(len(queries))
+        gap[np.searchsorted(queries, first.queries)] += ours
+        gap[np.searchsorted(queries, second.queries)] -= theirs
     n_shared = len(first.queries) + len(second.queries) - len(queries)
     n_queries = min(len(first.queries), len(second.queries))
     return Difference(nats, float(np.sqrt((gap**2).sum())), n_shared, n_queries)

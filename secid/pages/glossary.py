@@ -27,9 +27,10 @@ TIE_TERM = (
     "directly or through others"
 )
 EXPLANATIONS = {
-    "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
-    "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
-    "fewer than half of the records would have a negative left.",
+    "status": "no defects: no counted defect is above its limit, which does not make the source good for training. "
+    "no verdict: the encoder does not know the script of at least half of the negatives. repair first: a defect is "
+    "above its limit, and at least half of the records keep a negative without it. do not use: fewer than half of the "
+    "records would have a negative left.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "

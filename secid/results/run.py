@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,14 @@ class Run(Shown):
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]
+
+    @cached_property
+    def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
+        """The overlaps by the name of the first source of the pair."""
+        grouped: dict[str, list[Overlap]] = {}
+        for overlap in self.overlaps:
+            grouped.setdefault(overlap.first, []).append(overlap)
+        return grouped
 
     @property
     def has_rows_elsewhere(self) -> bool:

@@ -184,8 +184,12 @@ class SourceIdentity:
     examples: tuple[Example, ...]
 
 
-Status = Literal["usable", "repair", "unusable"]
-"""What may be done with a source: train on it, drop its flagged negatives first, or leave it. Source: METHOD 14."""
+Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
+"""What a source's defects come to, from best to worst. Source: METHOD 14.
+
+no_defects : no counted defect is above its limit.   no_verdict : nor here, but the encoder cannot read the texts.
+repair     : drop the flagged negatives first.       unusable   : too few records would keep a negative.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

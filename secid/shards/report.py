@@ -17,7 +17,7 @@ from secid.analyses.ranking import chances, comparisons, rank_groups, score_inte
 from secid.findings.inspector import fraction
 from secid.findings.rows import SAMPLED as OF_SAMPLE
 from secid.findings.shares import FLAGGED
-from secid.findings.status import status_of
+from secid.findings.status import readable, status_of
 from secid.findings.summary import among_positives, source_finding
 from secid.measure.information import trace
 from secid.measure.summary import GateMeans
@@ -117,7 +117,8 @@ def source_of(
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
     findings = tuple(findings_of(whole, sample, moments, tally))
-    status = status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records"))
+    unknown = moments["unknown_script"].value if "unknown_script" in moments else None
+    status = readable(status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
     means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
         plan.tallies,
         silent_of(plan.silent),
         tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
-        tuple((a.name, b.name, jaccard_sums(a, b)[1]) for a, b in combinations(listed, 2)),
+        tuple(jaccard_sums(listed)),
         len(plan.queries) + len(plan.passages),
         scored.vectors.dimension,
         smallest_distance,

@@ -343,7 +343,7 @@ def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):
     lines = invoke("check", *sorted(tmp_path.glob("s*.jsonl"))).out.splitlines()
     assert len(lines) <= 40
     assert [line.split()[0] for line in lines if " repair first " in line] == ["s03", "s17"]
-    assert sum(" usable " in line for line in lines) == 0
+    assert sum(" no defects " in line for line in lines) == 0
     assert any("28 sources" in line for line in lines)
 
 

@@ -102,7 +102,7 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
         "control random": (None, None),
     }
     repair = "secid select run --source spoiled --drop false_negative -o spoiled-clean.jsonl"
-    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("usable", None))
+    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("no_defects", None))
     for share, printed in ((0.5, True), (0.0, False)):
         _, out, _ = invoke("mix", "run", "--fix", f"spoiled={share}")
         assert (repair in out) == printed

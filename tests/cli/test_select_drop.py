@@ -351,7 +351,7 @@ def test_without_its_counted_defects_the_copy_is_what_the_report_says(two):
     found = api.select(two, "out.jsonl", source="in", drop=DEFECTS)
     after = found.after
     assert (found.before.status, found.before.flagged_share) == (before.status, before.flagged_share)
-    assert (after.status, after.flagged_share, before.status) == ("usable", 0.0, "repair")
+    assert (after.status, after.flagged_share, before.status) == ("no_defects", 0.0, "repair")
     assert after.n_triplets == expected.n_triplets == before.n_triplets - 6
     assert after.eci_nats == pytest.approx(expected.eci_nats, rel=1e-9) != found.before.eci_nats
     assert after.interval_95 == pytest.approx(expected.interval_95, rel=1e-6)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from secid.pages.glossary import equal_numbers, score_name, score_point, terms
 from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, probability, rounded
-from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
 from secid.results import Run, SourceResult
 
@@ -61,9 +63,11 @@ def _hardness_interval(source: SourceResult) -> str:
 
 
 def pairs_section(run: Run) -> Section | None:
-    """All pairs of sources."""
+    """The pairs of sources; of more than MOST_PAIRS those that are neighbors in the ranking."""
     if not run.comparisons:
         return None
+    following = {(first.name, second.name) for first, second in pairwise(run.sources)}
+    whole = len(run.comparisons) <= MOST_PAIRS
     rows = tuple(
         (
             f"{named(pair.first)} over {named(pair.second)}",
@@ -75,7 +79,9 @@ def pairs_section(run: Run) -> Section | None:
             count(pair.n_shared_queries),
         )
         for pair in run.comparisons
+        if whole or (pair.first, pair.second) in following
     )
+    which = "" if whole else f"; neighbors in the ranking, of {count(len(run.comparisons))} pairs in report.json"
     heads = ("difference (nats)", "95 % CI", "Holm p")
     columns = (
         foreign("pair"),
@@ -89,7 +95,7 @@ def pairs_section(run: Run) -> Section | None:
         link="Pairs",
         title="Differences between sources",
         paragraphs=(pairs_sentence(run),),
-        tables=(Table(caption="Pairs of sources, the higher score first", columns=columns, rows=rows),),
+        tables=(Table(caption=f"Pairs of sources, the higher score first{which}", columns=columns, rows=rows),),
         terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %"),
     )
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.ranking import compare
-from secid.measure.uncertainty import Influence
+from secid.analyses.ranking import compare, comparisons
+from secid.measure.uncertainty import Difference, Influence
 
 
 def source(name: str, nats: float, per_query: np.ndarray) -> SimpleNamespace:
@@ -64,3 +64,17 @@ def test_the_sign_of_the_difference_does_not_matter():
     (falling,), (rising,) = compare([a, b], 1.0), compare([b, a], 1.0)
     assert rising.z == -(falling.z or 0.0) == pytest.approx(-2.0)
     assert rising.queries_needed_80 == falling.queries_needed_80 == ceil(100 * ((1.95996 + 0.84162) / 2.0) ** 2)
+
+
+def test_three_pairs_share_the_error_of_five_percent():
+    """With 10,000 queries a z of 2.2, 2.17 and 2.13 has p of 0.028 to 0.033, above 0.05/3; one of 2.6 is below."""
+    names = [("a", "b"), ("a", "c"), ("b", "c")]
+
+    def established(*z: float) -> list[bool]:
+        pairs = comparisons(names, [Difference(0.01 * value, 0.01, 10_000, 10_000) for value in z], 1.0)
+        assert all(pair.p < 0.05 for pair in pairs)
+        return [pair.established for pair in pairs]
+
+    assert established(2.2, 2.17, 2.13) == [False, False, False]
+    assert established(2.13, 2.6, 2.17) == [False, True, False]
+    assert established(2.0, 2.6, 2.3) == [True, True, True]

@@ -78,7 +78,7 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
 def test_60_columns_have_each_name_and_status_above_its_numbers():
     lines = printed(RUN, 60).splitlines()
     for source in RUN.sources:
-        word = {"usable": "usable", "repair": "repair first"}[source.status]
+        word = {"no_defects": "no defects", "repair": "repair first"}[source.status]
         place = lines.index(f"{source.name}: {word}")
         assert lines[place + 1].split()[-1] == str(source.n_triplets)
 

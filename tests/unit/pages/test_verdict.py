@@ -34,7 +34,7 @@ from tests.unit.pages.situations import (
     without_defects_evaluated,
 )
 
-STATUSES = ("usable", "repair", "unusable")
+STATUSES = ("no_defects", "no_verdict", "repair", "unusable")
 
 
 def column(table, title):
@@ -50,7 +50,7 @@ def with_finding(name, share, n=90, source=1, **fields):
 
 
 def test_each_source_is_named_under_its_status():
-    run = with_status("usable", "repair", "unusable", "repair")
+    run = with_status("no_defects", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
     clauses = re.split(r"; |\. ", text)
     assert [[name for name in NAMES if name in clause] for clause in clauses] == [
@@ -61,7 +61,7 @@ def test_each_source_is_named_under_its_status():
 
 
 def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_first_with_its_share():
-    run = with_status("repair", "repair", "usable", "usable")
+    run = with_status("repair", "repair", "no_defects", "no_defects")
     shares = {"random": {"repeat": 0.3, "hub": 0.9}, "bm25": {"false_negative": 0.2, "query_echo": 0.5}}
     sources = [
         replace(
@@ -80,11 +80,11 @@ def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_firs
 
 
 def test_sources_are_counted_where_their_names_would_fill_the_line():
-    run = with_status("repair", "usable")
+    run = with_status("repair", "no_defects")
     one, other = run.sources[:2]
     sources = [*(replace(one, name=f"r{n}") for n in range(4)), *(replace(other, name=f"u{n}") for n in range(5))]
     text = without_isolates(statuses_line(sources))
-    assert re.findall(r"\b\d+\b(?!\.|\s%)", text) == ["4", "9", "5"]
+    assert re.findall(r"\b\d+\b(?!\.\d|\s%)", text) == ["4", "9", "5"]
     assert "u0" not in text
 
 
@@ -148,7 +148,7 @@ def test_warnings_come_right_after_the_headline_and_are_counted():
 def test_the_answer_has_a_row_a_source_with_its_numbers():
     table = answer_table(RUN, full=True)
     assert column(table, "source") == list(NAMES)
-    assert column(table, "status") == ["usable", "usable", "usable", "repair first", "usable"]
+    assert column(table, "status") == ["no defects"] * 3 + ["repair first", "no defects"]
     assert column(table, "score ± CI")[0] == "0.546 ±0.035"
     assert column(table, "tie") == ["A", "B", "B", "B", "C"]
     assert column(table, "hardness") == ["0.01", "0.41", "0.68", "0.47", "1.11"]
