@@ -17,7 +17,7 @@ from typing import Any
 
 import secid
 from secid.pages.findings import above_limit
-from secid.results.catalogue import FINDINGS, FORMAL
+from secid.results.catalogue import FORMAL
 from secid.results.check import Check
 
 CLEAN_ROWS = 240

@@ -297,10 +297,15 @@ def _refusal(tongue: Tongue) -> str:
     return rf"(?=(?:{tongue.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{tongue.unable}"
 
 
+def as_read(pattern: str) -> str:
+    """A pattern with the letters that `plain_letters` leaves: no dotless i, and Thai's sara am in its two parts."""
+    return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
+
+
 MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, TONGUES.values())])
 PATTERN = re.compile(
-    rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])}|(?P<refusal>{REFUSAL}))".replace("ı", "i"),
+    as_read(rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])}|(?P<refusal>{REFUSAL}))"),
     re.VERBOSE,
 )
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 
-from secid.findings.preambles import SEPARATORS, THING, TONGUES, plain_letters
+from secid.findings.preambles import SEPARATORS, THING, TONGUES, as_read, plain_letters
 
 TAIL_WORDS = 25
 """Source: METHOD 16.2."""
 TAIL_CHARACTERS = 240
 """Twenty-five words of most languages, and more than is needed in one without spaces."""
-NOTE_CHARACTERS = 16
+NOTE_CHARACTERS = 12
 """Of the shortest note in brackets; units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
 """One of these is in every note that ENGLISH finds, and in few passages."""
@@ -36,11 +36,8 @@ ENGLISH = re.compile(
 """What a language model says behind the text that it was asked for. Its labels of prompts ("query", "requirements")
 tell it from people who speak of a document."""
 OTHERS = re.compile(
-    "|".join(
-        rf"(?:{tongue.thing})[^\n]{{1,80}}?(?:{tongue.label})" for tongue in TONGUES.values()
-    ).replace("ı", "i"),
-    re.VERBOSE,
-)  # fmt: skip
+    as_read("|".join(rf"(?:{tongue.thing})[^\n]{{1,80}}?(?:{tongue.label})" for tongue in TONGUES.values())), re.VERBOSE
+)
 """A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(

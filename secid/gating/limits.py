@@ -41,7 +41,7 @@ KNOWN_LANGUAGE = 0.01
 """Share of a source from which the baseline has a language."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
-NOTICED = ("inversion", "suspect", "shared_opening", "hub", "unfinished", "markup", "length")
+NOTICED = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
 have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
 of a sound sample by a point."""
@@ -228,8 +228,11 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
         return None
     largest, before = _extreme(known, n, 1.0)
     before = replace(before, value=max(0.0, before.value))
-    room = margin(before, n) if FINDINGS[name].formal else share_margin(before, n)
-    limit = up(max(before.value + room, _least_share(n), FINDINGS[name].limit or 0.0 if FINDINGS[name].formal else 0.0))
+    entry = FINDINGS[name]
+    room, least = share_margin(before, n), _least_share(n)
+    if entry.formal:  # a difference has an error even where it is 0
+        room, least = max(room, margin(before, n)), max(least, entry.limit or 0.0)
+    limit = up(max(before.value + room, least))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
         side=MOST,

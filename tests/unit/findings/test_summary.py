@@ -38,7 +38,7 @@ def with_everything() -> list[dict[str, Any]]:
         row["neg"] += [f"Title {row['pos'][0]}"] * (number % 6 == 1) + ["N/A", "", " "] * (number % 9 == 0)
         row["neg"] += [f"Sure, here is a passage: {passage(3000 + number)}"] * (number % 8 == 2)
         row["neg"] += [row["query"] + "?"] * (number % 10 == 3) + ["The same for all of these."] * (number % 4 == 0)
-        row["neg"] += [f"In contrast to common belief, {passage(4000 + number)}"] * (number % 3 == 0)
+        row["neg"] += [f"In contrast to common belief, {passage(4000 + number)}"] * (number % 5 < 2)
         row["neg"] += [f"Les chÃ¨vres, l'Ã©tÃ© {number}"] * (number % 11 == 4)
         row["neg"] += [f"{passage(5000 + number)} (This passage does not answer the query.)"] * (number % 13 == 1)
         row["neg"] += [f'{{"passage": "{passage(6000 + number)}"}}'] * (number % 14 == 2)

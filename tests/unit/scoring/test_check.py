@@ -38,7 +38,7 @@ def test_a_clean_source_has_no_finding(tmp_path):
     assert counts(source) == {}
     assert [finding.name for finding in source.findings] == list(CHECKED)
     assert [caution.name for caution in source.cautions] == [name for name in CAUTIONS if "eval" not in name]
-    for finding in source.findings:
+    for finding in (item for item in source.findings if item.name != "length"):
         assert (finding.share, finding.interval_95[0], finding.examples) == (0.0, 0.0, ())
         assert 0.05 < finding.interval_95[1] < 0.12  # 0 of 40 queries
         assert (finding.weight_fraction, finding.score_nats) == (None, None)
@@ -382,7 +382,8 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
     assert failures(sources, {"repeat": None}) == ("poisoned: repeat",)
     assert failures(sources, {"repeat": 0.5}) == ()
     assert failures(sources, {"repeat": 16 / 330}) == ()  # passes at the limit
-    assert failures(sources, {"any": None}) == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
+    failed = failures(sources, {"any": None, "length": 1.0})  # lengths of made-up texts
+    assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
     assert "poisoned: hub" not in failures(sources, {"any": None, "hub": 1.0})
 
 
