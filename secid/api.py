@@ -27,13 +27,14 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import SettingsDict
+from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings, settings_of
+from secid.settings import SettingsDict, resolve
 from secid.shards.on_ray import score_on_ray as score_on_ray
 from secid.shards.run import merge as merge
 from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
-    from secid.encode import Description, Encoder, EncoderLike
+    from secid.encode import Description, EncoderLike
     from secid.export.best_mixture import MixResult
     from secid.export.flagged import Flagged
     from secid.export.mixture import Blend
@@ -165,7 +166,7 @@ def write_mixture(
     from secid.export.mixture import write_blend
 
     folder, report = _read(run)
-    chosen = report.settings["seed"]["value"] if seed is None else seed
+    chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
         return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)
@@ -182,8 +183,9 @@ def select(
     max_negatives: int | None = None,
     by: By = "weight",
     schema: Schema | None = None,
-    encoder: Encoder | None = None,
+    encoder: EncoderLike | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[LoadingSettings],
 ) -> Selection:
     """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
 
@@ -195,7 +197,10 @@ def select(
     top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
     schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
               flagembedding.
-    encoder : the run's encoder; loaded as the run's settings say by default.
+    encoder : the run's encoder. By default it is loaded by the name in the run folder; a local folder or an address
+              must be named here, or in the environment or a settings file, since the run folder is not trusted.
+    settings : of the machine (device, batch_tokens, cache, cache_dir, cache_gb, threads), and the permissions
+              trust_remote_code and allow_pickle; all others are those of the run.
     Raises SecidError.
 
     >>> import secid
@@ -208,12 +213,14 @@ def select(
     from secid.export.select import Rule, findings_to_drop
     from secid.export.select import select as write_copy
 
+    refuse_settings(settings, OF_LOADING, "the run")
+    own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
     folder, report = _read(run)
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
-        return write_copy(report, folder, source, rule, out, schema, encoder, work, watcher)
+        return write_copy(report, folder, source, rule, out, schema, encoder, own, work, watcher)
 
 
 def flagged(

@@ -8,14 +8,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from secid import __version__
+from secid.cli.lines import complain
 from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
 from secid.settings import FIELDS
@@ -95,12 +96,13 @@ def main(arguments: list[str]) -> int:
 def _failed(error: Exception) -> int:
     """Says what went wrong."""
     from secid.files import NO_ROOM
+    from secid.pages.sanitize import short
 
     if isinstance(error, SecidError):
         _say(f"secid: {error}")
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
+        _say(f"secid: file name too long: {short(str(error.filename))}\n  use a shorter name, of at most 255 bytes")
         return WRONG_USE
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _no_room(error)
@@ -125,9 +127,11 @@ def _unexpected(error: Any) -> int:
         _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
         return WRONG_USE
     if hasattr(error, "show") and hasattr(error, "exit_code"):
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        complain(shown.getvalue())
         return WRONG_USE
-    traceback.print_exc()
+    complain(traceback.format_exc())
     _say("secid: internal error; please report it with the output of `secid doctor`")
     return INTERNAL
 
@@ -157,13 +161,8 @@ def _say(text: str) -> None:
 
     Lines after the first are indented: a name with line breaks gives none that a script takes for a verdict.
     """
-    from secid.pages.sanitize import plain
-
-    with suppress(OSError):  # stderr may be closed
-        first, *others = map(plain, text.split("\n"))
-        lines = (first, *(line if line.startswith(" ") else f"  {line}" for line in others))
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        sys.stderr.flush()
+    first, *others = text.split("\n")
+    complain("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
 
 
 def entry() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from secid.cli.options import Json, Quiet, RunFolder, flag
+from secid.cli.options import Json, Quiet, RunFolder, flag, takes_settings
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
+from secid.scoring.stored import OF_LOADING
 
 if TYPE_CHECKING:
     from secid.export.select import Answer, By, Selection
@@ -31,6 +32,10 @@ CIRCULAR = "The same encoder chose and scored these negatives{}. Only training s
 BY_THE_SCORE = ", so the higher score proves nothing"
 
 
+ENCODER_HELP = "The run's encoder, if it is a local folder or an address: these are not taken from a run folder."
+
+
+@takes_settings("encoder", *OF_LOADING, texts={"encoder": ENCODER_HELP})
 def select(
     run: RunFolder,
     out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
@@ -63,6 +68,7 @@ def select(
     schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Write a copy of a source without its flagged negatives.
 
@@ -91,6 +97,7 @@ def select(
             by=cast("By", by),
             schema=cast("Schema | None", schema),
             progress=progress,
+            **settings,
         )
     if json:
         print_json(asdict(selected))

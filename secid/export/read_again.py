@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
@@ -24,7 +23,7 @@ from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run, SourceResult
 from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
-from secid.settings import FIELDS, Settings
+from secid.settings import Settings
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
@@ -57,12 +56,6 @@ def refuse_merged(run: Run) -> None:
             "this run was merged from shards, and its rows are in theirs",
             remedy="score each shard with --run DIR, too, and select from these folders",
         )
-
-
-def settings_of(run: Run, **changes: Any) -> Settings:
-    """The settings that a run was made with, with changes; settings of a newer secid are left out."""
-    values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
-    return replace(Settings(**values), **changes)
 
 
 def read_labels(folder: Path, run: Run) -> Positives:

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats
-from secid.encode import Encoder, load
+from secid.arrays import Flags, Floats, best_first
+from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.read_again import Original, find_source, plan_again, settings_of, text_rules_of
+from secid.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.export.rows import Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.rows import SAMPLED
@@ -29,7 +29,7 @@ from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import named
 from secid.pages.sections.guide import suspects_sentences
-from secid.pool import Plan, PlannedSource, plan_with, restricted
+from secid.pool import Plan, PlannedSource, content_of, plan_with, restricted
 from secid.pool import select as part_of
 from secid.progress import Progress
 from secid.results import Run, SourceResult, Status
@@ -38,7 +38,11 @@ from secid.run_folder.read import read_frequencies, read_negatives, read_referen
 from secid.scoring.clock import Clock
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
-from secid.settings import FIELDS, Resolved, Settings
+from secid.scoring.stored import loading_settings, settings_of
+from secid.settings import FIELDS, Resolved, Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
 
 By = Literal["weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
@@ -164,16 +168,19 @@ def select(
     rule: Rule,
     out: Path,
     asked: str | None,
-    encoder: Encoder | None,
+    encoder: EncoderLike | None,
+    own: Resolved,
     work: Path,
     progress: Progress,
 ) -> Selection:
     """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out; scores the copy.
 
     folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
-    encoder : the run's; loaded by its settings where None.   work : an empty folder for temporary files.
-    Raises UsageError for a finding that was not evaluated, InputError where the original has changed,
-    NothingToScoreError where no negative is left, OutputError for a file that exists or cannot be written.
+    encoder : the run's, as an object; otherwise loaded.   own : the settings of this command, which name the encoder
+    where the run folder may not.   work : an empty folder for temporary files.
+    Raises EncoderError for an encoder that cannot be loaded or is not the run's, UsageError for a finding that was not
+    evaluated, InputError where the original has changed, NothingToScoreError where no negative is left, OutputError for
+    a file that exists or cannot be written.
     """
     if run.early_stop is not None:
         raise UsageError(
@@ -185,6 +192,8 @@ def select(
         _refuse_no_evidence(run, result.name)
     schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
+    # Before any work, so that an encoder which must be named is asked for at once
+    loading = settings if is_object(encoder) else loading_settings(run, folder, own)
     left_out_path = out.with_name(f"{out.name}.left-out.jsonl")
     rules = text_rules_of(folder, run)
     with (
@@ -197,14 +206,14 @@ def select(
         original = originals[result.name]
         sample = restricted(original.planned, plan.queries, settings)
         facts = read_facts(run, folder, original, sample, get_args(By), rule.drop, rule.drop, "--drop")
-        reasons = reasons_left_out(original.planned, facts, rule)
+        reasons = reasons_left_out(plan, original.planned, facts, rule)
         selected = _Selected(original, facts, reasons, _listed_reasons(original.planned, reasons, rule))
         selected.refuse_nothing()
         with writing(left_out_path), log.open("w", encoding="utf-8", newline="\n") as lines:
             left_out, rows_skipped = selected.write_left_out(lines)
         with writing(out):
             written = write_rows(selected.rows, schema, copy, suffix)
-        encoder = load(settings_of(run), progress, encoder)
+        encoder = load(loading, progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
     return Selection(
         **vars(written),
@@ -325,8 +334,8 @@ def _refuse_no_evidence(run: Run, source: str) -> None:
     )
 
 
-def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """(T,) why each negative is left out; "" for those that stay. Of equals the one listed first stays."""
+def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
+    """(T,) why each negative is left out; "" for those that stay."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
@@ -336,10 +345,13 @@ def reasons_left_out(planned: PlannedSource, facts: Facts, rule: Rule) -> String
         # Written as "stays if", so that NaN goes
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
     value, record = facts.numbers[rule.by], planned.triplet_record()
+    positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
+    query = planned.query[record]
+    content = content_of(passage_keys[planned.negatives], passage_keys[positive], plan.queries.keys[query])
     for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
         if limit is not None:
             staying = np.flatnonzero(reasons == "")
-            order = staying[np.lexsort((staying, -value[staying], group[staying]))]
+            order = staying[best_first(value[staying], content[staying], group[staying])]
             starts = np.searchsorted(group[order], group[order])
             reasons[order[np.arange(len(order)) - starts >= limit]] = reason
     return reasons
@@ -441,7 +453,7 @@ def _scored_again(
         raise EncoderError(
             f"is not the encoder of the run, {run.encoder.name}: their fingerprints differ",
             where=encoder.info.name,
-            remedy="select with the run's encoder",
+            remedy=f"name the run's encoder by {flag_of('encoder')}",
         )
     planned, name = selected.original.planned, selected.original.name
     planned = replace(

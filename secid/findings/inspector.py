@@ -151,8 +151,9 @@ class _ExampleWriter:
 
     def worst(self, rule: Rule) -> tuple[TripletExample, ...]:
         """The worst triplets by a rule, one a query."""
-        inside = np.flatnonzero(rule.flags)
-        chosen = one_a_query(self._plan, self._table.triplets.query[inside], rule.severity[inside], self._settings)
+        rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
+        ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
+        chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[chosen])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.arrays import Floats, Index, among, distinct
+from secid.arrays import Floats, Index, among, best_first, distinct
 from secid.findings.copies import windows
 from secid.findings.summary import Case
 from secid.pool import Plan, PlannedSource, token_stream
@@ -76,7 +77,8 @@ class Finder:
     """
 
     def __init__(self, texts: Mapping[str, str], measure: Measure, width: int, threshold: float, smallest: int) -> None:
-        self.ids, self.texts = list(texts), list(texts.values())
+        by_text = sorted(texts.items(), key=itemgetter(1, 0))  # of two that match equally the first one counts
+        self.ids, self.texts = [name for name, _ in by_text], [text for _, text in by_text]
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
         self._forms, self._form_text = np.unique(FormKeys.of(Packed.of(self.texts)).hashes(), return_index=True)
@@ -111,7 +113,7 @@ class Finder:
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
         for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, store.lengths):
             owner, other, value = self._near(store.get(start, stop))
-            order = np.argsort(value, kind="stable")  # the nearest is written last
+            order = best_first(-value, -other)  # the nearest is written last
             owner, other, value = owner[order] + start, other[order], value[order]
             free = ~exact[owner]
             which[owner[free]], similarity[owner[free]] = other[free], value[free]

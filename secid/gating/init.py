@@ -14,6 +14,7 @@ from secid.gating.baseline import Baseline
 from secid.gating.limits import Bound, Limits, above_advice, limits_for, minimum_queries
 from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.settings import read_toml
 
 WIDTH = 118
 HEAD = (
@@ -87,12 +88,10 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     text = policy_text(baseline, where, name)
     if path.exists():
         try:
-            before = path.read_bytes().decode("utf-8")
-            table = tomllib.loads(before)
+            data = path.read_bytes()
         except OSError as error:
             raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"not valid TOML: {error}", where=str(path)) from error
+        table, before = read_toml(data, str(path)), data.decode("utf-8")
         if table_in(table, path.name) is not None:
             raise UsageError(
                 f"already has a [{name}] table",

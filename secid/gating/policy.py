@@ -6,7 +6,6 @@ A missing key takes the limit derived from the baseline (`secid.gating.limits`);
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from secid.errors import SettingsError, UsageError, near_name
 from secid.results.catalogue import DEFECT_LIMIT, FINDINGS
-from secid.settings import FIELDS
+from secid.settings import FIELDS, read_toml
 
 Off = Literal["off"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0, strict=True)]
@@ -184,9 +183,7 @@ def parse_policy(table: Any, where: str) -> Policy:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+        return read_toml(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
 

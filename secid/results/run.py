@@ -79,7 +79,7 @@ class Run(Shown):
 
     schema_version: str
     secid_version: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, dict[str, Any]]
     encoder: EncoderInfo
     idf: IdfInfo
     budget: float

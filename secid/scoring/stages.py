@@ -147,7 +147,7 @@ def measure(
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     note_cached(embedder, progress)
-    triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
+    triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     variants = [variant for aspect in suite for variant in aspect.variants.values()]

@@ -24,6 +24,8 @@ from secid.run_folder.read import read_states
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 STYLES = ("plain", "terse")
 
 

@@ -27,6 +27,8 @@ from secid.settings import FIELDS, Resolved, Settings
 from tests.cli.conftest import rows, write_rows
 from tests.scored import score_sources
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 TITLE = "The harbour of Esbjerg."
 BODY = (
     "Trawlers landed herring and plaice on the eastern quay until the last fish auction closed its doors, and the "

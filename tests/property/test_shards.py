@@ -79,7 +79,8 @@ def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
     settings: Any = {"max_bad_fraction": 0.2}
     merged = secid.merge(in_shards(sources, tmp_path, 3, **settings), HashEncoder())
     one = secid.score(sources, HashEncoder(), **settings)
-    assert differences(one, merged, 1e-6) == []
+    # The end of an interval near 0 is the score less as much again, so its error is that of the score.
+    assert differences(one, merged, 1e-6, absolute=1e-7) == []
     for own, other in zip(one.sources, merged.sources, strict=True):
         assert own.eci_nats == pytest.approx(other.eci_nats, rel=1e-7)
 

@@ -55,7 +55,7 @@ def _labels(run: Run) -> str:
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
-    collection = run.settings.get("collection", {}).get("value")
+    collection = run.settings["collection"]["value"] if "collection" in run.settings else None
     if len(run.sources) > 1 or run.guide is not None or collection:
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."

@@ -576,7 +576,8 @@ def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, t
     verdicts = {source["name"]: source for source in json.loads(result.out)["sources"]}
     assert verdicts.keys() == {"bm25", "counterfactual", "dense", "poisoned", "random"}
     assert all(name == source["previous"] and source["outcome"] == "pass" for name, source in verdicts.items())
-    result = invoke("gate", f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}", "--against", "b.json", "--json")
+    other = f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}"
+    result = invoke("gate", other, "--against", "b.json", "--json", "--encoder", tiny)
     (source,) = json.loads(result.out)["sources"]
     assert (result.code, source["previous"]) == (1, None)
     assert {"findings.false_negative", "findings.repeat"} <= {
@@ -593,6 +594,7 @@ def test_fresh_halves_of_the_fixtures_never_fail(tiny, tmp_path, invoke):
         scored = invoke("score", *Path(str(first)).iterdir(), "--encoder", tiny, "--run", run, "--quiet")
         assert scored.code == 0, scored.err
         assert invoke("baseline", run, "-o", f"b{first}.json").code == 0
-        result = invoke("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
+        gate = ("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
+        result = invoke(*gate, "--encoder", tiny)
         assert result.code in (0, 3), result.out + result.err
         assert len(json.loads(result.out)["sources"]) == 4
