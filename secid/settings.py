@@ -333,6 +333,9 @@ OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
 FLAG = "flag"
 """The origin of a value that was typed, by a flag or by --set, or passed from Python."""
 
+AUTOMATIC = "automatic"
+"""The origin of a value that nobody set and that was chosen for the sources."""
+
 
 def flag_of(name: str, value: object = None) -> str:
     """How a setting is typed: `--max-length 256`, or `--set valid=0.95` where it has no flag of its own.
@@ -400,6 +403,10 @@ class Resolved:
     def given(self) -> dict[str, Any]:
         """{name: value} of what is not left to its default."""
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
+
+    def automatic(self, **values: Any) -> Resolved:
+        """With values that were chosen for the sources: their origin is "automatic"."""
+        return Resolved(replace(self.values, **values), {**self.origin, **dict.fromkeys(values, AUTOMATIC)})
 
     def changed(self, **values: Any) -> Resolved:
         """With other values, of the same origin."""

@@ -68,9 +68,9 @@ def differences(
         fields = [field.name for field in dataclasses.fields(Run) if field.name not in OF_MERGE]
         pairs = [(name, getattr(one, name), getattr(merged, name)) for name in fields]
     else:
-        pairs = [
-            (name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "comparisons", "overlaps")
-        ]
+        pairs = [(name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "overlaps")]
+        compared = ([dataclasses.replace(pair, hardness=None) for pair in run.comparisons] for run in (one, merged))
+        pairs.append(("comparisons", *compared))
         pairs.append(
             ("sources", [_added_up(item) for item in one.sources], [_added_up(item) for item in merged.sources])
         )
@@ -87,6 +87,8 @@ def _added_up(source: SourceResult) -> dict[str, Any]:
         for first, row in source.finding_overlaps.items()
         if first not in SAMPLED
     }
+    if source.on_shared is not None:
+        fields["on_shared"] = dataclasses.replace(source.on_shared, hardness=None, hardness_interval_95=None)
     fields["without_flagged"] = dataclasses.replace(source.without_flagged, hardness=None)
     return fields
 

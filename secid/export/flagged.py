@@ -19,8 +19,9 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.errors import UsageError
+from secid.export.left_out import Facts
 from secid.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
-from secid.export.select import Facts, read_facts
+from secid.export.select import read_facts
 from secid.export.writer import new_files, writing
 from secid.findings.matches import Matcher
 from secid.pages.sanitize import json_shown

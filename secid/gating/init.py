@@ -32,10 +32,10 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         f"[{table}]",
         f"# minimum_queries = {minimum_queries(policy, baseline)}",
         *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
-        f"defect_tolerance = {policy.defect_tolerance:g}",
+        f"defects_maximum = {policy.defects_maximum:g}",
         *_comment(
-            f"For defects that are counted ({', '.join(DEFECTS)}): this much above the predecessor's share, or for "
-            "a new source above the median of the baseline."
+            f"Largest share of each defect that is counted ({', '.join(DEFECTS)}), whatever the baseline has. A "
+            "[gate.findings] table gives one of them another limit."
         ),
         f"new_source = {json.dumps(policy.new_source)}",
         *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
@@ -79,7 +79,9 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
         f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
         for finding, share in above.items()
     ]
-    return f"{name}: {', '.join(shares)}. Later versions of {name} may have as much."
+    counted = [finding for finding in above if finding in DEFECTS]
+    fails = f" They fail for {', '.join(counted)}: repair {name}, or set a limit in the policy." if counted else ""
+    return f"{name}: {', '.join(shares)}. Later versions of {name} are judged by this source.{fails}"
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:

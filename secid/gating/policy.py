@@ -72,10 +72,10 @@ class Policy(Table):
     allow_undecided: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; any other undecided check holds the source (exit 3)."
     )
-    defect_tolerance: Fraction = Field(
+    defects_maximum: Fraction = Field(
         DEFECT_LIMIT,
-        description="How much larger the share of a counted defect may be than the predecessor's, or than the median "
-        "of the baseline for a new source.",
+        description="Largest share of the negatives that may have a counted defect, whatever the baseline has; the "
+        "[gate.findings] table can give one of them another limit.",
     )
     hardness_minimum: Annotated[float, Field(ge=-1.0, le=2.0, strict=True)] | Off | None = Field(
         None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."

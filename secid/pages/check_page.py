@@ -33,7 +33,7 @@ SHOWN_PLACES = 3
 """Rows that a caution names."""
 SHOWN_TEXT = 100
 """Characters of a text of the evaluation set."""
-TO_REPAIR = "To drop the defects, score the sources first, with an encoder of your choice"
+TO_REPAIR = "To drop the defects, save the check first"
 ROLES = ("query", "positive", "negative")
 
 
@@ -47,7 +47,7 @@ def check_page(check: Check) -> Page:
     return Page(
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
-        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
+        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         heat=heat_table(check.sources),
@@ -78,13 +78,13 @@ def verdict(check: Check) -> list[str]:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
     lines += [*damaged_positives(check.sources), *filter(None, [_why_no_command(check)])]
-    return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+    return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 
 def _why_no_command(check: Check) -> str:
     """Why no command repairs the sources that need it."""
     paths = [file.path for source in check.sources for file in source.files]
-    if check.score or not any(map(to_drop, check.sources)):
+    if check.save or not any(map(to_drop, check.sources)):
         return ""
     if any(map(hidden, paths)):
         return "A file name holds control characters, so no command can name it: rename the file."

@@ -19,6 +19,7 @@ from secid.results import SCHEMA_VERSION, Run
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
+    from secid.results.check import Check
     from secid.results.probe import Probe
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -26,6 +27,7 @@ AGAIN = "name a run folder of `secid score`, or a report.json; if it was a run, 
 
 REPORT_NAME, PROBE_NAME = "report.json", "probe.json"
 """Of the file in a run folder."""
+CHECK_AGAIN = "name a run folder, or what `secid check SOURCE… -o check.json` wrote"
 PROBE_AGAIN = "name a probe.json of `secid probe`, or probe again"
 
 
@@ -137,6 +139,18 @@ def read_run(folder: str | PathLike[str]) -> Run:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
+
+
+def read_check(path: Path) -> Check:
+    """The result of `secid check -o FILE.json`."""
+    from secid.results.check import CHECK_SCHEMA_VERSION, Check
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the check: {error.strerror}", where=str(path), remedy=CHECK_AGAIN) from error
+    check: Check = _checked(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
+    return check
 
 
 def read_probe(path: str | PathLike[str]) -> Probe | None:

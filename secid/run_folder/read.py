@@ -62,11 +62,12 @@ def whole(path: Path, folder: Path) -> Iterator[None]:
 
 
 def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order. folder: the run folder.   run: its report.
+    """States of a run folder's sources by name, in rank order, on the table's queries. run: the folder's report.
 
     Raises InputError where a state is missing, damaged, or not that of the report.
     """
-    return _states(folder, SOURCES, source_entries(folder), {source.name: source.trace for source in run.sources})
+    traces = {source.name: source.in_table(run.budget).trace for source in run.sources}
+    return _states(folder, SOURCES, source_entries(folder), traces)
 
 
 def read_control_states(folder: Path, run: Run) -> dict[str, InformationState]:

@@ -110,7 +110,7 @@ class RunFolder:
         try:
             ready.mkdir()
             with clock.stage("write"):
-                write_state(scored.states or scored.measured, ready / "state")
+                write_state(scored.states, ready / "state")
                 write_control_states(scored.controls, ready / "state")
                 write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
                 if not scored.run.has_rows_elsewhere:

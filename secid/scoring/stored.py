@@ -10,12 +10,15 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.results import Run
 from secid.results.document import AGAIN, REPORT_NAME
 from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+
+if TYPE_CHECKING:
+    from secid.results.check import Check
 
 
 class LoadingSettings(TypedDict, total=False):
@@ -34,8 +37,8 @@ class LoadingSettings(TypedDict, total=False):
 OF_LOADING = tuple(LoadingSettings.__annotations__)
 
 
-def settings_of(run: Run, **changes: Any) -> Settings:
-    """The settings that a run was made with, with changes; settings of a newer secid are left out.
+def settings_of(run: Run | Check, **changes: Any) -> Settings:
+    """The settings that a run or a check was made with, with changes; settings of a newer secid are left out.
 
     No encoder, no permission and nothing of the machine is among them: a run folder is data. `loading_settings` has
     these from the command. Raises InputError for a value that no run can have.

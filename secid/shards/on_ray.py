@@ -83,7 +83,7 @@ def score_on_ray(
         address = resolved.values.encoder
         remedy = f"name it in the command: {flag_of('encoder', address)}"
         raise errors.UsageError("an encoder on Ray cannot be an address in a settings file", remedy=remedy)
-    job = Job.of(sources, state_dir, resolved)
+    job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
     done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
     given, url = resolved.given(), job.state.url

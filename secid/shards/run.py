@@ -70,7 +70,7 @@ def score_shard(
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
-    job = Job.of(sources, state_dir, resolved)
+    job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
@@ -158,6 +158,7 @@ def merge(
     given: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
     resolved, progress = begun(encoder, given, progress, in_shards=True)
     resolved = resolved.changed(keyless=own.values.keyless)
+    resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
     refuse_no_encoder(encoder, values)
     recorder, clock = Recorder(progress), Clock()
@@ -208,7 +209,7 @@ def merge(
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 done = replace(done, encoder=info, cost=None)
-                scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
+                scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)
             except OutputError as error:

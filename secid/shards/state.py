@@ -245,7 +245,10 @@ class StoredSet:
 
     def sound(self) -> StoredSet:
         """Without the triplets that have a counted defect."""
-        keep = np.flatnonzero(self.is_sound)
+        return self.rows(np.flatnonzero(self.is_sound))
+
+    def rows(self, keep: Index) -> StoredSet:
+        """Some of the triplets. keep: rising places."""
         columns: Sequence[Any] = (self.squared, self.weight, self.findings, self.is_sound)
         return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from secid.export.best_mixture import Hybrid, MixResult, Part
+from secid.export.left_out import Answer, Selection
 from secid.export.mixture import Blend
-from secid.export.select import Answer, Selection
 from secid.records import Fact
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of
+from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of, on_own_queries
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import code, named
 from secid.pages.sections.controls import outcome
@@ -30,6 +30,7 @@ def verdict(run: Run) -> tuple[str, ...]:
         _labels(run),
         _only_labels(run),
         _sampled(run),
+        _shared(run),
         ranking(run),
         _budget(run),
         _hardness(run),
@@ -70,6 +71,15 @@ def _sampled(run: Run) -> str:
     )
 
 
+def _shared(run: Run) -> str:
+    """Which queries the table is of, where sources have different ones."""
+    shared = next((source.on_shared for source in run.sources if source.on_shared), None)
+    if shared is None:
+        return ""
+    queries = plural(shared.n_queries, "query", "queries")
+    return f"Scores, hardness and outscoring are of the {queries} that all sources share; defects are of all."
+
+
 def ranking(run: Run) -> str:
     """What the order by score is worth here: nothing where random passages score above sources."""
     random = outcome(run, "random")
@@ -90,13 +100,17 @@ def ranking(run: Run) -> str:
 def _leader(run: Run) -> str:
     """Who scores highest, and who is tied with it."""
     leader = run.sources[0].name
+    first = f"{_names([leader])} {'comes first by pairs' if on_own_queries(run) else 'scores highest'}"
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
+    ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
+    if ahead:
+        return f"{first}, but is significantly below {_names(ahead)} on the queries that both have."
     tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
     if tied:
         others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
-        return f"{_names([leader])} scores highest, but is statistically tied with {others}."
+        return f"{first}, but is statistically tied with {others}."
     if len(pairs) < len(run.sources) - 1:
-        return f"{_names([leader])} scores highest, but not every source could be compared with it."
+        return f"{first}, but not every source could be compared with it."
     return f"{_names([leader])} scores significantly above every other source."
 
 
@@ -109,8 +123,9 @@ def _budget(run: Run) -> str:
 
 def _hardness(run: Run) -> str:
     """The hardest and the easiest source; "" where their numbers are the same."""
-    known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
-    if not known:
+    shown = {source.name: source.in_table(run.budget).hardness for source in run.sources}
+    known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
+    if not known or on_own_queries(run):
         return ""
     scale = "0 means as close to the query as random passages, 1 as close as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]

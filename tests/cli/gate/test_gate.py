@@ -565,17 +565,22 @@ def halves(path: Path) -> list[list[dict[str, Any]]]:
 
 
 def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, tiny, invoke):
-    """The poisoned one too: its defects are the predecessor's. Under a new name they are not."""
+    """Not the poisoned one: its defects fail whatever the baseline has, unless a line in the policy admits them."""
     listed = invoke("baseline", fixture_run.folder, "-o", "b.json")
     assert listed.code == 0
     (poisoned,) = [line for line in listed.out.splitlines() if line.startswith("poisoned: ")]
     assert re.search(r"false_negative \d+\.\d % \(", poisoned)
     sources = sorted((FIXTURES / "sources").iterdir())
     result = invoke("gate", *sources, "--against", "b.json", "--json", "--encoder", tiny)
-    assert result.code == 0, result.out + result.err
+    assert result.code == 1, result.out + result.err
     verdicts = {source["name"]: source for source in json.loads(result.out)["sources"]}
     assert verdicts.keys() == {"bm25", "counterfactual", "dense", "poisoned", "random"}
-    assert all(name == source["previous"] and source["outcome"] == "pass" for name, source in verdicts.items())
+    outcomes = {name: source["outcome"] for name, source in verdicts.items()}
+    assert outcomes == {**dict.fromkeys(verdicts, "pass"), "poisoned": "fail"}
+    assert all(name == source["previous"] for name, source in verdicts.items())
+    Path("policy.toml").write_text("[gate]\ndefects_maximum = 0.2\n")
+    policy = ("--policy", "policy.toml")
+    assert invoke("gate", *sources, "--against", "b.json", *policy, "--encoder", tiny).code == 0
     other = f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}"
     result = invoke("gate", other, "--against", "b.json", "--json", "--encoder", tiny)
     (source,) = json.loads(result.out)["sources"]

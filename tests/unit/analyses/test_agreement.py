@@ -145,7 +145,7 @@ def planted(scores, error):
     """A run of these scores, every difference with this standard error."""
     names = [f"s{number}" for number in range(len(scores))]
     sources = [
-        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), proxies=SimpleNamespace(other=v))
+        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), on_shared=None, proxies=SimpleNamespace(other=v))
         for n, v in zip(names, scores, strict=True)
     ]
     comparisons = [
