@@ -104,6 +104,7 @@ class Inspector:
             _read(texts.status, shares),
             texts.languages,
             texts.places,
+            texts.compared,
         )
 
 

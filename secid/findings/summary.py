@@ -14,7 +14,7 @@ from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, content_of, sample_order
 from secid.results import AmongPositives, Example, Languages, SourceFinding, TripletExample
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FORMAL
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, names_of, share_interval
 
@@ -46,6 +46,7 @@ class SourceFindings:
     """Findings of one source. shares: of each, by name.   status: by its counted defects.
 
     languages : of a sample of its negatives.   places : of the examples of the texts' findings, by name.
+    compared  : formal findings among negatives and labelled positives, by name.
     """
 
     findings: tuple[SourceFinding, ...]
@@ -54,6 +55,7 @@ class SourceFindings:
     status: SourceStatus
     languages: Languages
     places: Mapping[str, Sequence[RowPlace]] = field(default_factory=dict)
+    compared: Mapping[str, GapMoments] = field(default_factory=dict)
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
@@ -65,7 +67,7 @@ def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings
 def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
     """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
-    shares = listed.shares()
+    shares, compared = listed.shares(), {name: listed.compared(name) for name in FORMAL}
     places = {name: _examples(plan, planned, planned.has(name), settings) for name in shares}
 
     def shown(name: str) -> tuple[TripletExample, ...]:
@@ -82,7 +84,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         replace(
             source_finding(name, share.n, share.estimate, shown(name)),
             n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
-            positives=among_positives(listed.compared(name)) if FINDINGS[name].formal else None,
+            positives=among_positives(compared[name]) if name in compared else None,
         )
         for name, share in shares.items()
     )
@@ -93,6 +95,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         source_status(planned, findings, listed.flagged()),
         languages_of(plan.passages, planned.negatives, settings.seed),
         {name: [row_place(planned, place) for place in own] for name, own in places.items()},
+        compared,
     )
 
 

@@ -20,9 +20,6 @@ scores of a guide."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
-LENGTH_LIMIT = 0.02
-"""The same for unusual lengths, of which miners choose up to 1.9 points more than positives have by nature
-(docs/experiments/form.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +157,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="strip the tags, or keep those of negatives and positives alike",
     ),
     Finding(
-        name="length", needs="texts", counted=False, limit=LENGTH_LIMIT, urgency=3, formal=True,
+        name="length", needs="texts", counted=False, limit=None, urgency=4, formal=True,
         rule="the negative has fewer characters than the 1st percentile of the source's positives, or more than the "
         "99th",
         says="are shorter or longer than nearly all positives",

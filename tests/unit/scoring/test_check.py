@@ -382,7 +382,7 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
     assert failures(sources, {"repeat": None}) == ("poisoned: repeat",)
     assert failures(sources, {"repeat": 0.5}) == ()
     assert failures(sources, {"repeat": 16 / 330}) == ()  # passes at the limit
-    failed = failures(sources, {"any": None, "length": 1.0})  # lengths of made-up texts
+    failed = failures(sources, {"any": None})
     assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
     assert "poisoned: hub" not in failures(sources, {"any": None, "hub": 1.0})
 
