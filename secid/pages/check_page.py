@@ -15,7 +15,7 @@ from secid.pages.findings import (
     statuses_line,
 )
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_POSITIVE, by_reason, left_out_lines
+from secid.pages.glossary import ONE_LABEL, TO_CHECK, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -63,7 +63,8 @@ def check_page(check: Check) -> Page:
 
 def verdict(check: Check) -> list[str]:
     """Which sources may be trained on, what was compared, and what is not known. The first is the headline."""
-    lines = [statuses_line(check.sources)]
+    label = f" {ONE_LABEL}" if check.one_positive else ""
+    lines = [f"{statuses_line(check.sources)}{label}"]
     if check.failed:
         lines.append(f"Above a limit of --fail-on: {plain(listed(check.failed, len(check.failed)))}.")
     evaluation = check.evaluation
@@ -73,7 +74,7 @@ def verdict(check: Check) -> list[str]:
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
     if check.one_positive:
-        lines.append(ONE_POSITIVE)
+        lines.append(TO_CHECK)
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")

@@ -19,9 +19,15 @@ UNLABELLED = (
     "count as false negatives; other relevant passages among the negatives are not ruled out: "
     f"{code('secid score --guide NAME')} lists suspects."
 )
-ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
+ONE_LABEL = "False negatives not checked: one label per query."
+SUSPECTS = f"{code('secid score --guide NAME')} lists suspects."
+TO_CHECK = (
+    f"If these queries have judgements anywhere, {code('--collection DIR')} or {code('secid audit')} counts the false "
+    f"negatives; otherwise {SUSPECTS}"
+)
+"""The cheapest way first to find out what one label per query cannot say."""
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
-"""What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
+"""What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
     "directly or through others, or could not be compared"

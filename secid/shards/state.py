@@ -109,7 +109,9 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     numbers = ShardNumbers(
         plan.tallies,
         silent_of(plan.silent),
-        tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
+        tuple(
+            numbers_of(item, plan, results[item.name], scored.findings[item.name].compared) for item in scored.measured
+        ),
         tuple(jaccard_sums(listed)),
         len(plan.queries) + len(plan.passages),
         scored.vectors.dimension,
@@ -151,15 +153,15 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     }
 
 
-def numbers_of(item: Measured, plan: Plan, result: SourceResult) -> SourceNumbers:
-    """The numbers of one source."""
+def numbers_of(item: Measured, plan: Plan, result: SourceResult, compared: Mapping[str, GapMoments]) -> SourceNumbers:
+    """The numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     of_rows = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
-    listed = listed_numbers(planned, plan.queries.keys)
+    listed = listed_numbers(planned, plan.queries.keys, compared)
     return SourceNumbers(
         **vars(replace(listed, moments={**listed.moments, **of_rows})),
         result=result,
@@ -170,19 +172,21 @@ def numbers_of(item: Measured, plan: Plan, result: SourceResult) -> SourceNumber
 
 def silent_of(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
     """The numbers of sources without a triplet: they may list blank negatives."""
-    return {planned.name: listed_numbers(planned, np.zeros((0, 16), np.uint8)) for planned in sources}
+    found = {}
+    for planned in sources:
+        keys = np.zeros((0, 16), np.uint8)
+        compared = {name: ListedNegatives(planned, keys).compared(name) for name in FORMAL}
+        found[planned.name] = listed_numbers(planned, keys, compared)
+    return found
 
 
-def listed_numbers(planned: PlannedSource, query_keys: npt.NDArray[np.uint8]) -> ListedNumbers:
+def listed_numbers(
+    planned: PlannedSource, query_keys: npt.NDArray[np.uint8], compared: Mapping[str, GapMoments]
+) -> ListedNumbers:
     """What the records of a source list. query_keys: (n_queries, 16)."""
     n_left, n_records = records_left(planned)
-    listed = ListedNegatives(planned, query_keys)
-    return ListedNumbers(
-        n_left=n_left,
-        n_records=n_records,
-        moments=listed.moments(),
-        compared={name: listed.compared(name) for name in FORMAL},
-    )
+    moments = ListedNegatives(planned, query_keys).moments()
+    return ListedNumbers(n_left=n_left, n_records=n_records, moments=moments, compared=compared)
 
 
 def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:

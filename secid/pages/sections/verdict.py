@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of, on_own_queries
+from secid.pages.glossary import (
+    CAUTION,
+    NO_GUIDE,
+    ONE_LABEL,
+    SUSPECTS,
+    TO_CHECK,
+    equal_numbers,
+    names_of,
+    on_own_queries,
+)
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import code, named
 from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
-from secid.results import Run
+from secid.results import Run, SourceResult
 from secid.results.catalogue import DEFECTS
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
+INVERTED = 0.5
+"""Share of outscoring negatives above which they are most of a source."""
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -23,7 +34,7 @@ def verdict(run: Run) -> tuple[str, ...]:
     n_more = len(warnings) - SHOWN_WARNINGS
     more = f"report.json has {plural(n_more, 'more warning')}."
     sentences = (
-        statuses_line(run.sources),
+        headline(run),
         *warnings[:SHOWN_WARNINGS],
         *([more] if n_more > 0 else []),
         _unevaluated(run),
@@ -39,6 +50,23 @@ def verdict(run: Run) -> tuple[str, ...]:
     return tuple(filter(None, sentences))
 
 
+def headline(run: Run) -> str:
+    """The statuses; which sources are harder than their positives, whatever their status; and what no label tells."""
+    hard = [source.name for source in run.sources if most_outscore(source)]
+    outscored = f"Most negatives outscore the positive in {names_of(hard, len(run.sources))}." if hard else ""
+    return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
+
+
+def most_outscore(source: SourceResult) -> bool:
+    """Whether its hardness is above 1, or more than half of its negatives outscore their positive."""
+    return (source.hardness or 0.0) > 1.0 or source.inversion_fraction > INVERTED
+
+
+def _one_label(run: Run) -> bool:
+    """Whether no query has a second labelled positive, and no guide tells more."""
+    return run.guide is None and "control known positive" in run.not_evaluated
+
+
 def _unevaluated(run: Run) -> str:
     """Counted defects that were not evaluated in some source: nothing is called free of them."""
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
@@ -51,13 +79,15 @@ def _labels(run: Run) -> str:
     """How far false negatives can be found: by labels alone, or what a guide suspects."""
     if run.guide is not None:
         return " ".join(suspects_sentences(run.guide))
-    return ONE_POSITIVE if "control known positive" in run.not_evaluated else NO_GUIDE
+    if _one_label(run):
+        return SUSPECTS if run.settings.get("collection", {}).get("value") else TO_CHECK
+    return NO_GUIDE
 
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
     collection = run.settings["collection"]["value"] if "collection" in run.settings else None
-    if len(run.sources) > 1 or run.guide is not None or collection:
+    if len(run.sources) > 1 or run.guide is not None or collection or _one_label(run):
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
 

@@ -16,7 +16,7 @@ from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
-from secid.pages.sections.verdict import ranking, verdict
+from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import RunWarning
 from secid.results.catalogue import FINDINGS
@@ -98,8 +98,34 @@ def test_one_source_has_a_headline_of_its_own(status):
 def test_the_verdict_begins_with_the_statuses_and_ends_with_what_the_score_is_not():
     for run in VERDICTS.values():
         first, *_, last = verdict(run)
-        assert first == statuses_line(run.sources)
+        assert first.startswith(statuses_line(run.sources))
         assert "not yet established" in last
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize(
+    ("hardness", "outscoring", "said"),
+    [(1.01, 0.1, True), (0.9, 0.51, True), (None, 0.51, True), (1.0, 0.5, False), (None, 0.1, False)],
+)
+def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_status(
+    status, hardness, outscoring, said
+):
+    (source,) = with_status(status).sources[:1]
+    hard = replace(source, hardness=hardness, inversion_fraction=outscoring)
+    run = replace(ONE, sources=(hard,))
+    assert ("Most negatives outscore the positive in" in verdict(run)[0]) is said
+    assert verdict(run)[0].startswith(statuses_line(run.sources))
+
+
+def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
+    one = replace(CLEAN, guide=None, not_evaluated={"control known positive": "no_second_positive"})
+    assert "one label per query" in headline(one)
+    text = " ".join(verdict(one))
+    assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
+    collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
+    text = " ".join(verdict(replace(one, settings=collection)))
+    assert ("secid audit" in text, "--guide NAME" in text) == (False, True)
+    assert "one label per query" not in headline(replace(one, not_evaluated={}))
 
 
 @pytest.mark.parametrize(
