@@ -27,17 +27,18 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
-from secid.settings import SettingsDict
+from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings, settings_of
+from secid.settings import SettingsDict, resolve
 from secid.shards.on_ray import score_on_ray as score_on_ray
 from secid.shards.run import merge as merge
 from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
-    from secid.encode import Description, Encoder, EncoderLike
+    from secid.encode import Description, EncoderLike
     from secid.export.best_mixture import MixResult
     from secid.export.flagged import Flagged
+    from secid.export.left_out import By, Selection
     from secid.export.mixture import Blend
-    from secid.export.select import By, Selection
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
     from secid.results import Run
@@ -165,7 +166,7 @@ def write_mixture(
     from secid.export.mixture import write_blend
 
     folder, report = _read(run)
-    chosen = report.settings["seed"]["value"] if seed is None else seed
+    chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
         return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)
@@ -180,22 +181,30 @@ def select(
     top: int | None = None,
     min_weight: float | None = None,
     max_negatives: int | None = None,
-    by: By = "weight",
+    by: By = "similarity",
     schema: Schema | None = None,
-    encoder: Encoder | None = None,
+    force: bool = False,
+    encoder: EncoderLike | None = None,
     progress: Progress | None = None,
+    **settings: Unpack[LoadingSettings],
 ) -> Selection:
     """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
 
-    run     : a run folder whose input files are still in place, unchanged.
+    run     : a run folder whose input files are still in place, unchanged; or a check.json of `secid check`, of which
+              findings of the texts can be dropped, and nothing is scored.
     path    : a new file; .jsonl, .jsonl.gz or .parquet. PATH.left-out.jsonl lists what was left out and why.
     source  : which source; may be None where the run has one.
     drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
-              is false_negative, near_copy and repeat; "none" or () keeps all.
-    top, min_weight, max_negatives, by : see secid.export.select.Rule. By weight the easiest negatives stay.
+              is every counted defect; "none" or () keeps all.
+    top, min_weight, max_negatives, by : see secid.export.left_out.Rule. By default the hardest negatives stay, those
+              within 5 % of their positive last.
     schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
               flagembedding.
-    encoder : the run's encoder; loaded as the run's settings say by default.
+    force   : write the copy even if its status is worse than the source's, which is an error otherwise.
+    encoder : the run's encoder. By default it is loaded by the name in the run folder; a local folder or an address
+              must be named here, or in the environment or a settings file, since the run folder is not trusted.
+    settings : of the machine (device, batch_tokens, cache, cache_dir, cache_gb, threads), and the permissions
+              trust_remote_code and allow_pickle; all others are those of the run.
     Raises SecidError.
 
     >>> import secid
@@ -205,15 +214,24 @@ def select(
 
     Source: METHOD 7, 8, 14.
     """
-    from secid.export.select import Rule, findings_to_drop
-    from secid.export.select import select as write_copy
+    from secid.export.left_out import Rule, findings_to_drop
 
+    refuse_settings(settings, OF_LOADING, "the run")
+    own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
+    out, watcher = Path(path), progress or Silent()
+    if Path(run).is_file() and Path(run).suffix == ".json" and Path(run).name != "report.json":
+        from secid.export.select_checked import select_checked
+        from secid.results.document import read_check
+
+        with work_folder() as work:
+            return select_checked(read_check(Path(run)), source, rule, out, schema, work, watcher, force)
+    from secid.export.select import select as write_copy
+
     folder, report = _read(run)
     with work_folder() as work:
-        out, watcher = Path(path), progress or Silent()
-        return write_copy(report, folder, source, rule, out, schema, encoder, work, watcher)
+        return write_copy(report, folder, source, rule, out, schema, encoder, own, work, watcher, force)
 
 
 def flagged(
@@ -290,7 +308,7 @@ def check(
 
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     with work_folder() as work:
-        report = check_sources(files, values, work, progress, evaluation)
+        report = check_sources(files, resolved, work, progress, evaluation)
     return with_commands(replace(report, failed=failures(report.sources, limits)), words, settings)
 
 

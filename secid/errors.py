@@ -109,6 +109,11 @@ def plainly(error: Exception) -> str:
     return " ".join(str(error).split()) or "no reason given"
 
 
+def of_encryption(error: Exception) -> bool:
+    """Whether pyarrow could not read a Parquet file because the file, or a column, is encrypted."""
+    return "decrypt" in str(error)
+
+
 def near_name(name: str, names: Collection[str], otherwise: str) -> str:
     """The remedy for an unknown name: the nearest of the names there are; `otherwise` where none is near."""
     near = get_close_matches(name, names, n=1)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from reprlib import Repr
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from secid.errors import SettingsError, near_name
@@ -149,6 +150,9 @@ class Settings:
     )
     examples: int = setting(3, "Example rows kept of each finding.", ge=0)
 
+    keyless: tuple[str, ...] = ()
+    """Addresses that only a settings file names: no key is sent there. Not a setting; `resolve` fills it in."""
+
 
 class SettingsDict(TypedDict, total=False):
     """The settings as keyword arguments of the Python API; `encoder` is a parameter of its own."""
@@ -255,7 +259,7 @@ def in_words(name: str) -> str:
 
 
 DEFAULTS = Settings()
-FIELDS = {item.name: item for item in fields(Settings)}
+FIELDS = {item.name: item for item in fields(Settings) if item.metadata}
 TYPES = get_type_hints(Settings)
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """The limits of a field, in words."""
@@ -280,10 +284,15 @@ ENCODING = (
     "cache_gb", "threads",
 )  # fmt: skip
 """Settings of the files, and of the encoder: those that commands with either take."""
+PERMISSIONS = ("trust_remote_code", "allow_pickle")
+"""Settings that let the files of an encoder run code. No file can set them."""
+ENCODERS = ("encoder", "guide", "guide_reranker")
+"""Settings that name what scores, so also where texts are sent."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: `secid merge` makes what they ask for of a sample."""
 OF_MACHINE = (
     "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
+    *PERMISSIONS,
 )  # fmt: skip
 """Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
 
@@ -311,13 +320,21 @@ def under_guide(settings: Settings) -> Settings:
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
 
+SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
+"""Files of settings in the working directory, and the table of [tool] that holds them."""
 ENVIRONMENT_PREFIX = "SECID_"
+SHOWN = Repr()
+SHOWN.maxstring = SHOWN.maxother = 200
+"""How a refused value is shown: cut where it is long or deep."""
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
 """SECID_* variables that are not settings (a secret never enters the settings of a report)."""
 FLAG = "flag"
 """The origin of a value that was typed, by a flag or by --set, or passed from Python."""
+
+AUTOMATIC = "automatic"
+"""The origin of a value that nobody set and that was chosen for the sources."""
 
 
 def flag_of(name: str, value: object = None) -> str:
@@ -381,11 +398,15 @@ class Resolved:
 
     def document(self) -> dict[str, dict[str, Any]]:
         """{name: {"value": ..., "from": ...}} for the report."""
-        return {name: {"value": value, "from": self.origin[name]} for name, value in asdict(self.values).items()}
+        return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 
     def given(self) -> dict[str, Any]:
         """{name: value} of what is not left to its default."""
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
+
+    def automatic(self, **values: Any) -> Resolved:
+        """With values that were chosen for the sources: their origin is "automatic"."""
+        return Resolved(replace(self.values, **values), {**self.origin, **dict.fromkeys(values, AUTOMATIC)})
 
     def changed(self, **values: Any) -> Resolved:
         """With other values, of the same origin."""
@@ -417,21 +438,36 @@ def resolve(
             if name not in FIELDS:
                 raise SettingsError(f"unknown setting {name!r}", where=place, remedy=_suggest(name, FIELDS))
             values[name], origin[name] = value, place
-    return Resolved(checked(values, origin), origin)
+    settings = checked(values, origin)
+    addresses = {getattr(settings, name) or "" for name in ENCODERS if origin[name] in SETTINGS_FILES}
+    keyless = sorted(address for address in addresses if encoder_kind(address) == "endpoint")
+    return Resolved(replace(settings, keyless=tuple(keyless)), origin)
+
+
+def read_toml(data: bytes, where: str) -> dict[str, Any]:
+    """The document in a TOML file. Raises SettingsError."""
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and arrays nested too deeply
+        raise SettingsError(f"not valid TOML: {error}", where=where) from error
 
 
 def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
-    for name, section in (("secid.toml", None), ("pyproject.toml", "secid")):
+    for name, section in SETTINGS_FILES.items():
         path = directory / name
         if not path.is_file():
             continue
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+        table = read_toml(path.read_bytes(), str(path))
         if section is not None:
-            table = table.get("tool", {}).get(section, {})
+            for key in ("tool", section):
+                table = table.get(key, {}) if isinstance(table, dict) else table
+            if not isinstance(table, dict):
+                raise SettingsError(f"tool.{section} is not a table", where=str(path))
         entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
+        for key in PERMISSIONS:
+            if key in entries:
+                remedy = f"use {flag_of(key, True)} in the command, or set {ENVIRONMENT_PREFIX}{key.upper()}"
+                raise SettingsError(f"a file cannot set {key}", where=str(path), remedy=remedy)
         if entries:
             return entries  # a file with nothing but a policy hides no settings
     return {}
@@ -463,7 +499,7 @@ def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
             accepted[name] = TypeAdapter(kind).validate_python(value.split(";") if is_list else value)
         except ValidationError:
             raise SettingsError(
-                f"{name} = {value!r} is not allowed",
+                f"{name} = {SHOWN.repr(value)} is not allowed",
                 where=flag_of(name) if origin[name] == FLAG else origin[name],
                 remedy=allowed(name),
             ) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from tests import snapshots
+from tests import fast, snapshots
 
 # Two workers with a thread pool each get in each other's way; numbers do not depend on it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,3 +23,17 @@ def snapshot(pytestconfig: pytest.Config) -> snapshots.Snapshot:
     """snapshot(name, text): the text is exactly what tests/snapshots/NAME holds."""
     update = bool(pytestconfig.getoption("--update-snapshots"))
     return lambda name, text: snapshots.compare(snapshots.FOLDER / name, text, update)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under `-m fast` no other test file is imported: importing them all takes longer than the fast tests do."""
+    other = collection_path.suffix == ".py" and not fast.is_fast(collection_path)
+    return True if other and config.getoption("markexpr") == "fast" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of fast files, before `-m` selects by the mark."""
+    for item in items:
+        if fast.is_fast(item.path):
+            item.add_marker("fast")

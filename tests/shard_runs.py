@@ -58,21 +58,23 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
     return paths
 
 
-def differences(one: Run, merged: Run, tolerance: float = TO_1E_12) -> list[tuple[str, Any, Any]]:
+def differences(
+    one: Run, merged: Run, tolerance: float = TO_1E_12, absolute: float = 0.0
+) -> list[tuple[str, Any, Any]]:
     """Where a merged run differs from that of one process: place and both values. Of a merge on a sample, what it adds
-    up over all rows is compared.
+    up over all rows is compared. absolute : what may also differ, where a number near 0 is a difference of larger ones.
     """
     if merged.merged is None or merged.merged.sampled_queries is None:
         fields = [field.name for field in dataclasses.fields(Run) if field.name not in OF_MERGE]
         pairs = [(name, getattr(one, name), getattr(merged, name)) for name in fields]
     else:
-        pairs = [
-            (name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "comparisons", "overlaps")
-        ]
+        pairs = [(name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "overlaps")]
+        compared = ([dataclasses.replace(pair, hardness=None) for pair in run.comparisons] for run in (one, merged))
+        pairs.append(("comparisons", *compared))
         pairs.append(
             ("sources", [_added_up(item) for item in one.sources], [_added_up(item) for item in merged.sources])
         )
-    return [found for name, a, b in pairs for found in _apart(name, a, b, tolerance)]
+    return [found for name, a, b in pairs for found in _apart(name, a, b, tolerance, absolute)]
 
 
 def _added_up(source: SourceResult) -> dict[str, Any]:
@@ -85,22 +87,25 @@ def _added_up(source: SourceResult) -> dict[str, Any]:
         for first, row in source.finding_overlaps.items()
         if first not in SAMPLED
     }
+    if source.on_shared is not None:
+        fields["on_shared"] = dataclasses.replace(source.on_shared, hardness=None, hardness_interval_95=None)
     fields["without_flagged"] = dataclasses.replace(source.without_flagged, hardness=None)
     return fields
 
 
-def _apart(place: str, a: Any, b: Any, tolerance: float) -> Iterator[tuple[str, Any, Any]]:
+def _apart(place: str, a: Any, b: Any, tolerance: float, absolute: float) -> Iterator[tuple[str, Any, Any]]:
     if dataclasses.is_dataclass(a) and type(a) is type(b):
         a, b = ({field.name: getattr(x, field.name) for field in dataclasses.fields(x)} for x in (a, b))
     if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         for key in a:
             if key != "repair":
-                yield from _apart(f"{place}.{key}", a[key], b[key], tolerance)
+                yield from _apart(f"{place}.{key}", a[key], b[key], tolerance, absolute)
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         for number, (x, y) in enumerate(zip(a, b, strict=True)):
-            yield from _apart(f"{place}[{number}]", x, y, tolerance)
+            yield from _apart(f"{place}[{number}]", x, y, tolerance, absolute)
     elif isinstance(a, float) and isinstance(b, float):
-        if not math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-3 * tolerance) and not math.isnan(a) * math.isnan(b):
+        same = math.isclose(a, b, rel_tol=tolerance, abs_tol=max(absolute, 1e-3 * tolerance))
+        if not same and not math.isnan(a) * math.isnan(b):
             yield place, a, b
     elif a != b:
         yield place, a, b

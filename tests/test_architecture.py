@@ -99,7 +99,7 @@ def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
     assert violations(tmp_path)
 
 
-HEAVY = ("torch", "transformers", "pyarrow", "numpy", "scipy", "bm25s")
+HEAVY = ("torch", "transformers", "pyarrow", "numpy", "scipy")
 PROBE = f"""
 import sys
 {{code}}

@@ -81,11 +81,48 @@ def test_the_wheel_is_tried_on_every_system_and_python_that_is_promised():
     promised = {line.rsplit(" ", 1)[1] for line in project["classifiers"] if "Python :: 3." in line}
     assert promised <= set(matrix["newest"]["python"])
     assert workflow[True]["schedule"]  # YAML reads `on` as a truth value
-    elsewhere = [*(ROOT / ".github" / "actions").rglob("action.yml"), ROOT / "docs" / "ci" / "github.yml"]
-    known = {action for path in elsewhere for action in ACTIONS.findall(path.read_text(encoding="utf-8"))}
-    assert set(ACTIONS.findall(text)) <= known
+    assert set(ACTIONS.findall(text)) <= known_actions()
     wrong = subprocess.run(["bash", ROOT / ".ci" / "wheel", "all"], capture_output=True, text=True)
     assert (wrong.returncode, wrong.stderr) == (2, "usage: .ci/wheel oldest|newest [PYTHON]\n")
+
+
+def known_actions() -> set[str]:
+    """Those of the gate's action and of its example, with their versions."""
+    elsewhere = [*(ROOT / ".github" / "actions").rglob("action.yml"), ROOT / "docs" / "ci" / "github.yml"]
+    return {action for path in elsewhere for action in ACTIONS.findall(path.read_text(encoding="utf-8"))}
+
+
+def test_pull_requests_run_the_tests_on_every_python_that_is_promised():
+    """With no more than the right to read, and no secret, since the code of a pull request runs."""
+    text = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow[True] == {"pull_request": None, "push": {"branches": ["main"]}}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets" not in text
+    assert set(ACTIONS.findall(text)) <= known_actions()
+    jobs = workflow["jobs"]
+    assert {name: job.get("needs") for name, job in jobs.items()} == {
+        "fast": None,
+        "linux": "fast",
+        "elsewhere": "fast",
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    promised = {line.rsplit(" ", 1)[1] for line in project["classifiers"] if "Python :: 3." in line}
+    assert set(jobs["linux"]["strategy"]["matrix"]["python"]) == promised
+    assert jobs["linux"]["steps"][-1]["run"] == "bash .ci/run"  # which runs the README's test command
+    assert [name for name, job in jobs.items() if job.get("continue-on-error")] == ["elsewhere"]
+    systems = {name.split("-")[0] for name in jobs["elsewhere"]["strategy"]["matrix"]["os"]}
+    assert {"macos", "windows"} <= systems
+
+
+def test_hooks_run_what_is_installed():
+    """Local hooks alone, so that they download nothing; the fast tests run before a push."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [repository["repo"] for repository in config["repos"]] == ["local"]
+    hooks = {hook["id"]: hook for hook in config["repos"][0]["hooks"]}
+    assert set(hooks) == {"ruff", "ruff-format", "mypy", "fast-tests"}
+    assert {hook["language"] for hook in hooks.values()} == {"system"}
+    assert (hooks["fast-tests"]["entry"], hooks["fast-tests"]["stages"]) == ("pytest -q -m fast", ["pre-push"])
 
 
 def test_packages_that_the_code_imports_are_declared():

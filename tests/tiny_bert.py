@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -17,6 +16,8 @@ MAX_TOKENS = 128
 
 def save_tiny_bert(folder: Path, *, width: int = 32, layers: int = 2, seed: int = 0) -> Path:
     """Writes a complete encoder folder. Words become letters, so that different texts get different rows."""
+    from transformers import BertConfig, BertModel  # here, so that fast tests do not import it with their conftest.py
+
     folder.mkdir(parents=True, exist_ok=True)
     words = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), *PUNCTUATION]
     tokenizer = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))

@@ -90,6 +90,8 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
             numbers[_at_budget(budget)] = {
                 name: next(point.nats for point in curve if point.budget == budget) for name, curve in curves.items()
             }
+    if any(source.on_shared for source in run.sources):
+        numbers[_ranked_by(run)] = {s.name: s.in_table(run.budget).score.nats for s in run.sources}
     for item in run.ablations:
         if item.name == "weight":
             for row in item.rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from math import ceil, log10
 
 import numpy as np
@@ -23,18 +23,18 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
     """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
     result = []
     grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
-    curves = {
-        item.name: (item.eigenvalues, np.array([item.nats(budget) for budget in grid.tolist()])) for item in items
-    }
-    for first, second in combinations(items, 2):
-        (a, nats_a), (b, nats_b) = curves[first.name], curves[second.name]
-        signs = np.sign(nats_a - nats_b)
-        places = np.flatnonzero(np.abs(nats_a - nats_b) > LEVEL_FRACTION * nats_a)
-        for low, high in pairwise(places):
-            if signs[low] != signs[high]:
-                ahead, behind = (first, second) if signs[low] > 0 else (second, first)
-                budget = _root(a, b, float(grid[low]), float(grid[high]))
-                result.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
+    curves = np.array([[item.nats(budget) for budget in grid.tolist()] for item in items])
+    for place, (first, curve) in enumerate(zip(items, curves, strict=True)):
+        gaps = curve - curves[place + 1 :]
+        signs = np.where(np.abs(gaps) > LEVEL_FRACTION * curve, np.sign(gaps), 0)
+        crossed = np.flatnonzero((signs > 0).any(axis=1) & (signs < 0).any(axis=1))
+        for other in crossed.tolist():
+            second, sign = items[place + 1 + other], signs[other]
+            for low, high in pairwise(np.flatnonzero(sign)):
+                if sign[low] != sign[high]:
+                    ahead, behind = (first, second) if sign[low] > 0 else (second, first)
+                    budget = _root(first.eigenvalues, second.eigenvalues, float(grid[low]), float(grid[high]))
+                    result.append(Crossing(first=ahead.name, second=behind.name, budget=budget))
     return tuple(sorted(result, key=lambda crossing: crossing.budget))
 
 

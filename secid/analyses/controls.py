@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -16,21 +15,19 @@ import numpy.typing as npt
 from secid.arrays import Index, among, distinct, first_in_row, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
-from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order, splitter
+from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order
+from secid.pool.texts import pieces
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
-from secid.triplets.embedding import rows_of_ids
+from secid.triplets.bm25 import Bm25
 from secid.triplets.random_reference import passage_pool
-from secid.triplets.search import bm25_index, nearest
+from secid.triplets.search import nearest_passages
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
 """Documents that the controls of the pool search: a larger pool is sampled. Source: METHOD 6."""
-WINDOW_CANDIDATES = 16_384
-QUERY_BLOCK = 1_024
-"""Candidates and queries compared at once: 64 MB of scores."""
 TEXTS_AT_ONCE = 4_096
 
 
@@ -251,37 +248,31 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
     """The top candidates for each query by BM25, its positives left out. Words of any script."""
-    split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
-    queries = [split(text) for text in plan.queries.take(base.query)]
-    # A query without tokens retrieves nothing that is better than anything else
-    pair = np.flatnonzero([bool(tokens) for tokens in queries])
-    if not len(pair):
-        return "no_query_token"
+    passages, candidates = plan.passages, base.candidates
     documents = (
-        plan.passages.take(base.candidates[start : start + TEXTS_AT_ONCE])
-        for start in range(0, len(base.candidates), TEXTS_AT_ONCE)
+        passages.packed_of(candidates[start:stop])
+        for start, stop in pieces(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
     )
-    index = bm25_index(queries, map(split_document, chain.from_iterable(documents)))
-    if index is None:
+    index = Bm25(plan.queries.packed_of(base.query), documents, "multilingual")
+    if not index.n_query_tokens:
+        return "no_query_token"
+    if not index.n_document_tokens:
         return "no_document_token"
-    k = min(len(base.candidates), base.per_query + _most_known(base))
-    ranking, scores = index.retrieve([queries[place] for place in pair], k=k, show_progress=False)
-    table = np.zeros((len(base.query), k), np.int64)
-    keep = np.zeros((len(base.query), k), np.bool_)
-    table[pair] = base.candidates[ranking]
-    keep[pair] = (scores > 0) & ~among(pairs(base.query[pair][:, None], table[pair], base.n_passages), base.known)
-    if not keep.any():
-        return "no_shared_token"
-    return _from_table(base, table, keep)
+    places, _ = index.best(np.arange(len(base.query)), min(len(candidates), base.per_query + _most_known(base)))
+    table, keep = _unlabelled(base, places)
+    return _from_table(base, table, keep) if keep.any() else "no_shared_token"
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     """The nearest candidates for each query by the encoder, its positives left out."""
-    k = min(len(base.candidates), base.per_query + _most_known(base))
-    queries = rows_of_ids(vectors, "query", base.query, QUERY_BLOCK)
-    _, best = nearest(list(queries), rows_of_ids(vectors, "passage", base.candidates, WINDOW_CANDIDATES), k)
-    table = base.candidates[best.cpu().numpy()]
-    return _from_table(base, table, ~among(pairs(base.query[:, None], table, base.n_passages), base.known))
+    k = base.per_query + _most_known(base)
+    return _from_table(base, *_unlabelled(base, nearest_passages(vectors, base.query, base.candidates, k)[0]))
+
+
+def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
+    """(R, k) passages at these places among the candidates, and which are there and no positive of their query."""
+    table = base.candidates[places]
+    return table, (places >= 0) & ~among(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
 def _most_known(base: Base) -> int:

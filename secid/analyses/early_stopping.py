@@ -20,19 +20,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
+from secid.analyses.shared_queries import PairGap, compared_pairs
 from secid.arrays import Floats, Index, distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import information_times, levels_of_looks, most_equal, spent
-from secid.measure.uncertainty import ROUNDING_NATS, difference
+from secid.measure.uncertainty import ROUNDING_NATS
 from secid.pool import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.measure_set import Bench, sample_positions
-from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 
 FIRST_LOOK = 100
@@ -144,7 +144,8 @@ def rank_early(
         place = min(number, len(times) - 1)  # a look at all queries errs with no chance
         used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
-        decisions = _decided(items, open_pairs, partial(_level, levels, place), size, read_share, settings.tie)
+        gaps = compared_pairs(plan, items, items, bench, settings).gaps
+        decisions = _decided(gaps, open_pairs, partial(_level, levels, place), size, read_share, settings.tie)
         pairs += decisions
         decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -207,7 +208,7 @@ def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
 
 
 def _decided(
-    items: Sequence[Measured],
+    gaps: Sequence[PairGap],
     open_pairs: Sequence[tuple[str, str]],
     level: Callable[[int], float],
     size: int,
@@ -216,20 +217,21 @@ def _decided(
 ) -> list[EarlyPair]:
     """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
 
-    level : nominal two-sided p for a number of pairs that share the error.   read_share : share of each source's
-    queries in the files that this look has read. The finite-population factor sqrt(1 - share), by the smaller share
-    of a pair, aims at the full files' scores, so that with all of them read a difference has no error.
+    gaps : of the sources that the look holds; one by tr M decides nothing.   level : nominal two-sided p for
+    a number of pairs that share the error.   read_share : share of each source's queries in the files that this look
+    has read. The finite-population factor sqrt(1 - share), by the smaller share of a pair, aims at the full files'
+    scores, so that with all of them read a difference has no error.
     """
-    ready = {item.name: item for item in items if len(item.influence.queries) >= FEWEST_QUERIES}
     evidence = []
-    for first, second in open_pairs:
-        if first in ready and second in ready:
-            a, b = ready[first], ready[second]
-            gap = difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))
+    for pair in gaps:
+        first, second = sorted((pair.first, pair.second))
+        gap = pair.difference
+        if pair.number == "score" and gap.n_queries >= FEWEST_QUERIES and (first, second) in open_pairs:
+            nats = gap.nats if first == pair.first else -gap.nats
             share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
             freedom = gap.n_queries - 1
-            evidence.append((_p_value(gap.nats, error, freedom, share), gap.nats, error, freedom, first, second))
+            evidence.append((_p_value(nats, error, freedom, share), nats, error, freedom, first, second))
     decisions: list[EarlyPair] = []
     left = list(open_pairs)
     for p, gap_nats, error, freedom, first, second in sorted(evidence):

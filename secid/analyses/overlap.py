@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import Index, among, distinct, pairs
+from secid.arrays import Floats, Index, distinct, pairs
 from secid.results import Overlap
 
 
@@ -22,13 +22,18 @@ class Listed(NamedTuple):
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
     """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
+    documents = [distinct(source.negative) for source in sources]
+    known = np.zeros(max((int(ids[-1]) for ids in documents), default=0) + 1, np.bool_)
+    n_queries = [len(distinct(source.query)) for source in sources]
+    n_shared, jaccard = _shared_queries(sources)
     result = []
-    for a, b in combinations(sources, 2):
-        documents = distinct(a.negative), distinct(b.negative)
-        n_queries = min(len(distinct(a.query)), len(distinct(b.query)))
-        n_documents = min(map(len, documents))
-        n_shared = int(among(*documents).sum())
-        result.append(overlap_of(a.name, b.name, *jaccard_sums(a, b), n_queries, n_shared, n_documents))
+    for a, source in enumerate(sources):
+        known[documents[a]] = True
+        for b in range(a + 1, len(sources)):
+            shares = n_shared[a, b], jaccard[a, b], min(n_queries[a], n_queries[b])
+            n_both, n_documents = int(known[documents[b]].sum()), min(len(documents[a]), len(documents[b]))
+            result.append(overlap_of(source.name, sources[b].name, *shares, n_both, n_documents))
+        known[documents[a]] = False
     return tuple(result)
 
 
@@ -37,26 +42,53 @@ def overlap_of(
 ) -> Overlap:
     """What two sources share.
 
-    n_shared, jaccard : as `jaccard_sums` gives them.   n_queries, n_documents : distinct ones of the smaller source.
+    n_shared, jaccard : queries of both, and the sum of `jaccard_sums`.
+    n_queries, n_documents : distinct ones of the smaller source.
     """
     return Overlap(
         first=first,
         second=second,
-        shared_query_fraction=n_shared / n_queries,
-        negative_jaccard_mean=jaccard / n_shared if n_shared else None,
+        shared_query_fraction=int(n_shared) / n_queries,
+        negative_jaccard_mean=float(jaccard) / int(n_shared) if n_shared else None,
         shared_document_fraction=n_shared_documents / n_documents,
     )
 
 
-def jaccard_sums(a: Listed, b: Listed) -> tuple[int, float]:
-    """How many queries two sources share, and the sum over them of |negatives in both| / |negatives in either|."""
-    asked, also = distinct(a.query), distinct(b.query)
-    queries = asked[among(asked, also)]
-    if not len(queries):
-        return 0, 0.0
-    top = int(max(a.negative.max(), b.negative.max())) + 1
-    first, second = (distinct(pairs(rows.query, rows.negative, top)) for rows in (a, b))
-    n_queries = int(queries[-1]) + 1
-    counts = [np.bincount(pair // top, minlength=n_queries)[queries] for pair in (first, second)]
-    both = np.bincount(first[among(first, second)] // top, minlength=n_queries)[queries]
-    return len(queries), float((both / (counts[0] + counts[1] - both)).sum())
+def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
+    """Each pair by name, and the sum over the queries of both of |negatives in both| / |negatives in either|."""
+    _, sums = _shared_queries(sources)
+    pairs_of = combinations(range(len(sources)), 2)
+    return [(sources[a].name, sources[b].name, float(sums[a, b])) for a, b in pairs_of]
+
+
+def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
+    """(S, S) how many queries source a shares with each later source b, and the sums of `jaccard_sums`.
+
+    A cell is a query of a source; the triplets of all sources lie one source after the other, so that a source is
+    compared with all later ones at once.
+    """
+    n_shared, sums = np.zeros((len(sources),) * 2, np.int64), np.zeros((len(sources),) * 2)
+    if len(sources) < 2:
+        return n_shared, sums
+    top = max(int(source.negative.max()) for source in sources) + 1
+    listed = [distinct(pairs(source.query, source.negative, top)) for source in sources]
+    starts = [0, *accumulate(map(len, listed))]
+    whole = np.concatenate(listed)
+    query, source = whole // top, np.repeat(np.arange(len(sources)), np.diff(starts))
+    triplet = np.unique(whole, return_inverse=True)[1]
+    first = (np.diff(source, prepend=-1) != 0) | (np.diff(query, prepend=-1) != 0)
+    cell = np.cumsum(first) - 1
+    of_query, of_source, size = query[first], source[first], np.bincount(cell)
+    known, own = np.zeros(len(whole), np.bool_), np.zeros(int(query.max()) + 1)
+    for a, (start, stop) in enumerate(pairwise(starts)):
+        known[triplet[start:stop]] = True
+        both = np.bincount(cell[stop:], known[triplet[stop:]], len(size))
+        known[triplet[start:stop]] = False
+        here = of_source == a
+        own[of_query[here]] = size[here]
+        n_own = np.where(of_source > a, own[of_query], 0)
+        own[of_query[here]] = 0
+        shared = n_own > 0
+        n_shared[a] = np.bincount(of_source, shared, len(sources))
+        sums[a] = np.bincount(of_source[shared], (both / (n_own + size - both))[shared], len(sources))
+    return n_shared, sums

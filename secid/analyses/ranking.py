@@ -10,18 +10,14 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtri
 
+from secid.analyses.shared_queries import Pairs
 from secid.arrays import Floats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sequential import levels_of_looks
-from secid.measure.uncertainty import (
-    Difference,
-    difference,
-    holm,
-    probability_first,
-)
+from secid.measure.uncertainty import Difference, holm, probability_first
 from secid.results import Comparison, EarlyStop
-from secid.triplets.estimates import interval
-from secid.triplets.measured import Measured
+from secid.results.between import PairedDifference
+from secid.triplets.estimates import Gap, finite, interval
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
@@ -38,27 +34,19 @@ def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
     return interval(gap.nats, gap.standard_error, gap.n_queries, (-budget, budget))
 
 
-def compare(ranked: Sequence[Measured], budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
-    """All pairs of sources at the run's budget, the higher-scored first, with Holm-adjusted p.
+def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
+    """All pairs at the run's budget, the higher-scored first, with Holm-adjusted p.
 
     stop : an early stop: an order is then established at the level of the look that ended it, since the sample was
-    ended for what it showed. Source: METHOD 8.
+    ended for what it showed. Source: METHOD 8, 16.1.
     """
-    pairs = list(combinations(ranked, 2))
-    gaps = [difference(a.influence, b.influence, a.nats(budget) - b.nats(budget)) for a, b in pairs]
-    return comparisons([(a.name, b.name) for a, b in pairs], gaps, budget, stop)
-
-
-def comparisons(
-    pairs: Sequence[tuple[str, str]], gaps: Sequence[Difference], budget: float, stop: EarlyStop | None = None
-) -> tuple[Comparison, ...]:
-    """The same by the differences of all pairs, the higher-scored first in each."""
+    gaps = [pair.difference for pair in pairs.gaps]
     p_values = np.array([gap.p() for gap in gaps])
     steps, established = _holm_steps(p_values, stop)
     return tuple(
         Comparison(
-            first=first,
-            second=second,
+            first=pair.first,
+            second=pair.second,
             difference_nats=gap.nats,
             standard_error_nats=gap.standard_error,
             interval_95=difference_interval(gap, budget),
@@ -69,11 +57,18 @@ def comparisons(
             established=bool(known),
             queries_needed_50=_needed(gap, step, 0.0),
             queries_needed_80=_needed(gap, step, POWER_80),
+            number=pair.number,
+            hardness=_paired(pair.hardness),
+            outscoring=_paired(pair.outscoring),
         )
-        for (first, second), gap, p, adjusted, known, step in zip(
-            pairs, gaps, p_values, holm(p_values), established, steps, strict=True
+        for pair, gap, p, adjusted, known, step in zip(
+            pairs.gaps, gaps, p_values, holm(p_values), established, steps, strict=True
         )
     )
+
+
+def _paired(gap: Gap | None) -> PairedDifference | None:
+    return None if gap is None else PairedDifference(value=gap.value, interval_95=finite(gap.interval))
 
 
 def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
@@ -117,22 +112,31 @@ class Ordered(Protocol):
 def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
     """Group of each source, 1 first: sources joined by pairs without an established order share one.
 
-    names: in rank order. Sources of different groups are all established against each other.
+    names: in rank order. Sources of different groups are all established against each other. A pair that could not be
+    compared, or is established against the rank order, joins its sources too.
     """
     leader = {name: name for name in names}
+    ahead = {(pair.first, pair.second) for pair in comparisons if pair.established}
 
     def find(name: str) -> str:
         while leader[name] != name:
             name = leader[name]
         return name
 
-    for pair in comparisons:
-        if not pair.established:
-            leader[find(pair.second)] = find(pair.first)
+    for first, second in combinations(names, 2):
+        if (first, second) not in ahead:
+            leader[find(second)] = find(first)
     groups: dict[str, int] = {}
     for name in names:
         groups.setdefault(find(name), len(groups) + 1)
     return {name: groups[find(name)] for name in names}
+
+
+def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
+    """The same; None for a source that is in no pair, unless it is the only one."""
+    compared = {name for pair in comparisons for name in (pair.first, pair.second)}
+    groups = rank_groups([name for name in names if name in compared or len(names) == 1], comparisons)
+    return {name: groups.get(name) for name in names}
 
 
 def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
 from secid.analyses.ablations import rank_stability
-from secid.analyses.ranking import compare, rank_groups, score_interval
+from secid.analyses.ranking import comparisons, score_interval, tie_groups
+from secid.analyses.shared_queries import Pairs, compared_pairs, same_queries
 from secid.arrays import Index
 from secid.pool import Plan
 from secid.progress import Progress
@@ -43,7 +44,9 @@ def slices(
         inside = [(item, keep) for item in items if (keep := item.table.in_slice(number)).size]
         if inside:
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
-            result.append(_slice(settings, value, parts, _ranked_sets(plan, inside, parts, bench, settings), whole))
+            cut = _ranked_sets(plan, inside, parts, bench, settings)
+            pairs = compared_pairs(plan, parts, cut, bench, settings)
+            result.append(_slice(settings, value, parts, cut, pairs, whole))
         progress.advance(1)
     return tuple(sorted(result, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
 
@@ -80,14 +83,18 @@ def _slice(
     value: str,
     items: Sequence[Measured],
     ranking_sets: Sequence[Measured],
+    pairs: Pairs,
     whole: Mapping[str, float],
 ) -> Slice:
     """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
     budget, whole_slice = settings.budget, {item.name: item for item in items}
-    ranked = sorted(ranking_sets, key=lambda item: (-item.nats(budget), item.name))
+    sets = {item.name: item for item in ranking_sets}
+    same = same_queries(ranking_sets)
+    order = pairs.order({name: item.nats(budget) for name, item in sets.items()}, same=same)
+    ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
-    comparisons = compare(ranked, budget)
-    groups = rank_groups(list(scores), comparisons)
+    compared = comparisons(pairs.in_order(order), budget)
+    groups = tie_groups(order, compared)
     leader = min(whole, key=lambda name: (-whole[name], name))
     sources = []
     for rank, cut in enumerate(ranked, 1):
@@ -116,6 +123,6 @@ def _slice(
         sources=tuple(sources),
         stability=rank_stability(scores, whole, sorted(scores)),
         lead_interval_95=next(
-            (pair.interval_95 for pair in comparisons if (pair.first, pair.second) == (ranked[0].name, leader)), None
+            (pair.interval_95 for pair in compared if (pair.first, pair.second) == (ranked[0].name, leader)), None
         ),
     )

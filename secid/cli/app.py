@@ -8,19 +8,22 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from secid import __version__
+from secid.cli.lines import complain
 from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.errors import SecidError
 from secid.settings import FIELDS
 
-DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+ENDING = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
+"""Signals that ask a process to end; without a handler it ends at once, and leaves its files half-written."""
 
 COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
@@ -67,7 +70,9 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _terminate)
     # Building all commands takes half the time of a help text; without a command they are all listed.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
@@ -91,12 +96,13 @@ def main(arguments: list[str]) -> int:
 def _failed(error: Exception) -> int:
     """Says what went wrong."""
     from secid.files import NO_ROOM
+    from secid.pages.sanitize import short
 
     if isinstance(error, SecidError):
         _say(f"secid: {error}")
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        _say(f"secid: file name too long: {error.filename}\n  use a shorter name, of at most 255 bytes")
+        _say(f"secid: file name too long: {short(str(error.filename))}\n  use a shorter name, of at most 255 bytes")
         return WRONG_USE
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _no_room(error)
@@ -121,26 +127,33 @@ def _unexpected(error: Any) -> int:
         _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
         return WRONG_USE
     if hasattr(error, "show") and hasattr(error, "exit_code"):
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        complain(shown.getvalue())
         return WRONG_USE
-    traceback.print_exc()
+    complain(traceback.format_exc())
     _say("secid: internal error; please report it with the output of `secid doctor`")
     return INTERNAL
 
 
 def code_of_ending(error: BaseException | None) -> int | None:
-    """The exit code of Ctrl-C or SIGTERM that an error follows from: interrupted work may fail with one of its own."""
+    """The exit code of Ctrl-C or a signal that an error follows from: interrupted work may fail with one of its own."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED
-        if isinstance(error, SystemExit) and error.code == TERMINATED:
-            return TERMINATED
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in map(_code_of, ENDING):
+            return error.code
         error = error.__cause__ or error.__context__
     return None
 
 
 def _terminate(number: int, frame: Any) -> None:
-    raise SystemExit(TERMINATED)
+    raise SystemExit(_code_of(number))
+
+
+def _code_of(number: int) -> int:
+    """The exit code of a process that a signal ended, as shells have it."""
+    return 128 + number
 
 
 def _say(text: str) -> None:
@@ -148,13 +161,8 @@ def _say(text: str) -> None:
 
     Lines after the first are indented: a name with line breaks gives none that a script takes for a verdict.
     """
-    from secid.pages.sanitize import plain
-
-    with suppress(OSError):  # stderr may be closed
-        first, *others = map(plain, text.split("\n"))
-        lines = (first, *(line if line.startswith(" ") else f"  {line}" for line in others))
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        sys.stderr.flush()
+    first, *others = text.split("\n")
+    complain("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
 
 
 def entry() -> None:

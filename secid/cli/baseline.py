@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from secid.cli.lines import say
 from secid.cli.options import flag
 
 UPDATE = "update"
@@ -52,14 +53,12 @@ def baseline(
     from secid.gating.init import above_sentence
     from secid.gating.limits import above_advice
     from secid.pages.numbers import plural
-    from secid.pages.sanitize import plain
 
     if before is None:
-        typer.echo(plain(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}"))
+        say(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}")
     else:
         lines = changes(before, after)
-        typer.echo(plain(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed"))
-        for line in lines:
-            typer.echo(f"  {plain(line)}")
+        say(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed")
+        say(*(f"  {line}" for line in lines))
     for name, above in above_advice(after).items():
-        typer.echo(plain(above_sentence(name, above)))
+        say(above_sentence(name, above))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from secid.cli.lines import say
 from secid.cli.options import Json, flag, takes_settings
 from secid.cli.outputs import print_json
 
@@ -35,18 +36,18 @@ def info(json: Json = False, **settings: Any) -> None:
         print_json(asdict(usage))
         return
     missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
-    typer.echo(f"folder           {usage.folder}{missing}")
-    typer.echo(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
-    typer.echo(f"damaged          {usage.n_damaged} segments set aside")
-    typer.echo(f"older format     {usage.n_older} segments, not read")
-    typer.echo(f"training runs    {usage.n_trainings} of `secid probe`")
-    typer.echo(f"encoders         {len(usage.encoders)}")
+    say(f"folder           {usage.folder}{missing}")
+    say(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
+    say(f"damaged          {usage.n_damaged} segments set aside")
+    say(f"older format     {usage.n_older} segments, not read")
+    say(f"training runs    {usage.n_trainings} of `secid probe`")
+    say(f"encoders         {len(usage.encoders)}")
     if usage.encoders:
-        typer.echo(f"\n{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
+        say("", f"{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
     for use in usage.encoders:
         used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
         shown, name = use.fingerprint[:16], plain(use.name) or "unknown"
-        typer.echo(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
+        say(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
 
 
 @app.command("clear")
@@ -61,6 +62,7 @@ def clear(
     Example: secid cache clear --yes
     """
     from secid.errors import UsageError
+    from secid.pages.sanitize import log_line
 
     folder = _folder(settings)
     before = folder.info()
@@ -68,14 +70,14 @@ def clear(
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
         what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
-        typer.confirm(f"Remove {what} in {before.folder}?", abort=True, err=True)
+        typer.confirm(log_line(f"Remove {what} in {before.folder}?"), abort=True, err=True)
     removal = folder.clear()
     if json:
         print_json({"folder": before.folder, **asdict(removal)})
         return
-    typer.echo(f"{before.folder}: {_size(removal.n_bytes_freed)} freed")
+    say(f"{before.folder}: {_size(removal.n_bytes_freed)} freed")
     if removal.n_unsealed:
-        typer.echo(
+        say(
             f"{removal.n_unsealed} unfinished, {_size(removal.n_bytes_unsealed)}: kept for an hour after the last "
             "write, as a run may be writing them"
         )
@@ -95,11 +97,11 @@ def verify(json: Json = False, **settings: Any) -> int:
     if json:
         print_json({"folder": str(folder.folder), **asdict(check)})
     else:
-        typer.echo(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
+        say(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
-            typer.echo(f"  {name}")
+            say(f"  {name}")
         for name in check.unreadable:
-            typer.echo(f"  {name} cannot be read")
+            say(f"  {name} cannot be read")
     return 1 if check.damaged else 3 if check.unreadable else 0
 
 

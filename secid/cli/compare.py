@@ -39,22 +39,20 @@ def compare(
     """
     from dataclasses import asdict
 
-    from rich.text import Text
-
     from secid.analyses.agreement import agree, unmatched_names
     from secid.analyses.downstream import outcomes_of
-    from secid.cli.console import stderr, stdout
+    from secid.cli.console import stdout
+    from secid.cli.lines import complain
     from secid.cli.outputs import print_json
     from secid.pages.agreement import conclusion, print_agreement
-    from secid.pages.sanitize import plain
     from secid.results.document import read_run
 
     scored, outcomes = read_run(run), outcomes_of(against)
     agreements = agree(scored, outcomes)
     for note in unmatched_names(scored, outcomes):
-        stderr().print(Text(plain(f"{against}: {note}")))
+        complain(f"{against}: {note}")
     if json:
         print_json([asdict(item) for item in agreements])
-        stderr().print(Text(conclusion(agreements)))
+        complain(conclusion(agreements))
         return
     print_agreement(stdout(), agreements, legend)

@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from secid.pages.sanitize import inert, plain, short
+from secid.pages.sanitize import log_line, plain, short
 
 FIRST_LINE_SECONDS = 2.0
 """A stage that takes longer is announced where there is no terminal."""
@@ -117,7 +117,7 @@ class ConsoleProgress:
                     self._left(seconds),
                     f"{duration(seconds)} so far",
                 )
-                self._console.print(Text(f"{self._stage}: {', '.join(filter(None, parts))}"))
+                self._console.print(Text(log_line(f"{self._stage}: {', '.join(filter(None, parts))}")))
 
     def _count(self) -> str:
         """ "1,200 of 5,000 texts, 300 texts/s"; "0 of 5,000 texts" before the first."""
@@ -156,7 +156,7 @@ class ConsoleProgress:
 
     def note(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(Text(inert(plain(text)), style="dim"))
+            self._console.print(Text(log_line(text), style="dim"))
 
 
 def amount(n: int, unit: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from secid.cli.lines import say
 from secid.cli.options import Json
 
 
@@ -19,6 +18,4 @@ def doctor(
         print_json(report)
         return
     for section, entries in report.items():
-        typer.echo(f"{section}:")
-        for name, value in entries.items():
-            typer.echo(f"  {name}: {value}")
+        say(f"{section}:", *(f"  {name}: {value}" for name, value in entries.items()))

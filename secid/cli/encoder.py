@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
+from secid.cli.lines import complain, say, say_json
 from secid.cli.options import ENCODING, Json, takes_settings
 
 NOT_EVALUATED = 3
@@ -42,8 +42,11 @@ def encoder(
 
     with ConsoleProgress(quiet=False) as progress:
         description = api.describe_encoder(name, progress=progress, **settings)
-    sys.stdout.write(json_of(description) if json else encoder_text(description))
+    if json:
+        say_json(json_of(description))
+    else:
+        say(*encoder_text(description).splitlines())
     if description.unsettled:
-        sys.stderr.write(f"secid: self-test: {', '.join(description.unsettled)} did not pass\n")
+        complain(f"secid: self-test: {', '.join(description.unsettled)} did not pass")
         return NOT_EVALUATED
     return 0

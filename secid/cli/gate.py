@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from secid.cli.lines import say
 from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     if sources:
         raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
     write_policy(read_baseline(against), against.name, path)
-    typer.echo(f"policy written to {path}")
+    say(f"policy written to {path}")
     return 0
 
 

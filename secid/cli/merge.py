@@ -56,4 +56,4 @@ def _merge(
     )  # fmt: skip
 
 
-merge = takes_settings(*(name for name in OF_MACHINE if name != "shard"))(_merge)
+merge = takes_settings(*("encoder", *(name for name in OF_MACHINE if name != "shard")))(_merge)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from secid.cli.lines import say_json
 from secid.errors import UsageError
 from secid.files import check_writable
 
@@ -71,7 +72,7 @@ def print_result(result: Result, as_json: bool, show: Callable[[Console, Result]
 
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         if as_json:
-            sys.stdout.write(json_of(result))
+            say_json(json_of(result))
         else:
             show(stdout(), result)
 
@@ -94,4 +95,4 @@ def print_verdict(result: Judged, quiet: bool) -> None:
 
 def print_json(document: Any) -> None:
     """Prints one JSON document."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

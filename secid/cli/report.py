@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +33,13 @@ def report(
 
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
-    from secid.cli.console import stderr, stdout
+    from secid.cli.console import stdout
+    from secid.cli.lines import complain, say_json
     from secid.cli.outputs import check_outputs
     from secid.files import write_whole
     from secid.pages.comparison import compare, labels
     from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
-    from secid.pages.sanitize import plain
     from secid.pages.terminal import print_page, print_run
     from secid.results.document import read_probe, read_run
 
@@ -60,9 +59,9 @@ def report(
 
     for path in files:
         write_whole(path, rendered(format_of(path)))
-        stderr().print(f"wrote {plain(str(path))}: {path.stat().st_size:,} bytes", markup=False)
+        complain(f"wrote {path}: {path.stat().st_size:,} bytes")
     if json:
-        sys.stdout.write(rendered(".json"))
+        say_json(rendered(".json"))
     elif files:
         return
     elif comparison is None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from secid.cli.lines import say_json
 from secid.cli.options import (
     ENCODING,
     GUIDE,
@@ -161,7 +162,7 @@ def show(
             problem = error
     with suppress(BrokenPipeError):  # a reader that stops early misses neither the run folder nor the verdict
         if json:
-            sys.stdout.write(to_json(result))
+            say_json(to_json(result))
         else:
             print_run(stdout(), result, legend=legend)
     if folder is not None:

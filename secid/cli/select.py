@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from secid.cli.options import Json, Quiet, RunFolder, flag
+from secid.cli.options import Json, Quiet, RunFolder, flag, takes_settings
 from secid.cli.written import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
+from secid.scoring.stored import OF_LOADING
 
 if TYPE_CHECKING:
-    from secid.export.select import Answer, By, Selection
+    from secid.export.left_out import Answer, By, Selection
     from secid.export.writer import Schema
     from secid.pages.page import Table
 
 EASIEST = (
-    "--by weight keeps the easiest negatives, those that the encoder separates best from the positive; --by influence "
-    "keeps those that raise the score most, which at budget 1 are nearly the same. Neither prefers hard negatives."
+    "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
+    "hardest are kept."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
@@ -31,6 +32,10 @@ CIRCULAR = "The same encoder chose and scored these negatives{}. Only training s
 BY_THE_SCORE = ", so the higher score proves nothing"
 
 
+ENCODER_HELP = "The run's encoder, if it is a local folder or an address: these are not taken from a run folder."
+
+
+@takes_settings("encoder", *OF_LOADING, texts={"encoder": ENCODER_HELP})
 def select(
     run: RunFolder,
     out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
@@ -43,7 +48,7 @@ def select(
             "--drop",
             of="NAME,…",
             text="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
-            "[default: none; with --top, --min-weight or --max false_negative,near_copy,repeat]",
+            "[default: none; with --top, --min-weight or --max every counted defect]",
         ),
     ] = None,
     top: Annotated[int | None, flag("--top", of="K", text="Keep at most K negatives of each record.")] = None,
@@ -56,15 +61,21 @@ def select(
         flag(
             "--by",
             of="NAME",
-            text="What --top and --max rank by: weight (keeps the easiest negatives), influence (those that raise the "
-            "score most) or information.",
+            text="What --top and --max rank by: similarity (the hardest first, those within 5 % of their positive "
+            "last), weight (the easiest first), influence (what raises the score most) or information.",
         ),
-    ] = "weight",
+    ] = "similarity",
     schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
+    force: Annotated[
+        bool, flag("--force", text="Write the copy even if its status is worse than the source's.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
+    **settings: Any,
 ) -> None:
     """Write a copy of a source without its flagged negatives.
+
+    RUN may be what `secid check … -o check.json` wrote: findings of the texts are then dropped without an encoder.
 
     With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. It is scored again,
     and the answer printed before and after.
@@ -90,7 +101,9 @@ def select(
             max_negatives=max_negatives,
             by=cast("By", by),
             schema=cast("Schema | None", schema),
+            force=force,
             progress=progress,
+            **settings,
         )
     if json:
         print_json(asdict(selected))
@@ -146,7 +159,7 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
     return (
         STATUS[answer.status],
-        score(answer.eci_nats, answer.interval_95, budget),
+        "–" if answer.interval_95 is None else score(answer.eci_nats, answer.interval_95, budget),
         fraction(answer.hardness, 2),
         percent(answer.outscoring),
         percent(answer.flagged_share),
@@ -156,14 +169,15 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
-    from secid.export.select import RULES
+    from secid.export.left_out import RULES
     from secid.results.catalogue import FINDINGS
 
     before, after = selected.before, selected.after
     ranked = [reason for reason in selected.left_out if reason in RULES]
-    if by == "weight" and not {"top", "max"}.isdisjoint(ranked):
-        yield EASIEST
+    if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
+        yield EASIEST.format(by)
     if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
         yield UNEQUAL.format(before.n_triplets, after.n_triplets)
     if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
-        yield CIRCULAR.format(BY_THE_SCORE if ranked and after.eci_nats > before.eci_nats else "")
+        higher = (after.eci_nats or 0.0) > (before.eci_nats or 0.0)
+        yield CIRCULAR.format(BY_THE_SCORE if ranked and higher else "")

@@ -37,6 +37,7 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
+    "is_object",
     "is_sentence_transformer",
     "load",
     "refuse_no_encoder_object",
@@ -50,6 +51,11 @@ def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
     if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
         return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
+
+
+def is_object(encoder: object) -> bool:
+    """Whether an encoder is given as an object, not by its name."""
+    return encoder is not None and not isinstance(encoder, str)
 
 
 def refuse_no_encoder_object(encoder: object) -> None:

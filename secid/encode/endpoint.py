@@ -1,6 +1,7 @@
 """Any OpenAI-compatible /v1/embeddings endpoint as an encoder: http://host:port/v1?model=NAME.
 
-The key comes from SECID_API_KEY or OPENAI_API_KEY and appears in no message, note or result.
+The key comes from SECID_API_KEY or OPENAI_API_KEY and appears in no message, note or result. It is sent to OpenAI, and
+to addresses that the user named in the command or the environment; not to one that only a settings file names.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from secid.errors import EncoderError
 from secid.progress import Progress
 from secid.records import Fact
 from secid.results import EncoderInfo
-from secid.settings import Settings
+from secid.settings import Settings, flag_of
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
+KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
+OPENAI_HOST = "api.openai.com"
 
 UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that only the server can choose."""
@@ -116,8 +119,9 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     Raises EncoderError if it cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
-    key = environment_key()
-    http = Http(key, progress.note)
+    withheld = settings.encoder in settings.keyless and not _is_openai(base)
+    key = None if withheld else environment_key()
+    http = Http(key, progress.note, _named_remedy(settings) if withheld else KEY_REMEDY)
     model = model or _only_model(http, base)
     url = f"{base}/embeddings"
     rows, _ = request_rows(http, url, model, ["dimension"])
@@ -154,6 +158,18 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
         facts=tuple(facts),
     )
     return EndpointEncoder(http, url, model, info, settings.truncate_dim)
+
+
+def _is_openai(base: str) -> bool:
+    """Whether the address is OpenAI's own, over TLS."""
+    address = urllib.parse.urlsplit(base)
+    return (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
+
+
+def _named_remedy(settings: Settings) -> str:
+    """What to do where the server wants the key that it did not get."""
+    flag = flag_of("guide" if settings.encoder == settings.guide else "encoder", settings.encoder)
+    return f"only a settings file names this address, so no key was sent; if you trust it, add {flag}"
 
 
 def parse_address(address: str) -> tuple[str, str | None]:

@@ -30,7 +30,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 class Http:
     """Sends requests with the key in the Authorization header, and retries where that can help.
 
-    notify : called with a note at the first retry, once.
+    notify : called with a note at the first retry, once.   key_remedy : what to do about a rejected or missing key.
     Redirects are errors: following one could hand the key to another host.
     """
 
@@ -38,12 +38,14 @@ class Http:
         self,
         key: str | None,
         notify: Callable[[str], None],
+        key_remedy: str,
         timeout_seconds: float = TIMEOUT_SECONDS,
         tries: int = TRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._key = key
         self._notify = notify
+        self._key_remedy = key_remedy
         self._notified = self._answered = False
         self._tries = tries
         self._sleep = sleep
@@ -97,13 +99,23 @@ class Http:
             # Cut after the key is hidden, so that no part of it remains.
             problem = f"HTTP {answer.status_code} {self._scrub(' '.join(answer.text.split()))[:200]}".rstrip()
             if answer.status_code != 429 and answer.status_code < 500:
-                raise _rejected(url, answer.status_code, problem)
+                raise self._rejected(url, answer.status_code, problem)
             wait = max(wait, _retry_after(answer))
         raise EncoderError(
             f"no usable response after {self._tries} attempts; the last: {problem}",
             where=url,
             remedy=f"{CHECK}; a new run continues from the cache",
         )
+
+    def _rejected(self, url: str, code: int, problem: str) -> EncoderError:
+        remedy = None
+        if code in (401, 403):
+            remedy = self._key_remedy
+        elif code == 404:
+            remedy = "check the address and ?model="
+        elif 300 <= code < 400:
+            remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
+        return EncoderError(f"the endpoint rejected the request: {problem}", where=url, remedy=remedy)
 
     def _notify_once(self, text: str) -> None:
         if not self._notified:
@@ -113,17 +125,6 @@ class Http:
     def _scrub(self, text: str) -> str:
         """Hides the key, which a server may repeat in its message."""
         return text.replace(self._key, "***") if self._key else text
-
-
-def _rejected(url: str, code: int, problem: str) -> EncoderError:
-    remedy = None
-    if code in (401, 403):
-        remedy = "set SECID_API_KEY or OPENAI_API_KEY to a valid key"
-    elif code == 404:
-        remedy = "check the address and ?model="
-    elif 300 <= code < 400:
-        remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
-    return EncoderError(f"the endpoint rejected the request: {problem}", where=url, remedy=remedy)
 
 
 def _retry_after(answer: httpx2.Response) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
+import math
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from secid.encode.hashes import file_sha256
 from secid.encode.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encode.protocol import Float32Rows, Role
-from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
-from secid.errors import EncoderError, plainly
+from secid.encode.rows import MODEL_FIELDS, as_float32, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.errors import EncoderError, of_encryption, plainly
 from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings
@@ -46,8 +46,8 @@ STORED_UNIT_TOLERANCE = 1e-3
 HEX_DIGITS, NO_DIGIT = 64, 255
 HEX_VALUES = np.array([int(chr(code), 16) if chr(code) in hexdigits else NO_DIGIT for code in range(128)], np.uint8)
 
-ZIP_LENGTHS = 26
-"""Where in the header of a member the lengths of its name and its extra field are, which come behind it."""
+READ_BYTES = 1 << 20
+"""Bytes of a .npz file in memory at once while they are counted."""
 
 HALF_ROUNDING = 2.0**-11
 """Largest relative rounding error of a half-precision number, and so the largest error of a unit row."""
@@ -72,7 +72,6 @@ class PrecomputedEncoder:
         self.info = info
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
-        self._stamp = _stamp(table.vectors)
         self._truncate_dim, self._bad = truncate_dim, bad
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
@@ -100,26 +99,10 @@ class PrecomputedEncoder:
                 where=self.info.name,
                 remedy="compute these vectors again",
             )
-        self._refuse_changed()  # also before: reading beyond the end of a mapped file ends the process
-        vectors = self._vectors[rows[places]]
-        self._refuse_changed()
-        return self._finish(vectors)
-
-    def _refuse_changed(self) -> None:
-        """Raises EncoderError if the file that the vectors are mapped from was written to since."""
-        if self._stamp != _stamp(self._vectors):
-            raise EncoderError("the file of vectors changed during the run", where=self.info.name, remedy="run again")
+        return self._finish(self._vectors[rows[places]])
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
-        return finish_rows(rows.astype(np.float32), self._truncate_dim, self.info.normalize)
-
-
-def _stamp(vectors: NDArray[Any]) -> tuple[int, int] | None:
-    """Size and time of change of the file that an array is mapped from; None for one in memory."""
-    if not isinstance(vectors, np.memmap) or vectors.filename is None:
-        return None
-    status = Path(vectors.filename).stat()
-    return status.st_size, status.st_mtime_ns
+        return finish_rows(as_float32(rows), self._truncate_dim, self.info.normalize)
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:
@@ -132,10 +115,11 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
     parts = np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
+    wide = np.promote_types(table.vectors.dtype, np.float32)
     with np.errstate(over="ignore"):
-        lengths = np.concatenate([np.linalg.norm(part.astype(np.float32), axis=1) for part in parts])
+        lengths = np.concatenate([np.linalg.norm(part.astype(wide), axis=1) for part in parts])
     unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
-    suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares in float32 overflow early
+    suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares overflow early
     bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
@@ -186,19 +170,15 @@ def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[n
 def _read_npz(path: Path) -> Table:
     try:
         with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
-            damaged = archive.testzip()
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if damaged is not None:
-            raise ValueError(f"{damaged} has another checksum than when it was written")
+            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+            for name in members.keys() & {*WANTED}:
+                _refuse_wrong_size(archive, members[name])
         with np.load(path, allow_pickle=False) as file:
-            arrays = {
-                name: _mapped(path, members[name]) if name in VECTOR_NAMES and _is_plain(members[name]) else file[name]
-                for name in file.files
-                if name in WANTED
-            }
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        why = "it contains Python objects" if "allow_pickle" in str(error) else plainly(error)
-        raise EncoderError(f"cannot be read: {why}", where=str(path), remedy="write it with np.savez") from error
+            arrays = {name: file[name] for name in file.files if name in WANTED}
+    except (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise EncoderError(
+            f"cannot be read: {plainly(error)}", where=str(path), remedy="write it with np.savez"
+        ) from error
     name = _one_of(VECTOR_NAMES, members, path)
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
@@ -212,22 +192,21 @@ def _read_npz(path: Path) -> Table:
     return _table(path, vectors, columns, members)
 
 
-def _is_plain(member: zipfile.ZipInfo) -> bool:
-    """Whether the bytes of a member are those of its array, as np.savez writes it."""
-    return member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1
+def _refuse_wrong_size(archive: zipfile.ZipFile, member: str) -> None:
+    """Raises ValueError if a member holds more or fewer bytes than the shape in its header says.
 
-
-def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """The array of a plain member as it lies in the file, so that it takes no memory of the process."""
-    with path.open("rb") as file:
-        file.seek(member.header_offset + ZIP_LENGTHS)
-        file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
+    NumPy allocates what the header says before it reads, so the bytes are counted first; reading them to the end
+    also compares the checksum.
+    """
+    with archive.open(member) as file:
         major, _ = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = read_header(file)
+        shape, _, dtype = read_header(file)
         if dtype.hasobject:
-            raise ValueError("an array of objects, which allow_pickle would load")
-        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if by_columns else "C")
+            raise ValueError(f"{member} contains Python objects")
+        n_bytes = sum(map(len, iter(lambda: file.read(READ_BYTES), b"")))
+    if math.prod(shape) * dtype.itemsize != n_bytes:
+        raise ValueError(f"{member} should have shape {shape} of {dtype}, but contains {n_bytes:,} bytes")
 
 
 def _read_parquet(path: Path) -> Table:
@@ -237,7 +216,8 @@ def _read_parquet(path: Path) -> Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise EncoderError(f"cannot be read: {plainly(error)}", where=str(path)) from error
+        why = "it is encrypted" if of_encryption(error) else plainly(error)
+        raise EncoderError(f"cannot be read: {why}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, table.column_names, path)
     column = table.column(name).combine_chunks()
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

@@ -19,14 +19,17 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.errors import UsageError
-from secid.export.read_again import Original, check_unchanged, find_source, plan_again, settings_of, text_rules_of
-from secid.export.select import Facts, read_facts
+from secid.export.left_out import Facts
+from secid.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
+from secid.export.select import read_facts
 from secid.export.writer import new_files, writing
 from secid.findings.matches import Matcher
+from secid.pages.sanitize import json_shown
 from secid.pool import Plan, restricted
 from secid.progress import Silent
 from secid.results import Run
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
+from secid.scoring.stored import settings_of
 
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""
@@ -69,7 +72,7 @@ def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
     counts = dict.fromkeys(sources, 0)
     for name, rows in sources.items():
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json_shown(json.dumps(row, ensure_ascii=False)) + "\n")
             counts[name] += 1
     return counts
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.errors import UsageError
-from secid.export.read_again import Original, find_source, plan_again, read_labels, settings_of
+from secid.export.read_again import Original, find_source, plan_again, read_labels
 from secid.export.rows import Passage, Row
 from secid.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 from secid.findings.copies import CopyFinder, Positives
@@ -37,6 +37,7 @@ from secid.pool.plan import Mask
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import Run
+from secid.scoring.stored import settings_of
 
 UNFIT = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""

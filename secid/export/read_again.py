@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 
 from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
@@ -15,6 +15,7 @@ from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_masks
 from secid.pool import Plan, PlannedSource, gather, plan_of
+from secid.pool.labels import add_labels, judgement_files
 from secid.pool.make import TextRules
 from secid.pool.plan import Mask
 from secid.pool.reading import bytes_read_by, planned_rows
@@ -22,15 +23,45 @@ from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
-from secid.results import Run, SourceResult
+from secid.results import Run
 from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
-from secid.settings import FIELDS, Settings
+from secid.settings import Settings
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
 MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
 RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
+
+
+class ReadFile(Protocol):
+    """A file as a run or a check has read it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def n_bytes(self) -> int | None: ...
+
+
+class ReadSource(Protocol):
+    """A source of a run or of a check."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[ReadFile]: ...
+
+
+Own = TypeVar("Own", bound=ReadSource, covariant=True)
+
+
+class ReadResult(Protocol[Own]):
+    """A run, or a check."""
+
+    @property
+    def sources(self) -> Sequence[Own]: ...
 
 
 @dataclass(frozen=True)
@@ -57,12 +88,6 @@ def refuse_merged(run: Run) -> None:
             "this run was merged from shards, and its rows are in theirs",
             remedy="score each shard with --run DIR, too, and select from these folders",
         )
-
-
-def settings_of(run: Run, **changes: Any) -> Settings:
-    """The settings that a run was made with, with changes; settings of a newer secid are left out."""
-    values = {name: entry["value"] for name, entry in run.settings.items() if name in FIELDS}
-    return replace(Settings(**values), **changes)
 
 
 def read_labels(folder: Path, run: Run) -> Positives:
@@ -97,7 +122,7 @@ def _name_in(run: Run, planned: PlannedSource) -> str:
     return next(name for name in names if name.endswith(split))
 
 
-def find_source(run: Run, name: str | None) -> SourceResult:
+def find_source(run: ReadResult[Own], name: str | None) -> Own:
     """The source of that name; the only one where none is named. Raises UsageError."""
     names = ", ".join(source.name for source in run.sources)
     if name is None and len(run.sources) > 1:
@@ -108,7 +133,7 @@ def find_source(run: Run, name: str | None) -> SourceResult:
     raise UsageError(f"no source {name!r} in this run", remedy=f"its sources are {names}")
 
 
-def check_present(source: SourceResult) -> None:
+def check_present(source: ReadSource) -> None:
     """Raises InputError where a file of the source is missing, or not as long as the one that was scored."""
     for file in source.paths:
         if once_only(file.path):
@@ -122,7 +147,7 @@ def check_present(source: SourceResult) -> None:
             raise _changed(file.path)
 
 
-def check_unchanged(source: SourceResult) -> None:
+def check_unchanged(source: ReadSource) -> None:
     """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
     check_present(source)
     for file in source.paths:
@@ -136,16 +161,19 @@ def _changed(path: str) -> InputError:
 
 @contextmanager
 def plan_again(
-    run: Run,
+    run: ReadResult[ReadSource],
     names: Sequence[str],
     settings: Settings,
     folder: Path,
     progress: Progress,
     text_rules: TextRules | None,
+    *,
+    with_labels: bool = False,
 ) -> Iterator[tuple[Plan, dict[str, Original]]]:
     """The named sources of a run, planned as they were. Each file is opened once.
 
     folder : an empty folder for spool files.   text_rules : as in `plan_of`; only the named sources are read.
+    with_labels : whether the collection's qrels add labelled positives; a run folder keeps them.
     Raises InputError where a file has changed or no longer gives the source.
     """
     results = [find_source(run, name) for name in names]
@@ -161,6 +189,8 @@ def plan_again(
         (reader.source, on_disk[reader.source].watch(planned_rows(reader, settings))) for reader in readers.values()
     ]
     gathered = gather(streams, folder, bytes_read_by(readers.values(), progress))
+    if with_labels and (judgements := judgement_files(settings)):
+        add_labels(gathered, judgements, settings)
     plan = plan_of(gathered, settings, text_rules=text_rules)
     try:
         originals = {}
@@ -174,7 +204,7 @@ def plan_again(
         plan.close()
 
 
-def _compare(content: Iterable[FileContent], result: SourceResult) -> None:
+def _compare(content: Iterable[FileContent], result: ReadSource) -> None:
     hashes = {file.path: file.sha256 for file in result.paths}
     for file in content:
         if file.sha256 != hashes[file.path]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from secid.arrays import Flags
 from secid.findings.rows import SAMPLED, Rule, Thresholds, row_rules
+from secid.findings.status import SourceStatus, readable
 from secid.findings.summary import (
     RowPlace,
     SourceFindings,
@@ -99,10 +100,16 @@ class Inspector:
             ),
             overlaps_of({name: table.has(name) for name in shares if name in table.evaluated}, table.share),
             shares,
-            texts.status,
+            _read(texts.status, shares),
             texts.languages,
             texts.places,
         )
+
+
+def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
+    """The status by the texts, once the encoder has read them."""
+    unknown = shares.get("unknown_script")
+    return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
@@ -143,8 +150,9 @@ class _ExampleWriter:
 
     def worst(self, rule: Rule) -> tuple[TripletExample, ...]:
         """The worst triplets by a rule, one a query."""
-        inside = np.flatnonzero(rule.flags)
-        chosen = one_a_query(self._plan, self._table.triplets.query[inside], rule.severity[inside], self._settings)
+        rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
+        ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
+        chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[chosen])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:

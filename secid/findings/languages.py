@@ -101,7 +101,7 @@ def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
     n = max(1, len(texts))
     return Languages(
         n_texts=len(texts),
-        shares={code: n_texts / n for code, n_texts in counts.most_common()},
+        shares={code: n_texts / n for code, n_texts in sorted(counts.items(), key=lambda item: (-item[1], item[0]))},
         mojibake=sum(map(is_mojibake, texts)) / n,
     )
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from secid.arrays import Floats, Index, among, distinct
+from secid.arrays import Floats, Index, among, best_first, distinct
 from secid.findings.copies import windows
 from secid.findings.summary import Case
 from secid.pool import Plan, PlannedSource, token_stream
@@ -76,7 +77,8 @@ class Finder:
     """
 
     def __init__(self, texts: Mapping[str, str], measure: Measure, width: int, threshold: float, smallest: int) -> None:
-        self.ids, self.texts = list(texts), list(texts.values())
+        by_text = sorted(texts.items(), key=itemgetter(1, 0))  # of two that match equally the first one counts
+        self.ids, self.texts = [name for name, _ in by_text], [text for _, text in by_text]
         self._measure, self._width = measure, width
         self._threshold, self._smallest = threshold, smallest
         self._forms, self._form_text = np.unique(FormKeys.of(Packed.of(self.texts)).hashes(), return_index=True)
@@ -111,7 +113,7 @@ class Finder:
             which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
         for start, stop in pieces(n if len(self._vocabulary) else 0, CHUNK_TEXTS, store.lengths):
             owner, other, value = self._near(store.get(start, stop))
-            order = np.argsort(value, kind="stable")  # the nearest is written last
+            order = best_first(-value, -other)  # the nearest is written last
             owner, other, value = owner[order] + start, other[order], value[order]
             free = ~exact[owner]
             which[owner[free]], similarity[owner[free]] = other[free], value[free]
@@ -161,9 +163,13 @@ class Leaks:
     """Evaluation texts among all texts of a run. tick: called with the number of texts compared."""
 
     def __init__(self, plan: Plan, evaluation: EvaluationSet, tick: Callable[[int], None]) -> None:
-        self._plan, self._evaluation = plan, evaluation
-        self._queries = query_finder(evaluation.queries).find(plan.queries, tick)
-        self._passages = passage_finder(evaluation.passages).find(plan.passages, tick)
+        self._plan = plan
+        self._finders = {
+            "eval_query": query_finder(evaluation.queries),
+            "eval_passage": passage_finder(evaluation.passages),
+        }
+        self._queries = self._finders["eval_query"].find(plan.queries, tick)
+        self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
     def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, Case]:
         """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
@@ -179,7 +185,6 @@ class Leaks:
             "eval_query": (self._queries, planned.query, planned.file, planned.line, self._plan.queries, {}),
             "eval_passage": (self._passages, ids, file, line, self._plan.passages, roles),
         }
-        texts = {"eval_query": self._evaluation.queries, "eval_passage": self._evaluation.passages}
         cases = {}
         for name, (matches, listed, files, lines, store, by_role) in places.items():
             all_ids = distinct(listed)
@@ -189,25 +194,25 @@ class Leaks:
                     name,
                     planned.source.paths[int(files[place])],
                     int(lines[place]),
-                    _example(matches, texts[name], store, int(listed[place])),
+                    _example(matches, self._finders[name], store, int(listed[place])),
                 )
                 for place in matches.first_places(listed)[:n_examples].tolist()
             )
             values = {
                 "n_exact": int(matches.exact[leaked].sum()),
                 "n_evaluation": len(distinct(matches.which[leaked])),
-                "n_evaluation_all": len(texts[name]),
+                "n_evaluation_all": len(self._finders[name].ids),
                 **by_role,
             }
             cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
         return cases
 
 
-def _example(matches: Matches, texts: Mapping[str, str], store: TextStore, text_id: int) -> Fact:
+def _example(matches: Matches, finder: Finder, store: TextStore, text_id: int) -> Fact:
     """A text of the run, and the evaluation text that it is."""
-    key = list(texts)[int(matches.which[text_id])]
-    values: dict[str, str | float] = {"text": shorten(store.take(np.array([text_id]))[0], SHOWN_CHARACTERS), "id": key}
+    place, text = int(matches.which[text_id]), store.take(np.array([text_id]))[0]
+    values: dict[str, str | float] = {"text": shorten(text, SHOWN_CHARACTERS), "id": finder.ids[place]}
     if not matches.exact[text_id]:
         values["similarity"] = float(matches.similarity[text_id])
-        values["evaluation_text"] = shorten(texts[key], SHOWN_CHARACTERS)
+        values["evaluation_text"] = shorten(finder.texts[place], SHOWN_CHARACTERS)
     return Fact("evaluation_text", values)

@@ -19,6 +19,8 @@ from secid.triplets.estimates import Share, names_of
 
 RECORDS_LEFT = 0.5
 """Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
+UNREAD = 0.5
+"""Share of the negatives in a script that the encoder does not know from which there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS))
 LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
 
@@ -43,9 +45,9 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 def source_status(planned: PlannedSource, shares: Mapping[str, Share], flagged: Share) -> SourceStatus:
     """The status of a source.
 
-    usable   : no counted defect is above its limit; each is held against its own, not their union.
-    repair   : one is, and without all flagged negatives at least half of the records keep a negative.
-    unusable : one is, and fewer do.
+    no_defects : no counted defect is above its limit; each is held against its own, not their union.
+    repair     : one is, and without all flagged negatives at least half of the records keep a negative.
+    unusable   : one is, and fewer do.
 
     shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.
     Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14.
@@ -63,10 +65,20 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
 
 def status_of(shares: Mapping[str, float], n_left: int, n_records: int) -> Status:
     """The same by numbers: the shares of the counted defects, and what `records_left` gives."""
-    if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "usable if at most the limit": NaN is not
-        return "usable"
+    if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "no defects if at most the limit": NaN is not
+        return "no_defects"
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
     return "repair" if left else "unusable"
+
+
+def readable(status: Status, unknown_script: float | None) -> Status:
+    """The status once an encoder has read the texts: without defects there is no verdict where it knows the script of
+    at most half of the negatives.
+
+    unknown_script : share of the negatives that have this finding; None where it was not evaluated. Source: METHOD 14.
+    """
+    unread = unknown_script is not None and not unknown_script < UNREAD
+    return "no_verdict" if status == "no_defects" and unread else status
 
 
 def defects_of(shares: Mapping[str, float]) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from secid.arrays import Flags, Floats, Index
+from secid.arrays import Flags, Floats, Index, best_first
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
-from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool import Plan, PlannedSource, content_of, sample_order
 from secid.results import Example, Languages, SourceFinding, TripletExample
 from secid.settings import Settings
 from secid.triplets.estimates import HasError, Share, names_of, share_interval
@@ -23,8 +23,8 @@ EXAMPLE_CHARACTERS = 600
 """A passage is cut to this length in the report: enough to judge it, small enough for a page."""
 BEFORE_CHARACTERS = 20
 """Shown before what a finding is about."""
-SEVERITY_DECIMALS = 5
-"""Of how bad a triplet is: copies of one text differ in the seventh, by the batch they were encoded in."""
+SEVERITY_UNIT = 2.0**-17
+"""About 1e-5, of how bad a triplet is: copies of one text differ by 1e-7, by the batch they were encoded in."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
     """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
     shares = listed.shares()
-    places = {name: text_places(plan, planned, name, settings) for name in shares}
+    places = {name: _examples(plan, planned, planned.has(name), settings) for name in shares}
 
     def shown(name: str) -> tuple[TripletExample, ...]:
         examples = [
@@ -105,9 +105,7 @@ def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settin
     ids, cluster = np.unique(query, return_inverse=True)
     flags = wordless[query].astype(np.float64)
     share = Share.of(flags, np.ones(len(flags)), cluster, names_of(plan.queries.keys[ids]))
-    places = np.flatnonzero(flags)
-    chosen = places[one_a_query(plan, query[places], np.zeros(len(places)), settings)]
-    examples = tuple(text_example(plan, planned, int(place)) for place in chosen)
+    examples = tuple(text_example(plan, planned, place) for place in _examples(plan, planned, flags > 0, settings))
     return source_finding("query_without_tokens", share.n, share.estimate, examples)
 
 
@@ -145,13 +143,6 @@ def count_of(flags: Flags, share: Floats | None) -> int:
     return max(1, round(float(share[flags].sum())))
 
 
-def text_places(plan: Plan, planned: PlannedSource, name: str, settings: Settings) -> list[int]:
-    """The first negatives with a finding in the seeded order of queries, one a query."""
-    places = np.flatnonzero(planned.has(name))
-    query = planned.query[planned.triplet_record()[places]]
-    return [int(place) for place in places[one_a_query(plan, query, np.zeros(len(places)), settings)]]
-
-
 def text_example(
     plan: Plan, planned: PlannedSource, place: int, start_of: Callable[[str], int] | None = None
 ) -> TripletExample:
@@ -179,12 +170,27 @@ def _blanks(planned: PlannedSource) -> list[TripletExample]:
     ]
 
 
-def one_a_query(plan: Plan, query: Index, severity: Floats, settings: Settings) -> Index:
-    """Places of the worst rows, one a query; equally bad ones in the seeded order of queries. query: (n,) ids."""
+def one_a_query(
+    plan: Plan, query: Index, positive: Index, negative: Index, severity: Floats, settings: Settings
+) -> Index:
+    """Places of the worst rows, one a query; equally bad ones in the seeded order of queries, then by their texts.
+
+    query, positive, negative : (n,) ids.
+    """
     priority = sample_order(plan.queries.keys[query], settings.seed)
-    order = np.lexsort((priority, -severity.round(SEVERITY_DECIMALS)))
+    seeded = np.lexsort((content_of(plan.passages.keys[negative], plan.passages.keys[positive]), priority))
+    order = seeded[best_first(severity[seeded], np.arange(len(seeded)), unit=SEVERITY_UNIT)]
     _, first = np.unique(query[order], return_index=True)
     return order[np.sort(first)][: settings.examples]
+
+
+def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settings) -> list[int]:
+    """Places of the flagged negatives that are shown: one a query, in the seeded order of queries."""
+    places = np.flatnonzero(flags)
+    record = planned.triplet_record()[places]
+    ids = planned.query[record], planned.positives[planned.positive_offsets[record]], planned.negatives[places]
+    shown: list[int] = places[one_a_query(plan, *ids, np.zeros(len(places)), settings)].tolist()
+    return shown
 
 
 def cut(text: str, at: int = 0) -> str:

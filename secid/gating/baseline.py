@@ -188,7 +188,7 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     shares["unrelated.share"] = source.unrelated.share
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
     for name, own in known.items():
-        if own and not (own.standard_error >= 0.0 and own.n_queries >= 1 and abs(own.value) < LARGEST):
+        if own and not (0.0 <= own.standard_error < LARGEST and own.n_queries >= 1 and abs(own.value) < LARGEST):
             yield name
     yield from (name for name, share in shares.items() if not 0.0 <= share.value <= 1.0)
     texts = {**source.languages, "mojibake": source.mojibake}

@@ -23,13 +23,20 @@ from secid.results.gate import Check, CheckExample, finding_of
 from secid.results.guide import GuideSource
 from secid.triplets.estimates import UNBOUNDED, share_interval
 
+WEAK_BASELINE = "weak_baseline"
 NO_GUIDE_BEFORE = "no_guide_before"
 GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 
 def all_checks(subject: Subject) -> Iterator[Check]:
     """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
-    for check in (_queries(subject), *_limits(subject), *_suspect(subject), *_new_source(subject)):
+    for check in (
+        _queries(subject),
+        *_unchecked(subject),
+        *_limits(subject),
+        *_suspect(subject),
+        *_new_source(subject),
+    ):
         excused = check.outcome == "undecided" and check.name in subject.policy.allow_undecided
         yield replace(check, excused=True) if excused else check
 
@@ -49,6 +56,12 @@ def _queries(subject: Subject) -> Check:
         n_queries_needed=None if enough else least,
         examples=() if enough else subject.left_out,
     )
+
+
+def _unchecked(subject: Subject) -> Iterator[Check]:
+    """The hardness of a new source that this baseline cannot judge: nothing else would notice random passages."""
+    if subject.previous is None and "hardness" in subject.limits.left_out:
+        yield Check(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
 
 
 def _new_source(subject: Subject) -> Iterator[Check]:

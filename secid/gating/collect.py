@@ -16,8 +16,6 @@ from secid.files import write_together
 from secid.findings.copies import Positives, restored
 from secid.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
-    ENCODER_SETTINGS,
-    GUIDES,
     LOW_POINT,
     METHOD_SETTINGS,
     Baseline,
@@ -33,7 +31,8 @@ from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Languages, SourceResult
 from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
-from secid.settings import flag_of
+from secid.scoring.stored import settings_of
+from secid.settings import ENCODERS, RECIPE_FIELDS, flag_of
 from secid.triplets.estimates import Estimate
 from secid.version import VERSION
 
@@ -59,8 +58,9 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
-    settings = {name: run.settings[name]["value"] for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS)}
-    settings |= {name: entry["value"] for name, entry in run.settings.items() if name in (*GUIDES, "guide_sample")}
+    own = settings_of(run)
+    settings = {name: getattr(own, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
+    settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
         secid_version=VERSION,

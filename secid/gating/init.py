@@ -14,6 +14,7 @@ from secid.gating.baseline import Baseline
 from secid.gating.limits import Bound, Limits, above_advice, limits_for, minimum_queries
 from secid.gating.policy import KEYS_IN, Policy, policy_in, table_in
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.settings import read_toml
 
 WIDTH = 118
 HEAD = (
@@ -31,10 +32,10 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         f"[{table}]",
         f"# minimum_queries = {minimum_queries(policy, baseline)}",
         *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
-        f"defect_tolerance = {policy.defect_tolerance:g}",
+        f"defects_maximum = {policy.defects_maximum:g}",
         *_comment(
-            f"For defects that are counted ({', '.join(DEFECTS)}): this much above the predecessor's share, or for "
-            "a new source above the median of the baseline."
+            f"Largest share of each defect that is counted ({', '.join(DEFECTS)}), whatever the baseline has. A "
+            "[gate.findings] table gives one of them another limit."
         ),
         f"new_source = {json.dumps(policy.new_source)}",
         *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
@@ -78,7 +79,9 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
         f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
         for finding, share in above.items()
     ]
-    return f"{name}: {', '.join(shares)}. Later versions of {name} may have as much."
+    counted = [finding for finding in above if finding in DEFECTS]
+    fails = f" They fail for {', '.join(counted)}: repair {name}, or set a limit in the policy." if counted else ""
+    return f"{name}: {', '.join(shares)}. Later versions of {name} are judged by this source.{fails}"
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
@@ -87,12 +90,10 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     text = policy_text(baseline, where, name)
     if path.exists():
         try:
-            before = path.read_bytes().decode("utf-8")
-            table = tomllib.loads(before)
+            data = path.read_bytes()
         except OSError as error:
             raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"not valid TOML: {error}", where=str(path)) from error
+        table, before = read_toml(data, str(path)), data.decode("utf-8")
         if table_in(table, path.name) is not None:
             raise UsageError(
                 f"already has a [{name}] table",

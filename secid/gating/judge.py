@@ -29,7 +29,7 @@ from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.pages.encoder import fact_lines
-from secid.pool import Plan
+from secid.pool import Plan, content_of
 from secid.progress import Progress
 from secid.read import resolve_sources
 from secid.results import Run
@@ -37,7 +37,8 @@ from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
-from secid.settings import FIELDS, Dtype, Resolved, Settings
+from secid.scoring.stored import refuse_unnamed, settings_of
+from secid.settings import ENCODERS, Dtype, Resolved, Settings
 from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
 
@@ -95,7 +96,7 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
         values["dtype"], origin["dtype"] = dtype, "baseline"
     values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
     refuse_differences(differences(baseline, values), "settings")
-    return Resolved(Settings(**{name: value for name, value in values.items() if name in FIELDS}), origin)
+    return Resolved(Settings(**values), origin)
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
@@ -112,7 +113,7 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
-    settings = {name: entry["value"] for name, entry in run.settings.items()}
+    settings = vars(settings_of(run))
     lines = differences(baseline, settings, run.encoder)
     if run.idf.sha256 != baseline.idf.sha256:
         lines.append(f"IDF table: baseline {baseline.idf.sha256[:12]}, this run {run.idf.sha256[:12]}")
@@ -149,14 +150,18 @@ def judge(
     given    : sources as for `secid.score`.
     resolved : the user's settings; others are the baseline's.
     encoder  : an object; by default the one that the settings name, else the baseline's.
-    Raises SecidError: UsageError with the list of differences if scores are not comparable.
+    Raises SecidError: UsageError with the list of differences if scores are not comparable, EncoderError for an encoder
+    or guide in a folder or at an address that only the baseline names.
     """
-    from secid.encode import ignored, load
+    from secid.encode import ignored, is_object, load
 
     baseline, clock = against.baseline, Clock()
     for line in fact_lines(ignored(resolved.values, encoder)):
         progress.note(line)
     resolved = settings_for(baseline, resolved)
+    for name in GUIDES if is_object(encoder) else ENCODERS:
+        if resolved.origin[name] == "baseline":
+            refuse_unnamed(getattr(resolved.values, name), name, against.where)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
     sources = resolve_sources(given, resolved.values)
     if not sources:
@@ -250,6 +255,9 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_gu
             **({"suspect": no_guide} if no_guide else {}),
         },
         example=example,
+        content=content_of(
+            plan.passages.keys[rows.negative], plan.passages.keys[rows.positive], plan.queries.keys[rows.query]
+        ),
         left_out=tuple(
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
             for row in planned.tally.examples[:EXAMPLES]

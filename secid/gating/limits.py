@@ -1,5 +1,7 @@
 """What a source is held against: limits from the policy, else from the baseline, and the damage that each detects.
 
+Counted defects are held against the policy alone: a baseline that has them must not admit more of them.
+
 A limit from the baseline lies far enough from the reference that a fresh sample of the same source passes: its whole
 95 % interval is inside in 95 % of samples of `minimum_queries` queries, and in practically all of twice as many. The
 errors of the baseline and of the new sample both count. A check that would not see even gross damage in a sample as
@@ -151,7 +153,7 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
             sources, lambda source: sum(share for code, share in source.languages.items() if code not in known)
         )
     for name in DEFECTS:
-        limits[f"findings.{name}"] = _defect(sources, name, policy.defect_tolerance)
+        limits[f"findings.{name}"] = Bound(side=MOST, value=policy.defects_maximum, basis="policy", counted=True)
     for name in (*ESTIMATED, *NOTICED):
         limits[f"findings.{name}"] = _share(sources, name, n, notice=name == "hub" or previous is None)
     if previous:
@@ -199,21 +201,6 @@ def _texts(sources: Mapping[str, BaselineSource], share: Callable[[BaselineSourc
     limit = _rounded_up(before + TEXT_TOLERANCE)
     basis = _basis(sources, "extreme")
     return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
-
-
-def _defect(sources: Mapping[str, BaselineSource], name: str, tolerance: float) -> Bound:
-    """At most the reference's share and the tolerance: these rows are what training reads, so they are counted."""
-    before = median(source.findings[name].value for source in sources.values())
-    limit = _rounded_up(before + tolerance)
-    return Bound(
-        side=MOST,
-        value=limit,
-        basis=_basis(sources, "median"),
-        reference=next(iter(sources)) if len(sources) == 1 else "",
-        before=before,
-        counted=True,
-        detects=_detects(lambda share: (before + share * (1.0 - before) - limit, 0.0)),
-    )
 
 
 def _rounded_up(share: float) -> float:

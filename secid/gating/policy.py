@@ -6,7 +6,6 @@ A missing key takes the limit derived from the baseline (`secid.gating.limits`);
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from secid.errors import SettingsError, UsageError, near_name
 from secid.results.catalogue import DEFECT_LIMIT, FINDINGS
-from secid.settings import FIELDS
+from secid.settings import FIELDS, read_toml
 
 Off = Literal["off"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0, strict=True)]
@@ -73,10 +72,10 @@ class Policy(Table):
     allow_undecided: tuple[str, ...] = Field(
         (), description="Names of checks that may stay undecided; any other undecided check holds the source (exit 3)."
     )
-    defect_tolerance: Fraction = Field(
+    defects_maximum: Fraction = Field(
         DEFECT_LIMIT,
-        description="How much larger the share of a counted defect may be than the predecessor's, or than the median "
-        "of the baseline for a new source.",
+        description="Largest share of the negatives that may have a counted defect, whatever the baseline has; the "
+        "[gate.findings] table can give one of them another limit.",
     )
     hardness_minimum: Annotated[float, Field(ge=-1.0, le=2.0, strict=True)] | Off | None = Field(
         None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."
@@ -184,9 +183,7 @@ def parse_policy(table: Any, where: str) -> Policy:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"not valid TOML: {error}", where=str(path)) from error
+        return read_toml(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
 

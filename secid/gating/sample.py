@@ -16,6 +16,7 @@ from secid.arrays import Floats, Index
 from secid.errors import InputError
 from secid.results import Run, SourceResult
 from secid.run_folder.read import QUERY_INFLUENCE, QUERY_KEYS, read_table, read_tensors, source_entries
+from secid.scoring.stored import settings_of
 from secid.triplets.estimates import Estimate, Names, names_of
 from secid.triplets.measured import Measured
 from secid.triplets.table import TripletTable
@@ -82,5 +83,5 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceResult, Sampl
             raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
         names = names_of(keys.numpy())
-        table = read_table(folder, source.name, run.settings["temperature"]["value"])
+        table = read_table(folder, source.name, settings_of(run).temperature)
         yield source, Sample(table, names, Estimate(source.eci_nats, names, influence.numpy()))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 
-from secid.arrays import Floats
+from secid.arrays import Floats, best
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
 from secid.gating.baseline import BaselineSource, Measurement
@@ -54,7 +55,8 @@ class Subject:
     known_languages : of what it is compared with.
     hardness  : None where it cannot be computed, or not with an interval.
     missing   : why hardness or a finding could not be evaluated, by name.
-    example   : the row and the texts of a triplet, without cosines.   left_out: rows that were not used.
+    example   : the row and the texts of a triplet, without cosines.   content: (T,) hash of its texts.
+    left_out  : rows that were not used.
     guide     : what its guide's flags are worth; None without one.
     """
 
@@ -68,6 +70,7 @@ class Subject:
     hardness: Estimate | None
     missing: Mapping[str, str]
     example: Callable[[int], CheckExample]
+    content: npt.NDArray[np.uint64]
     left_out: tuple[CheckExample, ...] = ()
     guide: GuideSource | None = None
 
@@ -156,13 +159,11 @@ def _needed(
 
 
 def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
-    """The check with the triplets of smallest severity as examples, one per query, ties in order; a pass needs none."""
+    """The check with the triplets of smallest severity as examples, one per query; a pass needs none."""
     if check.outcome == "pass":
         return check
     sample, examples, queries = subject.sample, [], set()
-    n = min(len(severity), 64 * EXAMPLES)
-    order = np.argpartition(severity, n - 1)[:n]
-    for triplet in order[np.lexsort((order, severity[order]))].tolist():
+    for triplet in best(-severity, subject.content, 64 * EXAMPLES).tolist():
         query = int(sample.cluster[triplet])
         if query not in queries:
             queries.add(query)

@@ -14,6 +14,8 @@ from secid.errors import NumericalError
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5
 """Of the largest eigenvalue, far above what float32 products within a block leave below 0 (1e-7)."""
+SUBNORMAL = float(np.finfo(np.float32).tiny)
+"""Smallest float32 with all its digits (1e-38): what lies within it of 0 is rounding, whatever the largest one is."""
 NOISE = 2.0
 """Rounding leaves eigenvalues of nearly the same size above and below 0."""
 
@@ -67,7 +69,7 @@ def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
     """(d,) rising eigenvalues on the host, those that rounding has left at 0: see `Eigen.of`."""
     on_host = values.cpu().numpy()
-    if len(on_host) and not on_host[0] >= -ROUNDING * on_host[-1]:
+    if len(on_host) and not on_host[0] >= -max(ROUNDING * on_host[-1], SUBNORMAL):
         raise NumericalError(NOT_PSD, remedy="please report this run")
     noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
     is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)

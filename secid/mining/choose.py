@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats, Index
+from secid.arrays import Flags, Floats, Index, best_first
 from secid.mining.exclusions import EXCLUDED, Codes, Exclusions
 from secid.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.mining.orders import Order, Ranking
@@ -163,7 +163,8 @@ class Choice:
         """Sets the negatives of these rows, from the first one on. number : of the miner.   lists : of the queries."""
         eligible, near, above = _tested(miner, lists)
         value = np.zeros(eligible.shape) if miner.pick == "top" else self._draws(miner, lists)
-        preferred = np.argsort(np.where(eligible, -value, np.inf), axis=1, kind="stable")
+        in_order = np.broadcast_to(np.arange(eligible.shape[1]), eligible.shape)
+        preferred = best_first(np.where(eligible, value, -np.inf), in_order)
         rank, reused = lists.allowed.cumsum(axis=1), np.zeros(len(rows), np.int64)
         for place, (row, n) in enumerate(zip(rows.tolist(), eligible.sum(axis=1).tolist(), strict=True)):
             own = preferred[place, :n]

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.arrays import Flags, Floats, Index, distinct
+from secid.arrays import Flags, Floats, Index, best_first, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.findings.copies import spread
 from secid.mining.choose import FILL, Choice, Lists, Picks, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.methods import Bm25, Dense, Hybrid, Method, MiningPlan, Random
-from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking, dots
+from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking
 from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
 from secid.pool import sample_order
 from secid.pool.reading import bytes_read_by
@@ -30,6 +30,7 @@ from secid.read.collection import noted_collection
 from secid.scoring.audit import label_files
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
+from secid.triplets.search import dots
 
 ROWS_AT_ONCE = 4_096
 """Rows whose lists are in memory together, at most: at the default window 15 MB of each order."""
@@ -108,7 +109,7 @@ def lowest_positives(
     candidates = np.arange(questions.n_candidates if dense else 0)
     embedder.need(own, distinct(np.concatenate([candidates, passage])))
     scores = dots(embedder.vectors, query, passage)
-    lowest = np.lexsort((passage, scores, query))[np.searchsorted(query, own)]
+    lowest = best_first(-scores, passage, query)[np.searchsorted(query, own)]
     place = lowest[np.searchsorted(own, questions.query)]
     return passage[place], scores[place]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from secid.encode.endpoint import environment_key, parse_address
+from secid.encode.endpoint import OPENAI_HOST, environment_key, parse_address
 from secid.encode.http import CHECK, LOOPBACK, TRIES
 from secid.errors import EncoderError, EndpointError, UsageError, install_words
 from secid.mining.answers import MOST_BYTES, NOT_CHAT, TOO_LONG, Answer, Pair, Written, printable, written
@@ -50,7 +50,7 @@ Answer with a JSON object and nothing else: {"negatives": [a list of {n} strings
 PLACES = re.compile(r"\{(query|positive|n)\}")
 
 KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-DEFAULT_URL = "https://api.openai.com/v1"
+DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"
 """Sent where no key is set: local servers ask for none, and the client wants one."""
 SHORTEST_SECRET = 16
@@ -323,7 +323,7 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
         raise EndpointError(error.message, where=where, remedy=remedy) from None
     if model is not None:
         raise EndpointError("the address contains a model", where=where, remedy=f"name it with model={model}")
-    if key is None and urlsplit(base).hostname == urlsplit(DEFAULT_URL).hostname:
+    if key is None and urlsplit(base).hostname == OPENAI_HOST:
         remedy = f"set {KEY_VARIABLE}, or name another server: url=http://host:port/v1"
         raise EndpointError("no key is set", where=base, remedy=remedy)
     return base, key

@@ -6,26 +6,18 @@ Equal scores go by text key, as candidates do, so that no order of files or rows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
 
-from secid.arrays import Floats, Index, distinct
-from secid.measure.blocks import Role, Vectors
-from secid.pool import splitter
-from secid.pool.texts import TextStore
-from secid.triplets.embedding import rows_of_ids
-from secid.triplets.search import bm25_index, nearest
+from secid.arrays import Floats, Index
+from secid.measure.blocks import Vectors
+from secid.pool.texts import Packed, TextStore, pieces
+from secid.triplets.bm25 import Bm25
+from secid.triplets.search import nearest_passages
 
-QUERY_BLOCK, WINDOW = 1_024, 16_384
-"""Queries and candidates compared at once: 64 MB of scores."""
-PAIRS_AT_ONCE = 1 << 15
-"""Of rows multiplied in float64: 200 MB at 384 dimensions."""
 TEXTS_AT_ONCE = 4_096
-COMPARED_BEYOND = 8
-"""Candidates beyond the depth that are compared exactly, so that few lists are computed twice."""
 STREAM = 4
 """Of the seed: controls draw from 1 and 2, the random reference from 3."""
 
@@ -46,34 +38,14 @@ class Ranking(Protocol):
 
 
 class DenseRanking:
-    """By the dot product with the query's row: found in float32, compared in float64. n: candidates, ids below it."""
+    """By the dot product with the query's row. n: candidates, ids below it, in the order of their text keys."""
 
     def __init__(self, vectors: Vectors, n: int) -> None:
         self._vectors, self._n = vectors, n
 
     def first(self, queries: Index, depth: int) -> Order:
-        """As in `Ranking`. Exact: a list is searched further while a candidate outside could belong to it."""
-        k, depth = min(self._n, depth + COMPARED_BEYOND), min(self._n, depth)
-        ids, scores = np.full((len(queries), depth), -1), np.full((len(queries), depth), np.nan)
-        pending = np.arange(len(queries))
-        while len(pending):
-            best, values, certain = self._search(queries[pending], k)
-            done = (certain >= depth) if k < self._n else np.ones(len(pending), np.bool_)
-            ids[pending[done]], scores[pending[done]] = best[done, :depth], values[done, :depth]
-            pending, k = pending[~done], min(self._n, 2 * k)
-        return Order(ids, scores)
-
-    def _search(self, queries: Index, k: int) -> tuple[Index, Floats, Index]:
-        """The k best of each query by float32, ordered by float64, and how many of them no other can come before."""
-        anchors = list(rows_of_ids(self._vectors, "query", queries, QUERY_BLOCK))
-        parts = rows_of_ids(self._vectors, "passage", np.arange(self._n), WINDOW)
-        rough, places = (part.cpu().numpy() for part in nearest(anchors, parts, k))
-        scores = dots(self._vectors, np.repeat(queries, k), places.ravel()).reshape(places.shape)
-        order = np.lexsort((places, -scores))
-        best, values = (np.take_along_axis(array, order, axis=1) for array in (places, scores))
-        # The sum of d rounded products of unit rows is off by d units in the last place at most.
-        error = (self._vectors.dimension + 2) * float(np.finfo(np.float32).eps)
-        return best, values, (values > rough.min(axis=1, keepdims=True) + error).sum(axis=1)
+        """As in `Ranking`."""
+        return Order(*nearest_passages(self._vectors, queries, np.arange(self._n), depth))
 
 
 class Bm25Ranking:
@@ -82,33 +54,18 @@ class Bm25Ranking:
     def __init__(
         self, queries: TextStore, candidates: TextStore, n: int, tokenizer: str, tick: Callable[[int], None]
     ) -> None:
-        """n : candidates, ids below it.   tick : called with how many of them were read."""
-        split, split_document = splitter(tokenizer, "query"), splitter(tokenizer, "passage")
-        self._split, self._queries, self._n = split, queries, n
+        """n : candidates, ids below it, in the order of their text keys.   tick : called with how many were read."""
 
-        def read(store: TextStore, n_texts: int, step: Callable[[int], None]) -> Iterable[str]:
-            for start in range(0, n_texts, TEXTS_AT_ONCE):
-                texts = store.get(start, min(n_texts, start + TEXTS_AT_ONCE))
-                step(len(texts))
-                yield from texts
+        def documents() -> Iterator[Packed]:
+            for start, stop in pieces(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
+                yield candidates.packed(start, stop)
+                tick(stop - start)
 
-        asked = map(split, read(queries, len(queries), lambda n: None))
-        self._index = bm25_index(asked, map(split_document, read(candidates, n, tick)))
+        self._n, self._index = n, Bm25(queries.packed(0, len(queries)), documents(), tokenizer)
 
     def first(self, queries: Index, depth: int) -> Order:
         """As in `Ranking`."""
-        depth = min(depth, self._n)
-        ids, scores = np.full((len(queries), depth), -1), np.full((len(queries), depth), np.nan)
-        for row, text in enumerate(self._queries.take(queries)):
-            tokens = self._split(text)
-            if not tokens or self._index is None:
-                continue
-            values = self._index.get_scores(tokens)
-            least = max(float(np.partition(values, self._n - depth)[self._n - depth]), np.finfo(np.float32).tiny)
-            places = np.flatnonzero(values >= least)
-            places = places[np.argsort(-values[places], kind="stable")][:depth]
-            ids[row, : len(places)], scores[row, : len(places)] = places, values[places]
-        return Order(ids, scores)
+        return Order(*self._index.best(queries, min(depth, self._n)))
 
 
 class RandomRanking:
@@ -133,19 +90,3 @@ class RandomRanking:
             if len(first) >= depth:
                 return draws[first[:depth]]
             n_draws *= 2
-
-
-def dots(vectors: Vectors, queries: Index, passages: Index) -> Floats:
-    """(n,) dot product of each pair's rows in float64; the same for a pair whatever the others are."""
-    parts = [torch.zeros(0, dtype=torch.float64)]
-    for start in range(0, len(queries), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        left, right = _rows(vectors, "query", queries[part]), _rows(vectors, "passage", passages[part])
-        parts.append((left * right).sum(1).cpu())
-    return torch.cat(parts).numpy()
-
-
-def _rows(vectors: Vectors, role: Role, ids: Index) -> torch.Tensor:
-    own = distinct(ids)
-    rows = torch.cat(list(rows_of_ids(vectors, role, own, len(own)))).double()
-    return rows[torch.from_numpy(np.searchsorted(own, ids)).to(rows.device)]

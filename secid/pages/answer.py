@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from secid.pages.findings import STATUS, ranked
-from secid.pages.glossary import score_point
+from secid.pages.glossary import on_own_queries, score_point
 from secid.pages.numbers import count, fraction, letter, percent, score
 from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sanitize import plain
@@ -17,6 +17,8 @@ Cell = Callable[[Run, SourceResult], str]
 def answer_table(run: Run, *, full: bool) -> Table:
     """The columns that fit a terminal of 80 columns; full: also the score without defects, and the top problem."""
     columns = COLUMNS | MORE_COLUMNS if full else COLUMNS
+    if full and any(source.on_shared for source in run.sources):  # those scores are of all queries
+        columns = {column: cell for column, cell in columns.items() if cell is not score_without_defects}
     rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
     return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
 
@@ -35,6 +37,21 @@ def score_without(source: SourceResult) -> str:
     return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 
+def score_without_defects(_: Run, source: SourceResult) -> str:
+    """The same as a cell."""
+    return score_without(source)
+
+
+def queries(run: Run, source: SourceResult) -> str:
+    """How many queries the row is of: "35/120" where all sources share 35 of its 120, marked with * where rows are of
+    different queries.
+    """
+    own = count(source.n_queries)
+    if source.on_shared is not None:
+        return f"{count(source.on_shared.n_queries)}/{own}"
+    return f"{own}*" if on_own_queries(run) else own
+
+
 def _tie(run: Run, source: SourceResult) -> str:
     return letter(source.rank_group) if run.comparisons else "–"
 
@@ -48,12 +65,13 @@ COLUMNS: dict[Column, Cell] = {
     status("status"): lambda _, source: STATUS[source.status],
     number("score ± CI"): own_score,
     text("tie"): _tie,
-    number("hardness"): lambda _, source: fraction(source.hardness, 2),
-    number("outscoring"): lambda _, source: percent(source.inversion_fraction),
+    number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness, 2),
+    number("outscoring"): lambda run, source: percent(source.in_table(run.budget).inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
-    number("n"): lambda _, source: count(source.n_triplets),
+    number("queries"): queries,
 }
 MORE_COLUMNS: dict[Column, Cell] = {
-    number("score without defects"): lambda _, source: score_without(source),
+    number("n"): lambda run, source: count(source.in_table(run.budget).n_triplets),
+    number("score without defects"): score_without_defects,
     text("top problem"): _top_problem,
 }

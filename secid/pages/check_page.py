@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_POSITIVE, by_reason, left_out_lines
+from secid.pages.glossary import ONE_LABEL, TO_CHECK, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -25,7 +25,7 @@ SHOWN_PLACES = 3
 """Rows that a caution names."""
 SHOWN_TEXT = 100
 """Characters of a text of the evaluation set."""
-TO_REPAIR = "To drop the defects, score the sources first, with an encoder of your choice"
+TO_REPAIR = "To drop the defects, save the check first"
 ROLES = ("query", "positive", "negative")
 
 
@@ -39,7 +39,7 @@ def check_page(check: Check) -> Page:
     return Page(
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
-        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.score))}."] if check.score else [])),
+        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         heat=heat_table(check.sources),
@@ -50,7 +50,8 @@ def check_page(check: Check) -> Page:
 
 def verdict(check: Check) -> list[str]:
     """Which sources may be trained on, what was compared, and what is not known. The first is the headline."""
-    lines = [statuses_line(check.sources)]
+    label = f" {ONE_LABEL}" if check.one_positive else ""
+    lines = [f"{statuses_line(check.sources)}{label}"]
     if check.failed:
         lines.append(f"Above a limit of --fail-on: {plain(listed(check.failed, len(check.failed)))}.")
     evaluation = check.evaluation
@@ -60,18 +61,18 @@ def verdict(check: Check) -> list[str]:
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
     if check.one_positive:
-        lines.append(ONE_POSITIVE)
+        lines.append(TO_CHECK)
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
     lines += filter(None, [_why_no_command(check)])
-    return lines if check.score else [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+    return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 
 def _why_no_command(check: Check) -> str:
     """Why no command repairs the sources that need it."""
     paths = [file.path for source in check.sources for file in source.files]
-    if check.score or all(source.status != "repair" for source in check.sources):
+    if check.save or all(source.status != "repair" for source in check.sources):
         return ""
     if any(map(hidden, paths)):
         return "A file name holds control characters, so no command can name it: rename the file."

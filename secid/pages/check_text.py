@@ -55,10 +55,10 @@ def print_check(console: Console, check: Check) -> None:
     for line in left_out(check.sources):
         write(console, line, "yellow")
     console.print()
-    if check.score:
+    if check.save:
         write(console, f"{TO_REPAIR}:")
         repairs = [source.repair for source in check.sources if source.repair]
-        for line in (check.score, *repairs[:SHOWN_FINDINGS]):
+        for line in (check.save, *repairs[:SHOWN_FINDINGS]):
             command(console, line, indent=2)
         if len(repairs) > SHOWN_FINDINGS:
             write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)

@@ -182,7 +182,10 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 intervals_95=tuple(None if point is None else point.interval_95 for point in points),
                 same_files=_same_files(items),
                 statuses=tuple(None if item is None else item.status for item in items),
-                hardness=tuple(None if item is None else item.hardness for item in items),
+                hardness=tuple(
+                    None if item is None else item.in_table(run.budget).hardness
+                    for item, run in zip(items, runs, strict=True)
+                ),
                 findings=_shares(items),
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Protocol
 
@@ -16,9 +16,14 @@ from secid.results import Match, Run, SourceFinding, SourceResult, Status
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
-STATUS = {"usable": "usable", "repair": "repair first", "unusable": "do not use"}
+STATUS: Mapping[Status, str] = {
+    "no_defects": "no defects",
+    "no_verdict": "no verdict",
+    "repair": "repair first",
+    "unusable": "do not use",
+}
 """The status of a source as pages write it."""
-REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "usable")
+REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -61,24 +66,27 @@ def findings_of(run: Run) -> tuple[SourceFindings, ...]:
 
 
 def statuses_line(sources: Sequence[Listed]) -> str:
-    """What to leave or repair first, with its largest defect, and which sources are usable: one or two sentences."""
+    """What to leave or repair first, with its largest defect, and which sources have none: one or two sentences."""
     n = len(sources)
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    usable, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
-    if len(usable) == n:
-        are = "is" if n == 1 else "are"
-        return f"{capital(_who(usable, n))} {are} usable: no defect is above its limit{_to_check(usable, n)}."
-    if unusable:
-        first = f"Do not use {_who(unusable, n)}{_because(unusable)}."
-        rest = [f"repair {_who(repair, n)} first"] if repair else []
-    else:
-        first, rest = f"Repair {_who(repair, n)} first{_because(repair)}.", []
-    if usable:
-        who = f"the other {count(len(usable))}" if len(usable) > SHOWN_NAMES else _who(usable, n)
-        rest.append(f"{who} {'is' if len(usable) == 1 else 'are'} usable{_to_check(usable, n)}")
-    elif n > 1:
-        rest.append("no source is usable as it is")
-    return f"{first} {capital('; '.join(rest))}." if rest else first
+    clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
+    if len(clean) == n:
+        who = _who(clean, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
+        return f"No defects found in {who}: none is above its limit{_to_check(clean, n)}."
+    clauses = [
+        (f"do not use {_who(unusable, n)}", unusable),
+        (f"repair {_who(repair, n)} first", repair),
+        (f"no verdict on {_who(unread, n)}", unread),
+    ]
+    (first, about), *rest = [(words, own) for words, own in clauses if own]
+    others = [words for words, _ in rest]
+    if clean:
+        who = f"the other {count(len(clean))}" if len(clean) > SHOWN_NAMES else _who(clean, n)
+        others.append(f"no defects found in {who}{_to_check(clean, n)}")
+    elif n > 1 and not unread:
+        others.append("no source is without defects")
+    headline = f"{capital(first)}{_because(about)}."
+    return f"{headline} {capital('; '.join(others))}." if others else headline
 
 
 def _who(sources: Sequence[Listed], n: int) -> str:
@@ -86,8 +94,9 @@ def _who(sources: Sequence[Listed], n: int) -> str:
 
 
 def _largest_defect(source: Listed) -> tuple[float, str]:
-    """Minus its share, 0 where no defect is above its limit; and its name."""
-    return min(((-item.share, item.name) for item in source.findings if _stands_out(item, DEFECTS)), default=(0.0, ""))
+    """Minus its share, 0 where nothing that decides the status is above its limit; and its name."""
+    names = ("unknown_script",) if source.status == "no_verdict" else DEFECTS
+    return min(((-item.share, item.name) for item in source.findings if _stands_out(item, names)), default=(0.0, ""))
 
 
 def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
@@ -101,16 +110,16 @@ def _because(sources: Sequence[Listed]) -> str:
     return f": {percent(-share)} of {whose} {FINDINGS[name].says}" if name else ""
 
 
-def _to_check(usable: Sequence[Listed], n: int) -> str:
-    """Which usable sources to look at before training; where the run has one source, also why."""
-    noticed = [source for source in usable if any(_stands_out(item, DOUBTS) for item in source.findings)]
+def _to_check(clean: Sequence[Listed], n: int) -> str:
+    """Which sources without defects to look at before training; where the run has one source, also why."""
+    noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
     if not noticed:
         return ""
     if n == 1:
-        share, name = max((item.share, item.name) for item in usable[0].findings if _stands_out(item, DOUBTS))
+        share, name = max((item.share, item.name) for item in clean[0].findings if _stands_out(item, DOUBTS))
         return f". Check it before training: {percent(share)} of its negatives {FINDINGS[name].says}"
     some = f"{count(len(noticed))} of them" if len(noticed) > SHOWN_NAMES else _who(noticed, n)
-    who = some if len(noticed) < len(usable) else "it" if len(usable) == 1 else "them"
+    who = some if len(noticed) < len(clean) else "it" if len(clean) == 1 else "them"
     return f", but check {who} before training"
 
 
@@ -254,9 +263,9 @@ def _skipped(source: SourceResult) -> list[Ranked]:
 def _same(run: Run, source: SourceResult) -> list[Ranked]:
     """Sources that are nearly the same as this one, once a pair."""
     items: list[Ranked] = []
-    for overlap in run.overlaps:
+    for overlap in run.overlaps_by_first.get(source.name, ()):
         jaccard = overlap.negative_jaccard_mean
-        if overlap.first != source.name or jaccard is None:
+        if jaccard is None:
             continue
         shared = (jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction)
         if min(shared) >= NOTICED_OVERLAP:

@@ -19,17 +19,24 @@ UNLABELLED = (
     "count as false negatives; other relevant passages among the negatives are not ruled out: "
     f"{code('secid score --guide NAME')} lists suspects."
 )
-ONE_POSITIVE = f"Every query has one labelled positive, so only negatives that repeat it {UNLABELLED}"
+ONE_LABEL = "False negatives not checked: one label per query."
+SUSPECTS = f"{code('secid score --guide NAME')} lists suspects."
+TO_CHECK = (
+    f"If these queries have judgements anywhere, {code('--collection DIR')} or {code('secid audit')} counts the false "
+    f"negatives; otherwise {SUSPECTS}"
+)
+"""The cheapest way first to find out what one label per query cannot say."""
 NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
-"""What a run without a guide cannot know, where queries have several positives; ONE_POSITIVE says it elsewhere."""
+"""What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others"
+    "directly or through others, or could not be compared"
 )
 EXPLANATIONS = {
-    "status": "usable: no counted defect is above its limit, which does not make the source good for training. repair "
-    "first: a defect is above its limit, and at least half of the records keep a negative without it. do not use: "
-    "fewer than half of the records would have a negative left.",
+    "status": "no defects: no counted defect is above its limit, which does not make the source good for training. "
+    "no verdict: the encoder does not know the script of at least half of the negatives. repair first: a defect is "
+    "above its limit, and at least half of the records keep a negative without it. do not use: fewer than half of the "
+    "records would have a negative left.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
@@ -48,7 +55,8 @@ EXPLANATIONS = {
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
-    "queries": "distinct queries, 1 or more: the sampling unit; more of them narrow the intervals.",
+    "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row is of 35 that all sources share, of "
+    "its 120. *: rows are of different queries, so compare pairs alone.",
     "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
     "and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
@@ -62,7 +70,11 @@ EXPLANATIONS = {
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
     "1 or more.",
-    "difference": "first score minus second, in nats, over the queries that both have.",
+    "difference": "first score minus second, in nats, over the queries that both have; of tr M where that is marked.",
+    "hardness, outscoring of a pair": "first minus second over the queries that both have: of hardness, and of the "
+    "share of negatives that outscore their positive, in points.",
+    "source minus control": "score of the source minus that of the control, in nats, with errors paired by query; "
+    "where sources have different queries, the control is taken on those of the source.",
     "share": "share of a source's negatives that have the finding, 0 to 100 %: of those that its records list for a "
     "finding of the texts, else of those scored. A negative may have several findings.",
     "share of weight": "share of a source's total weight that negatives with the finding hold, 0 to 100 %: how much of "
@@ -119,7 +131,7 @@ REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 SHOWN_NAMES = 3
 """Of sources in a sentence: of more, only how many."""
-ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "n")
+ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
     "temperature": (
@@ -165,6 +177,7 @@ REASONS: Mapping[str, str] = {
     "no_shared_token": "no query shares a token with a document other than its positives",
     "one_large_query": "one query has more than half of the negatives, so they cannot all go to others",
     "same_negatives": "the sources give every query the same negatives",
+    "other_queries": "the sources share too few queries",
     "not_level": f"the sources differ in size, and {flag_of('positives', 'all')} does not cut them to equal numbers",
     "cuts_unknown": "a vectors file, an endpoint or a function does not say which texts it cut",
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
@@ -181,6 +194,7 @@ REASONS: Mapping[str, str] = {
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
     "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
     f"{flag_of('guide')} the gate uses the baseline's",
+    "weak_baseline": "this baseline is too small or too varied to detect even 70 % random passages",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_flags_random": "the guide flags random passages too, or had none to be measured on",
     "guide_repeats_target": "the guide orders all negatives as the encoder does",
@@ -248,11 +262,18 @@ def equal_numbers(run: Run) -> str:
     return f"{plural(numbers.n_queries, 'query', 'queries')} and {plural(numbers.n_triplets, 'negative')} of each"
 
 
+def on_own_queries(run: Run) -> bool:
+    """Whether rows of the table are of different queries, so that pairs alone compare. Source: METHOD 16.1."""
+    return any(warning.kind == "own_queries" for warning in run.warnings)
+
+
 def score_point(item: Measurement, budget: float) -> BudgetPoint:
-    """Score, interval and bias at a budget, those that a source is ranked by: beyond budget 1 on equal numbers. Those
-    of B = 1 where the curve lacks the budget.
+    """Score, interval and bias at a budget, those that a source is ranked by: on the table's queries, and beyond budget
+    1 on equal numbers. Those of B = 1 where the curve lacks the budget.
     """
-    for point in item.compared_curve if budget > 1.0 and isinstance(item, SourceResult) else item.budget_curve:
+    if isinstance(item, SourceResult):
+        return item.in_table(budget).score
+    for point in item.budget_curve:
         if point.budget == budget:
             return point
     return BudgetPoint(budget=1.0, nats=item.eci_nats, interval_95=item.interval_95, bias_nats=item.bias_nats)

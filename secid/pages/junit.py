@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from secid.pages.sanitize import plain
+from secid.pages.sanitize import log_line
 from secid.pages.verdict_words import advice, basis, example_lines, facts, sentence
 from secid.results.gate import Check, GateVerdict, SourceVerdict
 
@@ -24,21 +24,21 @@ def to_junit(verdict: GateVerdict) -> str:
 
 
 def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=plain(source.name))
+    suite = ElementTree.Element("testsuite", name=log_line(source.name))
     for check in source.checks:
         suite.append(_case(check, source))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
-    ElementTree.SubElement(suite, "system-out").text = f"{plain(facts(source))}\n{plain(basis_line)}"
+    ElementTree.SubElement(suite, "system-out").text = f"{log_line(facts(source))}\n{log_line(basis_line)}"
     return suite
 
 
 def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", name=plain(check.name), classname=f"secid.gate.{plain(source.name)}")
+    case = ElementTree.Element("testcase", name=log_line(check.name), classname=f"secid.gate.{log_line(source.name)}")
     if check.outcome == "pass":
         return case
     tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
-    element = ElementTree.SubElement(case, tag, message=plain(sentence(check)))
+    element = ElementTree.SubElement(case, tag, message=log_line(sentence(check)))
     lines = [*example_lines(check), f"what to do: {advice(check)}"]
-    element.text = "\n".join(map(plain, lines))
+    element.text = "\n".join(map(log_line, lines))
     return case

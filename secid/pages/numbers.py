@@ -119,8 +119,10 @@ def rounded(number: int) -> int:
     return -(-number // step) * step
 
 
-def letter(group: int) -> str:
-    """The letter of a group of ties: A for 1, Z for 26, AA for 27."""
+def letter(group: int | None) -> str:
+    """The letter of a group of ties: A for 1, Z for 26, AA for 27; "–" for a source that is compared with no other."""
+    if group is None:
+        return "–"
     text = ""
     while group > 0:
         group, place = divmod(group - 1, 26)

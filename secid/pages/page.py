@@ -19,6 +19,9 @@ from secid.results import TripletExample
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Names in the description of a chart, and characters of each; the table next to it has all."""
 
+MOST_PAIRS = 300
+"""Pairs of sources in one table, those of 25 sources: nobody reads the 19,900 of 200, and they make a page of 16 MB."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -120,8 +123,8 @@ class Page:
 
 
 STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
-    **dict.fromkeys(("usable", "accepted", "pass"), "good"),
-    **dict.fromkeys(("repair first", "undecided"), "warn"),
+    **dict.fromkeys(("no defects", "accepted", "pass"), "good"),
+    **dict.fromkeys(("repair first", "no verdict", "undecided"), "warn"),
     **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
 }
 """How grave the words of a status are, those of the gate included."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from secid.results.commands import hidden
@@ -17,6 +18,8 @@ CODE = re.compile(rf"{LEFT_TO_RIGHT}([^{LEFT_TO_RIGHT}{END_ISOLATE}]+){END_ISOLA
 ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
 BREAK = "\u2060"
 """Word joiner: invisible, of no width, and enough to stop a site from making a link of what it parts."""
+
+VERDICT = re.compile(r"^(\s*VERDICT):")
 
 MARKDOWN_ESCAPED = re.compile(r"[\\`*_\[\]~$]")
 MARKDOWN_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "#": "&#35;"}
@@ -49,10 +52,25 @@ def plain(text: str, limit: int | None = None) -> str:
 
 
 def inert(line: str) -> str:
-    """A line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
+    """A line that no log of a CI service takes for a command, and no script for a verdict.
+
+    GitHub acts on lines with :: first, after white space, and on ##[ anywhere; `verdict_line` begins with VERDICT:.
+    """
     if line.lstrip().startswith("::") or "##[" in line:
-        return line.replace("::", ": :").replace("##[", "## [")
-    return line
+        line = line.replace("::", ": :").replace("##[", "## [")
+    return VERDICT.sub(r"\1 :", line)
+
+
+def log_line(text: str) -> str:
+    """Any text as one line of a terminal or a log: `plain` and `inert`."""
+    return inert(plain(text))
+
+
+def json_shown(text: str) -> str:
+    """JSON text for a terminal or a log: the same document, with what no line may hold as \\u escapes."""
+    if not text.replace("\n", "").isprintable():
+        text = "".join(_escaped(char) for char in text)
+    return text.replace("##[", "#\\u0023[")
 
 
 def short(name: str, limit: int = NAME_LIMIT) -> str:
@@ -122,6 +140,10 @@ def _parted(match: re.Match[str]) -> str:
 def _unlisted(match: re.Match[str]) -> str:
     space, start = match.groups()
     return f"{space}{start}&#8288;" if start.isdigit() else f"{space}\\{start}"
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if char != "\n" and hidden(char) else char
 
 
 def _visible(char: str) -> str:

@@ -165,7 +165,7 @@ def command(console: Console, text: str, indent: int = 0) -> None:
 
 
 def _print(console: Console, line: Text) -> None:
-    """Prints a line that no log of a CI service takes for a command: GitHub acts on lines with :: first or ##[."""
+    """Prints a line made inert: a wrapped one may begin anywhere in a sentence."""
     if inert(line.plain) != line.plain:
         line = Text(inert(line.plain), style=line.style)
     console.print(line, soft_wrap=True)

@@ -22,7 +22,7 @@ def verdict_line(result: Judged) -> str:
     """
     word, facts = _verdict(result)
     values = (plain(f"{name}={value}") for name, value in facts.items() if value is not None)
-    return inert(f"VERDICT: {word} {shlex.join(values)}")
+    return f"VERDICT: {inert(f'{word} {shlex.join(values)}')}"
 
 
 def _verdict(result: Judged) -> tuple[str, dict[str, object]]:

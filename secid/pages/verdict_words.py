@@ -101,8 +101,6 @@ def _origin(check: Check) -> str:
     if check.before is None:
         return ""
     before = number(check.before, check.unit)
-    if check.basis == "median":
-        return f" (median of the baseline: {before})"
     if check.name in DRIFT:
         return f" ({check.reference} in the baseline)"
     extreme = "the easiest" if check.name == "hardness" else "the highest"
@@ -159,12 +157,14 @@ def headline(source: SourceVerdict) -> str:
 
 
 def summary(verdict: GateVerdict) -> str:
-    """One line on the whole call."""
+    """One line on the whole call; what could not be checked comes first."""
+    unchecked = list(dict.fromkeys(name for source in verdict.sources for name in source.left_out))
+    first = f"Not checked: {listed(unchecked, len(unchecked))}. " if unchecked else ""
     if len(verdict.sources) == 1:
-        return headline(verdict.sources[0])
+        return f"{first}{headline(verdict.sources[0])}"
     counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
     parts = [f"{count(n)} {DECISIONS[outcome]}" for outcome, n in counts.items() if n]
-    return f"{plural(len(verdict.sources), 'source')}: {listed(parts)}."
+    return f"{first}{plural(len(verdict.sources), 'source')}: {listed(parts)}."
 
 
 def facts(source: SourceVerdict) -> str:

@@ -9,7 +9,7 @@ from secid.pool.frequencies import DocumentFrequencies
 from secid.pool.make import plan_of, plan_with
 from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
 from secid.pool.refuse import bad_reasons
-from secid.pool.restrict import first_sampled, key_ranks, restricted, sample_order, select
+from secid.pool.restrict import content_of, first_sampled, key_ranks, restricted, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Tally",
     "TokenSets",
     "bad_reasons",
+    "content_of",
     "first_sampled",
     "gather",
     "key_ranks",

@@ -81,6 +81,17 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
     return mixed ^ (mixed >> np.uint64(31))
 
 
+def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """(n,) a hash of what texts say, such as of a negative, or of a query and its negative: equal scores go by it.
+
+    keys : (n, 16) text keys each.
+    """
+    mixed = sample_order(keys[0], 0)
+    for place, part in enumerate(keys[1:], start=1):
+        mixed ^= sample_order(part, place)
+    return mixed
+
+
 def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | None = None) -> Index:
     """The n of these texts that every sample takes first, all where None, in its order. keys: of every id."""
     return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]

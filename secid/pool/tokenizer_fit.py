@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import distinct
+from secid.pages.numbers import percent
+from secid.pages.sanitize import named
+from secid.pages.sections.warnings import MISREADS
 from secid.pool import SPLITTERS, Plan, PlannedSource, first_sampled
 from secid.pool.scripts import Fault, fault
 from secid.pool.texts import TextStore
+from secid.progress import Progress
+from secid.read import Reader
+from secid.records import Record
+from secid.settings import Resolved, flag_of
 
 SAMPLE_TEXTS = 250
 """Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
@@ -59,6 +66,51 @@ def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Mi
     texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
     faults = [fault(text, split) for text in texts]
     return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
+
+
+def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
+    """The settings with BETTER as the tokenizer where the default would misread the words of a source; noted once.
+
+    A tokenizer that anyone set stays, and so does the baseline's. Source: METHOD 4.
+    """
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default":
+        return resolved
+    found = [
+        (fit.fraction, fit.effect, planned.name)
+        for planned in plan.sources
+        if (fit := misread(plan, planned, settings.tokenizer, settings.seed)).effect is not None
+    ]
+    return _chosen(resolved, found, progress)
+
+
+def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """The same for shards, by the first rows of each source: no shard has all rows at hand.
+
+    Where the default fits, it counts as chosen too, so that no shard chooses again by its own rows.
+    """
+    split, found = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
+    for reader in readers:
+        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
+        texts = [text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1])]
+        effects = Counter(name for text in texts if (name := fault(text, split)) is not None)
+        if effects:
+            found.append((effects.total() / len(texts), effects.most_common(1)[0][0], reader.source.name))
+    chosen = _chosen(resolved, found, progress)
+    return chosen.automatic(tokenizer=chosen.values.tokenizer)
+
+
+def _chosen(resolved: Resolved, found: Sequence[tuple[float, Fault | None, str]], progress: Progress) -> Resolved:
+    """found: the share of a source's texts that are misread, how most of them are, and its name."""
+    fraction, effect, name = max(found, key=lambda one: one[0], default=(0.0, None, ""))
+    if effect is None or fraction < NOTICED_MISREAD:
+        return resolved
+    default = resolved.values.tokenizer
+    does = f"{default} {MISREADS[effect]} ({percent(fraction)} of the texts of {named(name)})"
+    progress.note(
+        f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
+    )
+    return resolved.automatic(tokenizer=BETTER)
 
 
 def _sample(store: TextStore, ids: npt.NDArray[np.int64], seed: int) -> Iterator[str]:

@@ -62,6 +62,16 @@ class Vocabulary:
             DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
         )
 
+    def places(self, keys: Keys) -> Index:
+        """(n,) place of each key in the vocabulary, -1 for every other key."""
+        if not len(self):
+            return np.full(len(keys), -1)
+        place = self._slots.take(self._slot_of(keys)).astype(np.int64)
+        missed = np.flatnonzero(self.keys.take(place) != keys)
+        displaced, known = self._displaced_places(keys[missed])
+        place[missed] = np.where(known, displaced, -1)
+        return place
+
     def _slot_of(self, keys: Keys) -> Index:
         slots: Index = (keys * np.uint64(MULTIPLIER) >> self._shift).view(np.int64)
         return slots

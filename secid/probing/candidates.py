@@ -6,24 +6,23 @@ Source: METHOD 13.
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import chain
 
 import numpy as np
 
 from secid.arrays import Index, distinct
 from secid.encode import Encoder
-from secid.pool.tokens import splitter
+from secid.pool.texts import pieces
 from secid.probing.task import TEXTS_AT_ONCE, Lists, Task
 from secid.progress import Progress
 from secid.settings import Settings
-from secid.triplets.embedding import Embedder, rows_of_ids
-from secid.triplets.search import bm25_index, nearest
+from secid.triplets.bm25 import Bm25
+from secid.triplets.embedding import Embedder
+from secid.triplets.search import nearest_passages
 
 MOST = 20_000
 """Passages that are encoded after every training. Source: METHOD 13."""
 DEEPEST = 50
 """Passages of each list for a held-out query. Source: METHOD 13."""
-QUERY_BLOCK, WINDOW = 1_024, 16_384
 
 
 def candidates_of(
@@ -52,20 +51,14 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
-        anchors = list(rows_of_ids(embedder.vectors, "query", queries, QUERY_BLOCK))
-        best = nearest(anchors, rows_of_ids(embedder.vectors, "passage", every, WINDOW), DEEPEST)[1].cpu().numpy()
-    return Lists.of_counts(best.ravel(), np.full(len(rows), best.shape[1]))
+        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST)
+    return Lists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
 def _bm25(task: Task, rows: Index) -> Lists:
     """The passages of the highest scores that share a token with each row's query."""
-    split, split_document = splitter("multilingual", "query"), splitter("multilingual", "passage")
-    queries = [split(text) for text in task.queries.take(task.query[rows])]
-    asked = np.flatnonzero([bool(tokens) for tokens in queries])
-    texts = (task.passages.get(start, start + TEXTS_AT_ONCE) for start in range(0, len(task.passages), TEXTS_AT_ONCE))
-    index = bm25_index(queries, map(split_document, chain.from_iterable(texts))) if len(asked) else None
-    table, keep = np.zeros((len(rows), DEEPEST), np.int64), np.zeros((len(rows), DEEPEST), np.bool_)
-    if index is not None:
-        table[asked], scores = index.retrieve([queries[row] for row in asked], k=DEEPEST, show_progress=False)
-        keep[asked] = scores > 0
-    return Lists.of_counts(table[keep], keep.sum(axis=1))
+    passages = task.passages
+    documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
+    index = Bm25(task.queries.packed_of(task.query[rows]), documents, "multilingual")
+    places, _ = index.best(np.arange(len(rows)), DEEPEST)
+    return Lists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

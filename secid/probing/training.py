@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from secid.arrays import Flags, Floats, Index, among, pairs
 from secid.encode.batching import Tokens
 from secid.errors import NonFiniteEmbeddingError
+from secid.measure.blocks import Vectors
 from secid.pool.texts import TextStore
 from secid.probing.learner import DivergedError, Learner, Step
 from secid.probing.options import Options
 from secid.probing.task import Arm, Lists, Task
+from secid.triplets.search import nearest_passages
 
 MEASURES = ("ndcg_10", "mrr_10", "recall_100")
-QUERIES_AT_ONCE = 256
-"""Queries whose scores with all candidates are in memory together: 20 MB for 20,000 candidates."""
+DEEPEST = 100
+"""Rank of the last passage that counts."""
 
 
 class Work(NamedTuple):
@@ -132,21 +133,15 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     """(n, 3) MEASURES of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
 
     queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
-    each query has one at least. Of candidates with one score the first comes first.
+    each query has one at least. Candidates are in the order of their text keys.
     """
-    relevant = np.sort(pairs(row, place, len(candidates)))
+    vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
+    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
+    hit = among(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]
-    out = np.zeros((len(queries), len(MEASURES)))
-    for start in range(0, len(queries), QUERIES_AT_ONCE):
-        scores = queries[start : start + QUERIES_AT_ONCE] @ candidates.T
-        first = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :100].cpu().numpy()
-        numbers = np.arange(start, start + len(first))
-        hit = among(pairs(numbers[:, None], first, len(candidates)), relevant)
-        at_10 = np.zeros((len(first), 10), np.bool_)
-        at_10[:, : hit.shape[1]] = hit[:, :10]
-        out[numbers, 0] = at_10 @ discount / ideal[numbers]
-        out[numbers, 1] = np.where(at_10.any(axis=1), 1.0 / (1 + at_10.argmax(axis=1)), 0.0)
-        out[numbers, 2] = hit.sum(axis=1) / n_relevant[numbers]
-    return out
+    at_10 = np.zeros((len(queries), 10), np.bool_)
+    at_10[:, : hit.shape[1]] = hit[:, :10]
+    first_hit = np.where(at_10.any(axis=1), 1.0 / (1 + at_10.argmax(axis=1)), 0.0)
+    return np.stack([at_10 @ discount / ideal, first_hit, hit.sum(axis=1) / n_relevant], axis=1)

@@ -55,7 +55,7 @@ class Collection:
     """
 
     def __init__(self, corpus: Sequence[str], queries: Sequence[str], *, titles: bool) -> None:
-        self._database = temporary_database()
+        self._database = temporary_database(self)
         self.bad: dict[Role, list[str]] = {"passages": [], "queries": []}
         self._files: dict[Role, Sequence[str]] = {"passages": corpus, "queries": queries}
         for role, files in self._files.items():
@@ -77,7 +77,8 @@ class Collection:
 
     def passages(self) -> Iterator[str]:
         """The texts of all passages, titles joined, in the order of the file; the same order each time."""
-        return (row[0] for row in self._database.execute("SELECT text FROM passages ORDER BY rowid"))
+        for row in self._database.execute("SELECT text FROM passages ORDER BY rowid"):
+            yield row[0]
 
     def passage_ids(self, places: Iterable[int]) -> list[str]:
         """The ids of the passages at these places, from 0, in the order of the file."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secid.errors import InputError, SchemaError, plainly
+from secid.errors import InputError, SchemaError, of_encryption, plainly
 from secid.read.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten, too_large
 from secid.records import Fact
 
@@ -165,6 +165,9 @@ def _errors(path: str) -> Iterator[None]:
             f"not enough memory for rows of this size ({shorten(plainly(error), 160)})", where=path, remedy=SMALLER
         ) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        if of_encryption(error):
+            remedy = "decrypt it first: secid takes no keys"
+            raise InputError("this Parquet file is encrypted", where=path, remedy=remedy) from error
         raise InputError(
             f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plainly(error), 160)})",
             where=path,

@@ -24,7 +24,12 @@ Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet"
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
 DOCUMENTS = frozenset({"json_array", "json_object"})
 
-MAGIC: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "arrow_file", b"\xff\xff\xff\xff": "arrow_stream"}
+MAGIC: dict[bytes, Kind] = {
+    b"PAR1": "parquet",
+    b"PARE": "parquet",  # encrypted
+    b"ARROW1": "arrow_file",
+    b"\xff\xff\xff\xff": "arrow_stream",
+}
 UTF_16 = "UTF-16"
 ZIP = b"PK\x03\x04"
 OTHER_MAGIC = {

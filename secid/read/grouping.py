@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import weakref
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
@@ -35,11 +36,16 @@ NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split 
 """Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
 
 
-def temporary_database() -> sqlite3.Connection:
-    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file."""
+def temporary_database(owner: object) -> sqlite3.Connection:
+    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file.
+
+    It is closed when nothing refers to its owner any more: Python 3.13 warns about a database that is never closed, and
+    a reader may stop in the middle.
+    """
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
         database.execute(f"PRAGMA {pragma}")
+    weakref.finalize(owner, database.close)
     return database
 
 
@@ -52,7 +58,7 @@ class PairGroups:
 
     def __init__(self, *, without_negatives: bool = False) -> None:
         """without_negatives: whether queries with positives alone give a record."""
-        self._database, self._least = temporary_database(), 0 if without_negatives else 1
+        self._database, self._least = temporary_database(self), 0 if without_negatives else 1
         self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
         self._waiting: list[tuple[bytes, Pair]] = []
 

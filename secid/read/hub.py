@@ -149,7 +149,7 @@ class _Repository:
                     if n_patterns > MOST_PATTERNS:
                         raise ValueError(f"more than {MOST_PATTERNS} patterns")
                     files = sorted({file for pattern in patterns for file in self._matching(pattern)})
-                    splits[str(config["config_name"]), str(entry["split"])] = files
+                    splits[_name(config["config_name"]), _name(entry["split"])] = files
         except InputError:
             raise
         except Exception as error:  # what a stranger wrote, and errors of the YAML parser
@@ -310,6 +310,13 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
 
 def _some(words: Sequence[str]) -> str:
     return ", ".join([*words[:MOST_LISTED], *["…"][: len(words) > MOST_LISTED]]) or "nothing"
+
+
+def _name(value: Any) -> str:
+    """A name, which YAML may read as a number. Raises ValueError for a list or table: its text can be endless."""
+    if isinstance(value, list | dict):
+        raise ValueError("not a name")
+    return str(value)
 
 
 def _patterns(value: Any) -> list[str]:

@@ -16,6 +16,7 @@ from secid.read.rows import ROW_LIMIT, Broken, Row, shorten, too_large
 from secid.read.schemas.refusals import QRELS, QRELS_REMEDY
 from secid.read.stream import CHUNK, ByteStream
 from secid.records import Fact
+from secid.settings import flag_of
 
 csv.field_size_limit(ROW_LIMIT)
 
@@ -68,7 +69,17 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
         if "\ufffd" in first:
             raise InputError("not valid UTF-8", where=f"{path}:1", remedy=in_utf8(path)) from None
         raise
+    if delimiter == "," and not (names or named or header is False or _is_table_by_name(path)):
+        raise InputError(  # prose has commas, too
+            f"neither JSON nor a table with a header: the file starts with {shorten(first, 60)!r}",
+            where=path,
+            remedy=f"{KNOWN}; name a table with commas and no header .csv, or add {flag_of('header', False)}",
+        )
     return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
+
+
+def _is_table_by_name(path: str) -> bool:
+    return not {".csv", ".tsv"}.isdisjoint(PurePath(path).suffixes)
 
 
 def _refuse_other_files(text: str, first: str, path: str) -> None:
@@ -84,7 +95,7 @@ def _refuse_other_files(text: str, first: str, path: str) -> None:
         raise InputError(what, where=path, remedy=with_commas(path, other))
     if JUDGEMENT.fullmatch(first):
         raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
-    if not separated and not {".csv", ".tsv"} & set(PurePath(path).suffixes):
+    if not separated and not _is_table_by_name(path):
         what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
         raise InputError(what, where=path, remedy=KNOWN)
 

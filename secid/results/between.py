@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+Number = Literal["score", "trace"]
+"""What a pair is compared by: the score, or tr M where too many sets of shared queries would need a matrix each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +22,28 @@ class Overlap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Two sources, the higher-scored first. p values are two-sided; p_holm over all pairs of the run.
+class PairedDifference:
+    """First source minus second on the queries that both have. interval_95: None with too few queries."""
 
-    established: p_holm below 0.05.   queries_needed_50, _80: distinct queries with which such a
-    difference is found with 50 % and 80 % power; None where the difference is 0.
+    value: float
+    interval_95: tuple[float, float] | None
+
+    def turned(self) -> PairedDifference:
+        """Second source minus first."""
+        ends = self.interval_95
+        return PairedDifference(value=-self.value, interval_95=ends and (-ends[1], -ends[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sources on the queries that both have, the higher-scored first. Source: METHOD 16.1.
+
+    p values are two-sided; p_holm over all pairs of the run.   established: p_holm below 0.05.
+    queries_needed_50, _80: distinct queries with which such a difference is found with 50 % and 80 % power; None where
+    the difference is 0.
+    number: what is compared; difference_nats and what follows from it are of tr M for "trace".
+    hardness, outscoring: differences of the hardness, over the sampled queries, and of the share of negatives that
+    outscore their positive; None where a side has no value, and in a report of an earlier version.
     """
 
     first: str
@@ -37,6 +58,9 @@ class Comparison:
     established: bool
     queries_needed_50: int | None
     queries_needed_80: int | None
+    number: Number = "score"
+    hardness: PairedDifference | None = None
+    outscoring: PairedDifference | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +82,7 @@ class SliceSource:
 
     name: str
     rank: int
-    rank_group: int
+    rank_group: int | None
     n_queries: int
     n_triplets: int
     score_nats: float

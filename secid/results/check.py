@@ -7,7 +7,8 @@ Fractions lie in [0, 1]. None always comes with a reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from secid.errors import UsageError
 from secid.results import Example, Overlap, SourceFinding, Status
@@ -70,12 +71,15 @@ class FileRead:
     container : "jsonl, gz", "tsv without header", "parquet", ...
     schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
     mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
+    sha256, n_bytes : of its bytes as they lie on disk, known once it is read.
     """
 
     path: str
     container: str
     schema: str
     mapping: str
+    sha256: str = ""
+    n_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,7 @@ class CheckedSource:
 
     lengths                  : by role (query, positive, negative), of the distinct texts.
     status, n_flagged, flagged_share : as in SourceResult.
-    repair                   : as there, after the command in Check.score; None for standard input.
+    repair                   : as there, after the command in Check.save; None for standard input.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
     findings, cautions       : all that were evaluated, in the order of the catalogue.
@@ -110,6 +114,11 @@ class CheckedSource:
     positive_coverage_mean: float
     findings: tuple[SourceFinding, ...]
     cautions: tuple[SourceCaution, ...]
+
+    @property
+    def paths(self) -> tuple[FileRead, ...]:
+        """Its files, as a source of a run names them."""
+        return self.files
 
     def finding(self, name: str) -> SourceFinding:
         """The finding of this name. Raises KeyError where it was not evaluated."""
@@ -143,7 +152,8 @@ class Check(Shown):
 
     one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only
     the qrels of a collection name.
-    score : the command that scores the sources, read as here; None unless a source has a repair.
+    settings : those of the files, by name with their origin.
+    save : the command that writes this check to a file, for `repair` to read; None unless a source has a repair.
     """
 
     schema_version: str
@@ -156,7 +166,8 @@ class Check(Shown):
     failed: tuple[str, ...]
     one_positive: bool
     n_of_qrels: int
-    score: str | None = None
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    save: str | None = None
     seconds: float
 
 

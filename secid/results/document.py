@@ -19,13 +19,15 @@ from secid.results import SCHEMA_VERSION, Run
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
+    from secid.results.check import Check
     from secid.results.probe import Probe
 
 BYTE_ORDER_MARK = "\ufeff"
 AGAIN = "name a run folder of `secid score`, or a report.json; if it was a run, score again with --run"
 
-PROBE_NAME = "probe.json"
+REPORT_NAME, PROBE_NAME = "report.json", "probe.json"
 """Of the file in a run folder."""
+CHECK_AGAIN = "name a run folder, or what `secid check SOURCE… -o check.json` wrote"
 PROBE_AGAIN = "name a probe.json of `secid probe`, or probe again"
 
 
@@ -80,7 +82,7 @@ def _encodable(value: Any) -> Any:
     return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def from_json(text: str | bytes, where: str = "report.json") -> Run:
+def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
     """The run that a report holds. Fields that a newer minor version added are ignored.
 
     Raises InputError where the text is no report or of another major version.
@@ -88,6 +90,8 @@ def from_json(text: str | bytes, where: str = "report.json") -> Run:
     run: Run = _checked(Run, text, where, SCHEMA_VERSION, "report", AGAIN)
     if not run.sources:
         raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
+    if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
+        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
     return run
 
 
@@ -130,11 +134,23 @@ def read_run(folder: str | PathLike[str]) -> Run:
     """The run of a run folder, or of a report.json named directly."""
     path = Path(folder)
     if path.is_dir():
-        path /= "report.json"
+        path /= REPORT_NAME
     try:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
+
+
+def read_check(path: Path) -> Check:
+    """The result of `secid check -o FILE.json`."""
+    from secid.results.check import CHECK_SCHEMA_VERSION, Check
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the check: {error.strerror}", where=str(path), remedy=CHECK_AGAIN) from error
+    check: Check = _checked(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
+    return check
 
 
 def read_probe(path: str | PathLike[str]) -> Probe | None:

@@ -14,9 +14,9 @@ VERDICT_SCHEMA_VERSION = "2.0"
 
 Outcome = Literal["pass", "fail", "undecided"]
 """Of a check or a source."""
-Basis = Literal["policy", "source", "extreme", "median"]
-"""Where a limit comes from: the policy, one source of the baseline (the predecessor, or the only one), the source with
-the most permissive number, or the median of all."""
+Basis = Literal["policy", "source", "extreme"]
+"""Where a limit comes from: the policy, one source of the baseline (the predecessor, or the only one), or the source
+with the most permissive number."""
 GROSS = 0.7
 """Share of damaged negatives that a check must detect to be worth its place."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3

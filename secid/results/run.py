@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,9 @@ class RunWarning:
     values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
     of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
     tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts). few_queries: n_queries.
-    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. unequal_sizes: budget. no_slice_value,
+    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. own_queries: n_common, n_smallest.
+    chosen_queries: n_queries of the run, sources (of each its queries, and the hardness of the other sources on these
+    and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
     mixed_slice_values: column, n_records. no_common_slice_value: column, sources (values of each).
     """
 
@@ -78,7 +81,7 @@ class Run(Shown):
 
     schema_version: str
     secid_version: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, dict[str, Any]]
     encoder: EncoderInfo
     idf: IdfInfo
     budget: float
@@ -106,6 +109,14 @@ class Run(Shown):
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Any]
     environment: Mapping[str, Any]
+
+    @cached_property
+    def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
+        """The overlaps by the name of the first source of the pair."""
+        grouped: dict[str, list[Overlap]] = {}
+        for overlap in self.overlaps:
+            grouped.setdefault(overlap.first, []).append(overlap)
+        return grouped
 
     @property
     def has_rows_elsewhere(self) -> bool:

@@ -117,14 +117,16 @@ class SourceIdentity:
 
     n_read = n_used + sum(skipped). Used rows of the same query and positive form one of n_records records;
     n_not_sampled records more were left out by a sample (--max-records, --until-ranked).
-    rank_group        : sources whose order is not established share one.
-    probability_first : chance of the highest score under the joint normal of the scores.
+    rank_group        : sources whose order is not established share one; None for one that shares too few queries
+                        with every other. Source: METHOD 16.1.
+    probability_first : chance of the highest score under the joint normal of the scores; None where the scores are of
+                        different queries.
     """
 
     name: str
     rank: int
-    rank_group: int
-    probability_first: float
+    rank_group: int | None
+    probability_first: float | None
     paths: tuple[InputFile, ...]
     schema: str
     n_read: int
@@ -136,8 +138,12 @@ class SourceIdentity:
     examples: tuple[Example, ...]
 
 
-Status = Literal["usable", "repair", "unusable"]
-"""What may be done with a source: train on it, drop its flagged negatives first, or leave it. Source: METHOD 14."""
+Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
+"""What a source's defects come to, from best to worst. Source: METHOD 14.
+
+no_defects : no counted defect is above its limit.   no_verdict : nor here, but the encoder cannot read the texts.
+repair     : drop the flagged negatives first.       unusable   : too few records would keep a negative.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +161,23 @@ class WithoutFlagged:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableNumbers:
+    """What the columns of the table show of a source. Source: METHOD 16.1.
+
+    n_queries, n_triplets : what they are of.   score : at the run's budget.   trace : of its M.
+    hardness, hardness_interval_95, inversion_fraction : as of a source.
+    """
+
+    n_queries: int
+    n_triplets: int
+    score: BudgetPoint
+    trace: float
+    hardness: float | None
+    hardness_interval_95: tuple[float, float] | None
+    inversion_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceResult(Measurement, SourceIdentity):
     """One ranked source.
 
@@ -169,6 +192,8 @@ class SourceResult(Measurement, SourceIdentity):
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
     hardness_queries : distinct queries that were sampled for it.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
+    on_shared       : the columns of the table on the queries that all sources share, where it has others too; all else
+                      is of all its queries. None where the table is of these.
     """
 
     status: Status
@@ -185,6 +210,23 @@ class SourceResult(Measurement, SourceIdentity):
     hardness_queries: int | None = None
     languages: Languages | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
+    on_shared: TableNumbers | None = None
+
+    def in_table(self, budget: float) -> TableNumbers:
+        """The columns of the table. budget: the run's; the score is of B = 1 where the curve lacks it."""
+        if self.on_shared is not None:
+            return self.on_shared
+        curve = self.compared_curve if budget > 1.0 else self.budget_curve
+        of_all = BudgetPoint(budget=1.0, nats=self.eci_nats, interval_95=self.interval_95, bias_nats=self.bias_nats)
+        return TableNumbers(
+            n_queries=self.n_queries,
+            n_triplets=self.n_triplets,
+            score=next((point for point in curve if point.budget == budget), of_all),
+            trace=self.trace,
+            hardness=self.hardness,
+            hardness_interval_95=self.hardness_interval_95,
+            inversion_fraction=self.inversion_fraction,
+        )
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:

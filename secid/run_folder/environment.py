@@ -12,7 +12,7 @@ from secid.errors import SecidError
 from secid.settings import resolve, value_text
 from secid.version import VERSION
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "bm25s", "typer", "rich", "pydantic")
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
 """Variables whose value never enters a report; that they are set explains many a failure."""
 

@@ -47,22 +47,27 @@ class Entry(NamedTuple):
     sha256: str | None
 
 
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""Errors of a file that is not as secid writes it."""
+
+
 @contextmanager
 def whole(path: Path, folder: Path) -> Iterator[None]:
     """Turns whatever goes wrong while a file of a run folder is read into an InputError that names it."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, SafetensorError) as error:
+    except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
         what = f"is damaged ({plainly(error)})" if path.exists() else "is missing from the run folder"
         raise InputError(what, where=str(path), remedy=f"score again with --run {folder} --force") from error
 
 
 def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order. folder: the run folder.   run: its report.
+    """States of a run folder's sources by name, in rank order, on the table's queries. run: the folder's report.
 
     Raises InputError where a state is missing, damaged, or not that of the report.
     """
-    return _states(folder, SOURCES, source_entries(folder), {source.name: source.trace for source in run.sources})
+    traces = {source.name: source.in_table(run.budget).trace for source in run.sources}
+    return _states(folder, SOURCES, source_entries(folder), traces)
 
 
 def read_control_states(folder: Path, run: Run) -> dict[str, InformationState]:
@@ -98,7 +103,14 @@ def _entries(folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], st
     path = folder / "state" / index
     with whole(path, folder):
         listed = json.loads(path.read_text(encoding="utf-8"))
-        return [Entry(name_of(e), str(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed]
+        return [Entry(name_of(e), _file_name(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed]
+
+
+def _file_name(name: str) -> str:
+    """The name of a file in state/. Raises ValueError for one that leads out of it."""
+    if Path(name).name != name:
+        raise ValueError(f"{name!r} is not the name of a file")
+    return name
 
 
 def _count(number: Any) -> float:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from secid.errors import OutputError
 from secid.files import write_together
 from secid.pages.formats import FORMATS, run_formats
+from secid.pages.sanitize import log_line
 from secid.progress import Progress
-from secid.records import encodable
 from secid.results import Run
 from secid.results.document import PROBE_NAME, json_of
 from secid.results.probe import Probe
@@ -110,7 +110,7 @@ class RunFolder:
         try:
             ready.mkdir()
             with clock.stage("write"):
-                write_state(scored.states or scored.measured, ready / "state")
+                write_state(scored.states, ready / "state")
                 write_control_states(scored.controls, ready / "state")
                 write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
                 if not scored.run.has_rows_elsewhere:
@@ -123,8 +123,8 @@ class RunFolder:
                     write_tables(scored.run, tables, ready / "state")
             for suffix, page in FORMATS.items():  # last, since they name what the stages took
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
-            lines = encodable("\n".join([*recorder.lines, *_timing_lines(scored)]))
-            (ready / "log.txt").write_text(f"{lines}\n", encoding="utf-8")
+            lines = [*recorder.lines, *_timing_lines(scored)]
+            (ready / "log.txt").write_text("".join(f"{log_line(line)}\n" for line in lines), encoding="utf-8")
             if self.path.exists() and not self._force:
                 raise OutputError("appeared while the run was under way", where=str(self.path), remedy="score again")
             if self.path.exists():

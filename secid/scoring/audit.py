@@ -192,7 +192,8 @@ class _Auditor:
 
     def measured(self, embedder: Embedder, smallest_distance: float) -> list[tuple[Triplets, Dots]]:
         """The triplets of each source, and their cosines under the target."""
-        triplets = [triplets_of(planned, self._settings.positives, embedder.vectors) for planned in self._sources]
+        policy, passages = self._settings.positives, self._plan.passages
+        triplets = [triplets_of(planned, policy, embedder.vectors, passages) for planned in self._sources]
         return [(rows, sweep(embedder.vectors, rows, {}, (), smallest_distance).dots) for rows in triplets]
 
     def audit(self, place: int, rows: Triplets, dots: Dots, guide: GuideScores | None) -> AuditedSource:

@@ -21,25 +21,25 @@ from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_masks
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
-from secid.pool.tokenizer_fit import misread
+from secid.pool.tokenizer_fit import fitting, misread
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
 from secid.read.manifest import changed_files
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS, DEFECTS
-from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, SourceCaution
+from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
-from secid.settings import Settings
+from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
-ENCODER, SCORED = "e5-base", "scored"
-"""Encoder and run folder of the commands that are given: any encoder will do, since defects are found in the texts."""
+SAVED = "check.json"
+"""The file of the command that saves a check."""
 
 
 def check_sources(
     sources: Sequence[Source],
-    settings: Settings,
+    resolved: Resolved,
     folder: Path,
     progress: Progress,
     evaluation: EvaluationSet | None = None,
@@ -51,7 +51,7 @@ def check_sources(
     Raises what opening raises (SecidError), and NothingToScoreError for a source without any triplet.
     Source: METHOD 1, 2.3, 4.
     """
-    began = time.perf_counter()
+    began, settings = time.perf_counter(), resolved.values
     if settings.tokenizer not in SPLITTERS:
         raise UsageError(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
@@ -59,6 +59,7 @@ def check_sources(
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
     plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_masks)
     try:
+        settings = fitting(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
@@ -78,6 +79,7 @@ def check_sources(
         failed=(),
         one_positive=len(labelled) == len(plan.known_positives),
         n_of_qrels=plan.n_labelled[1],
+        settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),
     )
 
@@ -85,20 +87,19 @@ def check_sources(
 def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object]) -> Check:
     """The check with the commands that write its sources without their defects; as it is where none needs them.
 
-    specs, given : the sources, and the settings that are not left to files and environment, as for `score`.
+    specs, given : the sources, and the settings that are not left to files and environment.
     """
     unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
     if unusable or all(source.status != "repair" for source in check.sources):
         return check
     flags = [word for name, value in given.items() if value is not None for word in typed(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SCORED, source.name, _defects(source), source.files[0].path))
+        replace(source, repair=repair_command(SAVED, source.name, _defects(source), source.files[0].path))
         if source.status == "repair"
         else source
         for source in check.sources
     )
-    words = ("secid", "score", *specs, *flags, "--encoder", ENCODER, "--run", SCORED)
-    return replace(check, sources=sources, score=shlex.join(words))
+    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
 
 
 def _defects(source: CheckedSource) -> tuple[str, ...]:
@@ -154,7 +155,7 @@ class _Checker:
             status=findings.status.status,
             n_flagged=findings.status.flagged.n,
             flagged_share=findings.status.flagged.estimate.value,
-            files=reader.files,
+            files=_with_content(reader),
             n_read=tally.n_read,
             n_used=tally.n_used,
             n_records=planned.n_records,
@@ -201,6 +202,14 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
         exceeded=not case.fraction <= limit,
         values=case.values,
         examples=case.examples,
+    )
+
+
+def _with_content(reader: Reader) -> tuple[FileRead, ...]:
+    """What was read of each file of a source."""
+    content = {own.path: own for own in reader.content()}
+    return tuple(
+        replace(file, sha256=content[file.path].sha256, n_bytes=content[file.path].n_bytes) for file in reader.files
     )
 
 

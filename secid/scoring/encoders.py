@@ -129,6 +129,7 @@ def with_other_encoders(
     from secid.analyses.ablations import over_encoders
     from secid.scoring.run import scores_under
 
+    settings = replace(settings, tokenizer=scored.run.settings["tokenizer"]["value"])  # the sources' own
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())

@@ -16,10 +16,11 @@ from secid.findings.summary import SourceFindings
 from secid.measure.information import spectral_nats, trace
 from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
-from secid.measure.summary import gate_means
-from secid.measure.uncertainty import difference
+from secid.measure.summary import INVERSION, gate_means
+from secid.measure.uncertainty import Difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, Status, WithoutFlagged
 from secid.results.commands import no_command, repair_command
+from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate, finite
 from secid.triplets.measure_set import Bench
@@ -99,21 +100,46 @@ def repair_of(
     return repair_command(run, name, defects, inputs[0].path)
 
 
+def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
+    """The columns of the table of a source on the queries that all share. cut: what it is ranked by at the budget."""
+    effect = cut.influence
+    column = effect.column(budget)
+    nats = cut.nats(budget)
+    score = BudgetPoint(
+        budget=budget,
+        nats=nats,
+        interval_95=score_interval(nats, float(effect.standard_errors()[column]), effect.n_queries, budget),
+        bias_nats=float(effect.bias_nats[column]),
+    )
+    hardness = None if reference is None else item.table.hardness(reference)
+    return TableNumbers(
+        n_queries=item.influence.n_queries,
+        n_triplets=round(item.triplets.n_negatives),
+        score=score,
+        trace=trace(item.state.matrix()),
+        hardness=None if hardness is None else hardness.value,
+        hardness_interval_95=None if hardness is None else finite(hardness.interval),
+        inversion_fraction=item.table.average(item.table.gates().consistency.numpy() < INVERSION),
+    )
+
+
 def source_result(
     item: Measured,
     level: Measured | None,
     rank: int,
-    group: int,
-    chance: float,
+    group: int | None,
+    chance: float | None,
     files: Mapping[str, InputFile],
     findings: SourceFindings,
     without_flagged: WithoutFlagged,
     hardness: Estimate | None,
+    on_shared: TableNumbers | None,
     settings: Settings,
     run: str | None,
 ) -> SourceResult:
     """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut.
 
+    on_shared : the columns of the table, where they are not of all its queries.
     run : the run folder that will be written; None for none.
     """
     planned = item.table.source
@@ -145,6 +171,7 @@ def source_result(
         hardness=None if hardness is None else hardness.value,
         hardness_interval_95=None if hardness is None else finite(hardness.interval),
         hardness_queries=None if hardness is None else len(hardness.queries),
+        on_shared=on_shared,
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),
@@ -180,17 +207,14 @@ def only(
 
 
 def control_result(
-    control: Control, item: Measured, n_new_texts: int, ranked: Sequence[Measured], settings: Settings
+    control: Control, item: Measured, n_new_texts: int, gaps: Mapping[str, Difference], settings: Settings
 ) -> ControlResult:
-    """The published numbers of one control, and each source's paired difference from it."""
+    """The published numbers of one control. gaps: each source's difference from it, in rank order."""
     against = []
-    for source in ranked:
-        if control.of is not None and source.name != control.of:
-            continue
-        gap = difference(source.influence, item.influence, source.nats(1.0) - item.nats(1.0), 1.0)
+    for name, gap in gaps.items():
         against.append(
             Against(
-                source=source.name,
+                source=name,
                 difference_nats=gap.nats,
                 interval_95=difference_interval(gap, 1.0),
                 z=gap.z,

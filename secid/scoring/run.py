@@ -16,7 +16,8 @@ from secid.analyses.budgets import crossings
 from secid.analyses.controls import Control, chosen_kinds
 from secid.analyses.in_batch import conflicts
 from secid.analyses.overlap import Listed, overlaps
-from secid.analyses.ranking import chances, compare, rank_groups
+from secid.analyses.ranking import chances, comparisons, tie_groups
+from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
@@ -32,6 +33,7 @@ from secid.pool.plan import Mask
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
+from secid.pool.tokenizer_fit import fitting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
@@ -48,9 +50,8 @@ from secid.results import (
 )
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
-from secid.scoring.publish import control_result, source_result
+from secid.scoring.publish import control_result, source_result, table_numbers
 from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
-from secid.scoring.warnings import unpaired
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
 from secid.triplets.measured import Measured
@@ -68,7 +69,7 @@ class Scored:
     reference : the random passages that hardness is measured against.
     scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
     vectors : rows of the plan's texts, for as long as the run's work folder is there.
-    states : what a run folder keeps the sums of; `measured` where empty.
+    states : what a run folder keeps of each source: the sum of the table's queries, and the influence of all.
     run_texts : of a shard, what was counted over the texts of the whole run.
     """
 
@@ -81,7 +82,7 @@ class Scored:
     reference: RandomReference | None
     scores: Mapping[str, float]
     vectors: Vectors
-    states: tuple[Measured, ...] = ()
+    states: tuple[Measured, ...]
     run_texts: RunTexts | None = None
 
 
@@ -121,6 +122,7 @@ def scored_plan(
         sources, resolved.values, folder, clock, progress, known, keep, run_texts
     )
     try:
+        resolved = fitting(plan, resolved, progress)
         separates = resolved.values.collection is not None and resolved.values.shard is None  # of a shard: at the merge
         collection = noted_collection(resolved.values, progress) if separates else None
         measurements = measure(
@@ -169,17 +171,21 @@ def finished(
 ) -> Scored:
     """Ranks, compares, and puts the run together."""
     settings = resolved.values
-    cut = ranked_sets(measurements.items, measurements.level, settings.budget)
-    order = sorted(range(len(cut)), key=lambda place: (-cut[place].nats(settings.budget), cut[place].name))
+    cut = ranked_sets(measurements.table, measurements.level, settings.budget)
+    same = same_queries(cut)
+    names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same)
+    order = sorted(range(len(cut)), key=lambda place: names.index(cut[place].name))
     ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
+    table = [measurements.table[place] for place in order]
     level = [measurements.level[place] if measurements.level else None for place in order]
-    names = [item.name for item in ranked]
-    comparisons = compare(cut, settings.budget, measurements.early_stop)
-    effects = [item.influence for item in cut]
-    n_queries = {item.name: item.influence.n_queries for item in cut}
+    compared = comparisons(measurements.pairs.in_order(names), settings.budget, measurements.early_stop)
     scores = {item.name: item.nats(settings.budget) for item in cut}
-    first = chances([*scores.values()], covariance(effects), n_queries.values(), settings.seed)
-    groups = rank_groups(names, comparisons)
+    first: list[float | None] = [None] * len(cut)
+    if same:
+        n_queries = [item.influence.n_queries for item in cut]
+        effects = covariance([item.influence for item in cut])
+        first = chances([*scores.values()], effects, n_queries, settings.seed).tolist()
+    groups = tie_groups(names, compared)
     blocks = blocks_of(settings.block, names)
     pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
 
@@ -199,23 +205,28 @@ def finished(
                 own,
                 rank,
                 groups[item.name],
-                float(chance),
+                chance,
                 files,
                 measurements.findings[item.name],
                 measurements.without_flagged[item.name],
                 measurements.hardness.get(item.name),
+                None if shared is item else table_numbers(shared, score, measurements.reference, settings.budget),
                 settings,
                 run_folder,
             )
-            for rank, (item, own, chance) in enumerate(zip(ranked, level, first, strict=True), 1)
+            for rank, (item, shared, score, own, chance) in enumerate(
+                zip(ranked, table, cut, level, first, strict=True), 1
+            )
         ),
         controls=tuple(
-            control_result(control, item, n_new_texts(item), ranked, settings)
-            for control, item in measurements.controls
+            control_result(
+                control, item, n_new_texts(item), {name: gaps[name] for name in names if name in gaps}, settings
+            )
+            for (control, item), gaps in zip(measurements.controls, measurements.control_gaps, strict=True)
         ),
-        comparisons=comparisons,
+        comparisons=compared,
         crossings=crossings(
-            measurements.level or (),
+            () if "crossings" in measurements.not_evaluated else measurements.level or (),
             max(budget for item in measurements.level or ranked for budget in item.influence.budgets),
         ),
         overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
@@ -229,7 +240,7 @@ def finished(
         corpus_separation=measurements.corpus_separation,
         cost=measurements.cost,
         folder=run_folder,
-        warnings=(*unpaired(comparisons, n_queries), *measurements.warnings),
+        warnings=measurements.warnings,
         without_triplets=measurements.without_triplets,
         not_evaluated=measurements.not_evaluated,
         timing=clock.stages,
@@ -245,6 +256,7 @@ def finished(
         reference=measurements.reference,
         scores=scores,
         vectors=measurements.vectors,
+        states=tuple(replace(item, state=shared.state) for item, shared in zip(ranked, table, strict=True)),
     )
 
 

@@ -21,8 +21,18 @@ from secid.analyses.in_batch import ONE_ROW, in_batch
 from secid.analyses.objectives import NO_GUIDE, SAMPLE, RecordScores, objectives
 from secid.analyses.per_record import QUERIES, record_sizes
 from secid.analyses.separation import corpus_separation, separations
+from secid.analyses.shared_queries import (
+    Pairs,
+    chosen_queries,
+    compared_pairs,
+    control_gaps,
+    counts_of,
+    flags_of,
+    same_queries,
+    table_sets,
+)
 from secid.analyses.slices import MOST_SLICES, slices
-from secid.arrays import distinct
+from secid.arrays import Index, among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
@@ -34,7 +44,8 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.margins import MARGIN
 from secid.measure.sweep import Variant
-from secid.pool import DocumentFrequencies, Plan
+from secid.measure.uncertainty import Difference
+from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.progress import Progress
 from secid.read.collection import Collection
 from secid.results import (
@@ -53,7 +64,7 @@ from secid.results import (
 from secid.results.guide import GuideResult, SourceMargins
 from secid.scoring.clock import Clock
 from secid.scoring.publish import only, without_flagged
-from secid.scoring.warnings import NOT_LEVEL, few_queries, noisy, not_level, odd_slices
+from secid.scoring.warnings import NOT_LEVEL, OTHER_QUERIES, few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
@@ -82,12 +93,17 @@ PASSES = 2
 class Measurements:
     """All sets of triplets of a run, measured.
 
-    level: the sources cut to equal size, for budgets beyond 1; None where they cannot be.
+    table: the sources on the queries that all of them share, where the table is of these; else `items`.
+    level: those of the table cut to equal size, for budgets beyond 1; None where they cannot be.
+    pairs: all pairs of sources, at the run's budget.
     """
 
     items: list[Measured]
+    table: list[Measured]
     level: list[Measured] | None
+    pairs: Pairs
     controls: list[tuple[Control, Measured]]
+    control_gaps: list[dict[str, Difference]]
     not_evaluated: dict[str, str]
     findings: dict[str, SourceFindings]
     hardness: dict[str, Estimate]
@@ -147,7 +163,7 @@ def measure(
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     note_cached(embedder, progress)
-    triplets = [triplets_of(planned, settings.positives, embedder.vectors) for planned in plan.sources]
+    triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     variants = [variant for aspect in suite for variant in aspect.variants.values()]
@@ -168,7 +184,7 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    items, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
+    items, table, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
             items = guided(plan, items, guide, settings, folder / "guide", progress, counts)
@@ -182,17 +198,26 @@ def measure(
         unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
         inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, texts, settings)
         inspected_items, findings = inspected(inspector, items, progress)
+        inspected_table = [
+            new if cut is old else replace(cut, table=new.table.rows(among_places(new, cut)))
+            for cut, old, new in zip(table, items, inspected_items, strict=True)
+        ]
         if level is not None:  # where nothing is cut of a source, the set is the source
-            level = [new if cut is old else cut for cut, old, new in zip(level, items, inspected_items, strict=True)]
-        items = inspected_items
+            level = [new if cut is old else cut for cut, old, new in zip(level, table, inspected_table, strict=True)]
+        items, table = inspected_items, inspected_table
         without = {item.name: without_flagged(item, bench, reference) for item in items}
         second = None if guide is None else guide_result(guide, items, settings, bench, reference)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
         warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
         warnings += few_queries({item.name: item.influence.n_queries for item in items})
         warnings += not_level(level, settings) + odd_slices(plan, settings)
-        whole = {item.name: item.nats(settings.budget) for item in ranked_sets(items, level, settings.budget)}
-        by_slice = slices(plan, items, bench, whole, settings, progress)
+        cut = ranked_sets(table, level, settings.budget)
+        pairs = compared_pairs(plan, items, cut, bench, settings, reference, table)
+        alike = same_queries(items)
+        gaps = [control_gaps(item, control.of, table, bench, alike=alike) for control, item in measured_controls]
+        warnings = unlike_queries(items, pairs, reference) + warnings
+        whole = {item.name: item.nats(settings.budget) for item in cut}
+        by_slice = slices(plan, table, bench, whole, settings, progress)
     corpus: CorpusSeparation | str | None = None
     with clock.stage("separation"):
         separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
@@ -221,11 +246,20 @@ def measure(
     cost = cost_of(plan, clock.stages)
     return Measurements(
         items=items,
+        table=table,
         level=level,
+        pairs=pairs,
         controls=measured_controls,
+        control_gaps=gaps,
         not_evaluated={
             **missing,
-            **({"crossings": NOT_LEVEL} if level is None else {}),
+            **(
+                {"crossings": NOT_LEVEL}
+                if level is None
+                else {}
+                if same_queries(level)
+                else {"crossings": OTHER_QUERIES}
+            ),
             **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"suspect": NO_GUIDE} if second is None else {}),
@@ -311,35 +345,58 @@ def measured_sets(
     variants: Sequence[Variant],
     clock: Clock,
     progress: Progress,
-) -> tuple[list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
-    """Sources whole, sources cut to equal size (None where they cannot be), and controls, measured.
+) -> tuple[list[Measured], list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
+    """Sources whole, on the table's queries, and these cut to equal size (None where they cannot be), and controls.
 
-    Variants are of the triplets that sources are ranked by: beyond budget 1 those of equal size.
+    Variants are of the triplets that sources are ranked by: the table's, beyond budget 1 those of equal size.
     """
     settings = bench.settings
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
-        cuts = level_sets(plan, triplets, settings.seed)
-        n_cut = sum(len(cut) for cut, item in zip(cuts or (), triplets, strict=False) if cut is not item)
-        progress.start("measure", PASSES * (n_triplets + n_cut), "triplets")
+        shared = table_sets(triplets) or list(triplets)
+        cuts = level_sets(plan, shared, settings.seed)
+        of_all = {id(rows) for rows in triplets}
+        others = {id(rows): len(rows) for rows in (*shared, *(cuts or ())) if id(rows) not in of_all}
+        progress.start("measure", PASSES * (n_triplets + sum(others.values())), "triplets")
         watched = replace(bench, vectors=replace(bench.vectors, tick=progress.advance))
-        ranked = ranked_sets(triplets, cuts, settings.budget)
-        items = [
-            watched.measure(p.name, p, rows, variants if rows is own else (), position[rows.query])
-            for p, rows, own in zip(plan.sources, triplets, ranked, strict=True)
-        ]
+        ranked = ranked_sets(shared, cuts, settings.budget)
+        done: dict[int, Measured] = {}
+
+        def measured(planned: PlannedSource, rows: Triplets, own: Triplets, *, keep_sum: bool) -> Measured:
+            if id(rows) not in done:
+                further = variants if rows is own else ()
+                place = position[rows.query]
+                done[id(rows)] = watched.measure(planned.name, planned, rows, further, place, keep_sum=keep_sum)
+            return done[id(rows)]
+
+        def all_of(sets: Sequence[Triplets], *, keep_sum: bool) -> list[Measured]:
+            parts = zip(plan.sources, sets, ranked, strict=True)
+            return [measured(*part, keep_sum=keep_sum) for part in parts]
+
+        items = all_of(triplets, keep_sum=True)
         measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
-        if cuts is None:
-            return items, None, measured_controls
-        further = variants if ranked is cuts else ()
-        level = [
-            item
-            if cut is item.triplets
-            else watched.measure(p.name, p, cut, further, position[cut.query], keep_sum=False)
-            for p, item, cut in zip(plan.sources, items, cuts, strict=True)
-        ]
-    return items, level, measured_controls
+        table = all_of(shared, keep_sum=True)
+        level = None if cuts is None else all_of(cuts, keep_sum=False)
+    return items, table, level, measured_controls
+
+
+def among_places(item: Measured, part: Measured) -> Index:
+    """Places of the triplets of a source that a part of it on some queries has."""
+    return np.flatnonzero(among(item.triplets.query, distinct(part.triplets.query)))
+
+
+def unlike_queries(
+    items: Sequence[Measured], pairs: Pairs, reference: RandomReference | None
+) -> tuple[RunWarning, ...]:
+    """What sources of different queries make less of the comparisons; nothing where all have the same."""
+    if same_queries(items):
+        return ()
+    has = flags_of([item.influence.queries for item in items])
+    counts = counts_of(has)
+    hardness = [] if reference is None else [item.table.hardness_sums(reference) for item in items]
+    chosen = chosen_queries([item.name for item in items], has, hardness, counts.n_queries) if hardness else ()
+    return unlike(pairs, counts) + chosen
 
 
 def inspected(

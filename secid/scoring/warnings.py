@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from secid.analyses.shared_queries import Pairs, SharedCounts
 from secid.arrays import distinct
 from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pool import Plan
-from secid.results import Comparison, RunWarning
+from secid.results import RunWarning
 from secid.settings import Settings
 from secid.triplets.measured import Measured
 
-NOT_LEVEL = "not_level"
-"""Why no budget curves are compared. Source: METHOD 7."""
-FEW_SHARED = 0.05
-"""Share of the smaller source's queries below which the pairing of two sources rests on nothing."""
+NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
+"""Why no budget curves are compared. Source: METHOD 7, 16.1."""
 MOST_SOURCES, MOST_VALUES = 10, 5
 """Sources whose values of --by no other source has, and values of each."""
 
@@ -28,27 +27,22 @@ def noisy(distance: float) -> tuple[RunWarning, ...]:
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
 
 
-def unpaired(comparisons: Sequence[Comparison], n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
-    """A warning where sources have hardly a query in common: what sets them apart may be their queries.
-
-    n_queries: distinct queries of each source.
+def unlike(pairs: Pairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
+    """Warnings where sources have different queries: on pairs that are not compared, on a table whose rows are of
+    different queries, and on pairs that are compared by tr M. Source: METHOD 16.1.
     """
-    apart = [
-        pair
-        for pair in comparisons
-        if pair.n_shared_queries < FEW_SHARED * min(n_queries[pair.first], n_queries[pair.second])
-    ]
-    if not apart:
-        return ()
-    pair = apart[0]
-    values = {
-        "first": pair.first,
-        "second": pair.second,
-        "n_shared_queries": pair.n_shared_queries,
-        "n_apart": len(apart),
-        "n_pairs": len(comparisons),
-    }
-    return (RunWarning(kind="few_shared_queries", values=values),)
+    warnings, n_pairs = [], len(pairs.gaps) + len(pairs.apart)
+    if pairs.apart:
+        first, second, n_shared = pairs.apart[0]
+        names = {"first": first, "second": second, "n_shared_queries": n_shared}
+        values = {**names, "n_apart": len(pairs.apart), "n_pairs": n_pairs}
+        warnings.append(RunWarning(kind="few_shared_queries", values=values))
+    if not (counts.is_same or counts.in_table):
+        values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest}
+        warnings.append(RunWarning(kind="own_queries", values=values))
+    if n_traces := sum(pair.number == "trace" for pair in pairs.gaps):
+        warnings.append(RunWarning(kind="traces_compared", values={"n_traces": n_traces, "n_pairs": n_pairs}))
+    return tuple(warnings)
 
 
 def few_queries(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:

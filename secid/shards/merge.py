@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ import torch
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
 from secid.measure.blocks import Vectors
-from secid.measure.information import Eigen, InformationState, spectral_nats
-from secid.measure.uncertainty import Difference, Influence, covariance, difference, influence
+from secid.measure.information import InformationState
+from secid.measure.uncertainty import Influence
 from secid.pool import Tally
 from secid.pool.collect import EXAMPLES_PER_REASON, place_of
 from secid.pool.part import unassigned_of
@@ -29,15 +28,13 @@ from secid.progress import Progress
 from secid.results import Example
 from secid.results.catalogue import BITS
 from secid.results.document import adapter_of
+from secid.shards.between import NO_SUM, Between, ShardPart
+from secid.shards.scores import Scores
 from secid.shards.shard import ROWS
 from secid.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
 from secid.shards.store import StateDir
 from secid.triplets.estimates import Moments
 from secid.triplets.measured import curve_budgets
-
-NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
-"""Of a source without a triplet in a shard."""
-NO_SUM = InformationState(torch.zeros(()), 0.0)
 
 
 @dataclass
@@ -60,47 +57,6 @@ class Sums:
         self.total += InformationState(torch.from_numpy(arrays[f"{number}.total"]), float(n))
         self.sound += InformationState(torch.from_numpy(arrays[f"{number}.sound"]), float(n_sound))
         self.priorities = np.sort(np.append(self.priorities, arrays[f"{number}.priorities"]))[: sample + 1]
-
-
-@dataclass
-class Scores:
-    """ECI of a set of triplets and its error, added up over shards in the second pass.
-
-    state : the sum over all shards, and eigen of its M.
-    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct ones.
-    """
-
-    state: InformationState
-    eigen: Eigen
-    budgets: tuple[float, ...]
-    squares: Floats
-    bias_nats: Floats
-    n_queries: int = 0
-
-    @staticmethod
-    def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> Scores:
-        """Before the second pass."""
-        total = state.total if device is None else state.total.to(device)
-        eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
-        return Scores(state, eigen, budgets, *np.zeros((2, len(budgets))))
-
-    @property
-    def nats(self) -> float:
-        """At the first budget."""
-        return spectral_nats(self.eigen.values, self.budgets[0])
-
-    def standard_errors(self) -> Floats:
-        """(budgets,) in nats."""
-        errors: Floats = np.sqrt(self.squares)
-        return errors
-
-    def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
-        """The triplets of a shard, at least one."""
-        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
-        self.squares += (effect.per_query**2).sum(axis=0)
-        self.bias_nats += effect.bias_nats
-        self.n_queries += effect.n_queries
-        return effect
 
 
 class Whole:
@@ -158,41 +114,6 @@ class Whole:
         return effect
 
 
-class Between:
-    """What sets pairs of sources apart, added up over shards. All matrices are (S, S), by place in `names`.
-
-    covariance : of the scores.   square : of the standard error of a difference.   n_shared : queries.
-    jaccard    : the sum over shared queries of the overlap of their negatives.
-    """
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        self.covariance, self.square, self.n_shared, self.jaccard = np.zeros((4, len(names), len(names)))
-
-    def add(self, effects: Mapping[str, Influence], numbers: ShardNumbers) -> None:
-        """Those of one shard."""
-        own = [effects.get(name, NOTHING) for name in self.names]
-        self.covariance += covariance(own)
-        for a, b in combinations(range(len(own)), 2):
-            gap = difference(own[a], own[b], 0.0)
-            for place in ((a, b), (b, a)):
-                self.square[place] += gap.standard_error**2
-                self.n_shared[place] += gap.n_shared_queries
-        for first, second, overlap in numbers.jaccard:
-            a, b = self.places(first, second)
-            self.jaccard[a, b] += overlap
-            self.jaccard[b, a] += overlap
-
-    def places(self, *names: str) -> tuple[int, ...]:
-        """Places of sources in the matrices."""
-        return tuple(map(self.names.index, names))
-
-    def gap(self, first: str, second: str, nats: float, n_queries: int) -> Difference:
-        """The difference of two sources. n_queries: of the one that has fewer."""
-        pair = self.places(first, second)
-        return Difference(nats, float(np.sqrt(self.square[pair])), int(self.n_shared[pair]), n_queries)
-
-
 def whole_run(
     state: StateDir,
     headers: Mapping[str, Mapping[str, Any]],
@@ -210,19 +131,28 @@ def whole_run(
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, Sums] = defaultdict(Sums)
     tallies: dict[str, Tally] = {}
+    between = Between(tuple(sorted({part.result.name for own in shards.values() for part in own.sources})))
     progress.start("merge", 2 * len(shards), "shards")
     for numbers, arrays, _ in _shards(state, shards, folder, rows=False):
         for number, part in enumerate(numbers.sources):
             sums[part.result.name].add(part, arrays, number, sample)
         for name, tally in numbers.tallies.items():
             tallies[name] = _added(tallies[name], tally) if name in tallies else tally
+        if numbers.sources:
+            between.count(ShardPart.of(numbers, arrays, between.names), numbers)
         del arrays  # before the next are read
         progress.advance(1)
     gpu = gpu_of(device)
     silent = {name: [s.silent[name] for s in shards.values() if name in s.silent] for name in sums}
     wholes = {name: Whole(own, silent[name], gpu) for name, own in sums.items()}
     tallies = {name: _added(tallies[name], tallies[unassigned_of(own.parts[0].file)]) for name, own in sums.items()}
-    between = Between(tuple(sorted(wholes)))
+    between.settle()
+    for numbers, arrays, path in _shards(state, shards, folder, rows=True) if between.members else ():
+        if numbers.sources:
+            part_of_shard = ShardPart.of(numbers, arrays, between.names)
+            between.sum(part_of_shard, stored_vectors(path, numbers.dimension, gpu), dtype)
+        del arrays
+    between.score(gpu)
     for numbers, arrays, path in _shards(state, shards, folder, rows=True):
         effects = {}
         for number, part in enumerate(numbers.sources):
@@ -230,7 +160,7 @@ def whole_run(
             name = part.result.name
             effects[name] = wholes[name].add(vectors, arrays, number, numbers.smallest_distance, dtype)
         if effects:
-            between.add(effects, numbers)
+            between.add(ShardPart.of(numbers, arrays, between.names), effects, vectors, dtype)
         del arrays
         progress.advance(1)
     return wholes, between, tallies

@@ -22,7 +22,7 @@ from secid.progress import Progress, Silent
 from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import OF_MACHINE, SettingsDict
+from secid.settings import OF_MACHINE, SettingsDict, flag_of
 from secid.shards.run import merge, score_shard
 
 if TYPE_CHECKING:
@@ -79,7 +79,11 @@ def score_on_ray(
     if shards < 1:
         raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
     refuse_no_encoder(encoder, resolved.values)
-    job = Job.of(sources, state_dir, resolved)
+    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for one that was typed
+        address = resolved.values.encoder
+        remedy = f"name it in the command: {flag_of('encoder', address)}"
+        raise errors.UsageError("an encoder on Ray cannot be an address in a settings file", remedy=remedy)
+    job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
     done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
     given, url = resolved.given(), job.state.url

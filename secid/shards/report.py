@@ -13,33 +13,41 @@ from typing import Any
 import numpy as np
 
 from secid.analyses.overlap import overlap_of
-from secid.analyses.ranking import chances, comparisons, rank_groups, score_interval
+from secid.analyses.ranking import chances, comparisons, score_interval, tie_groups
 from secid.findings.inspector import fraction
 from secid.findings.rows import SAMPLED as OF_SAMPLE
 from secid.findings.shares import FLAGGED
-from secid.findings.status import defects_of, status_of
+from secid.findings.status import defects_of, readable, status_of
 from secid.findings.summary import source_finding
 from secid.measure.information import trace
 from secid.measure.summary import GateMeans
 from secid.pool import Tally
-from secid.results import InputFile, Overlap, Proxies, Run, SourceFinding, SourceResult, TripletExample
+from secid.results import (
+    BudgetPoint,
+    Comparison,
+    InputFile,
+    Overlap,
+    Proxies,
+    Run,
+    SourceFinding,
+    SourceResult,
+    TripletExample,
+)
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.run import Merged
-from secid.results.sources import WithoutFlagged
+from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, repair_of, score_fields
 from secid.scoring.run import by_rank
-from secid.scoring.warnings import few_queries, unpaired
+from secid.scoring.warnings import few_queries, unlike
+from secid.shards.between import Between
 from secid.shards.counts import Counts
-from secid.shards.merge import Between, Whole
+from secid.shards.merge import Whole
 from secid.triplets.estimates import Moments
 from secid.triplets.measured import Measured
 
 BUDGET = 1.0
-
-
-def in_rank_order(wholes: Mapping[str, Whole]) -> list[str]:
-    """Names of the sources, the highest score first."""
-    return sorted(wholes, key=lambda name: (-wholes[name].score.nats, name))
+OF_PAIRS = ("few_shared_queries", "own_queries", "traces_compared")
+"""Warnings that follow from the pairs."""
 
 
 def report(
@@ -53,21 +61,26 @@ def report(
     seed: int,
 ) -> Run:
     """The run of the whole. sample: the run of the sample, which has every source.   files: by path."""
-    order = in_rank_order(wholes)
-    nats = {name: wholes[name].score.nats for name in order}
+    names, counts_shared = between.names, between.counts
+    sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
+    table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
+    pairs = between.pairs(lambda key: sets[key].nats)
+    same = counts_shared.is_same or counts_shared.in_table
+    order = pairs.order({name: score.nats for name, score in table.items()}, same=same)
     n_queries = {name: wholes[name].score.n_queries for name in order}
-    pairs = list(combinations(order, 2))
-    gaps = [between.gap(a, b, nats[a] - nats[b], min(n_queries[a], n_queries[b])) for a, b in pairs]
-    compared = comparisons(pairs, gaps, BUDGET)
-    groups = rank_groups(order, compared)
-    places = between.places(*order)
-    first = chances([*nats.values()], between.covariance[np.ix_(places, places)], n_queries.values(), seed)
+    compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
+    groups = tie_groups(order, compared)
+    first: list[float | None] = [None] * len(order)
+    if same:
+        places = between.places(*order)
+        nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
+        first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
     of_sample = {source.name: source for source in sample.sources}
     few = {item.source: item for item in few_queries(n_queries)}
     others = [
         few.get(item.source) if item.kind == "few_queries" else item
         for item in sample.warnings
-        if item.kind != "few_shared_queries"
+        if item.kind not in OF_PAIRS
     ]
     folder = None if merged.sampled_queries else sample.folder
     return replace(
@@ -75,16 +88,44 @@ def report(
         sources=tuple(
             source_of(
                 wholes[name], of_sample[name], tallies[name], files, merged, folder,
-                rank=rank, rank_group=groups[name], probability_first=float(chance),
+                rank=rank, rank_group=groups[name], probability_first=chance,
+                on_shared=on_shared(between, name, of_sample[name]),
             )
             for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
         ),
         comparisons=compared,
-        overlaps=tuple(overlap(a, b, n_queries, between, counts) for a, b in pairs),
+        overlaps=tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         **by_rank(order, sample.separation, sample.in_batch, sample.objectives),
-        warnings=(*unpaired(compared, n_queries), *filter(None, others)),
+        warnings=(*unlike(pairs, counts_shared), *filter(None, others)),
         merged=merged,
     )  # fmt: skip
+
+
+def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The pairs with the differences of hardness of the sample."""
+    known = {(pair.first, pair.second): pair.hardness for pair in sample}
+    turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
+    every = known | turned
+    return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
+
+
+def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers | None:
+    """What the table shows of a source, where it is not of all its queries; the hardness is the sample's."""
+    key = between.in_table(*between.places(name))
+    if key not in between.sets:
+        return None
+    score, n = between.sets[key], round(between.sets[key].state.n_negatives)
+    error, own = float(score.standard_errors()[0]), sample.on_shared
+    ends = score_interval(score.nats, error, score.n_queries, BUDGET)
+    return TableNumbers(
+        n_queries=score.n_queries,
+        n_triplets=n,
+        score=BudgetPoint(budget=BUDGET, nats=score.nats, interval_95=ends, bias_nats=float(score.bias_nats[0])),
+        trace=trace(score.state.matrix()),
+        hardness=None if own is None else own.hardness,
+        hardness_interval_95=None if own is None else own.hardness_interval_95,
+        inversion_fraction=between.n_inverted[key] / n,
+    )
 
 
 def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, counts: Counts) -> Overlap:
@@ -92,7 +133,7 @@ def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, coun
     pair = between.places(a, b)
     n_documents = min(counts.shared[name, name] for name in (a, b))
     n_shared = counts.shared.get((min(a, b), max(a, b)), 0)
-    n_shared_queries, jaccard = int(between.n_shared[pair]), float(between.jaccard[pair])
+    n_shared_queries, jaccard = between.counts.of(*pair).n, float(between.jaccard[pair])
     return overlap_of(a, b, n_shared_queries, jaccard, min(n_queries[a], n_queries[b]), n_shared, n_documents)
 
 
@@ -108,7 +149,8 @@ def source_of(
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
     shares = {name: moments[name].value for name in DEFECTS}
-    status = status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records"))
+    unknown = moments["unknown_script"].value if "unknown_script" in moments else None
+    status = readable(status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
     means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
@@ -194,15 +236,18 @@ def overlaps_of(whole: Whole, sample: SourceResult) -> dict[str, dict[str, int]]
     return overlaps
 
 
-def states_of(sample: Sequence[Measured], wholes: Mapping[str, Whole], merged: Merged) -> tuple[Measured, ...]:
-    """What the run folder keeps of each source, in rank order: the whole's sum, and where the sample is not all of the
-    queries the whole's influences.
+def states_of(
+    run: Run, sample: Sequence[Measured], wholes: Mapping[str, Whole], between: Between
+) -> tuple[Measured, ...]:
+    """What the run folder keeps of each source, in rank order: the sum of the table's queries, and where the sample is
+    not all of the queries the whole's influences.
     """
-    items, states = {item.name: item for item in sample}, []
-    for name in in_rank_order(wholes):
+    items, states, merged = {item.name: item for item in sample}, [], run.merged
+    for name in (source.name for source in run.sources):
         item, whole = items[name], wholes[name]
-        own = replace(item, state=whole.score.state)
-        if merged.sampled_queries is not None:
+        table = between.sets.get(between.in_table(*between.places(name)), whole.score)
+        own = replace(item, state=table.state)
+        if merged is not None and merged.sampled_queries is not None:
             per_query = np.concatenate(whole.per_query)[:, None]
             effect = replace(item.influence, queries=np.arange(len(per_query)), per_query=per_query)
             own = replace(own, query_keys=np.concatenate(whole.keys), influence=effect)

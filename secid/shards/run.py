@@ -13,7 +13,8 @@ from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
-from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of
+from secid.scoring.stored import encoder_of, refuse_settings
+from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -69,7 +70,7 @@ def score_shard(
     from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
-    job = Job.of(sources, state_dir, resolved)
+    job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
         raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
     part = Shard.parse(values.shard)
@@ -114,12 +115,14 @@ def merge(
 ) -> Run:
     """Puts the states of all shards together into the run that one process gives.
 
-    state_dir : as for `score_shard`.   encoder : the shards' by default.   run, force : as for `score`.
+    state_dir : as for `score_shard`.   run, force : as for `score`.
+    encoder   : the shards' by default; a local folder or an address must be named here, or in the environment or a
+                settings file, since states are not trusted.
     sample    : queries of each source that all but the sources' own numbers and their comparisons are measured on:
                 controls, ablations, separation, batches, hardness. They are read from the files and encoded once more,
                 unless the cache has them.
-    settings  : of the machine (device, cache, threads) and of what is measured on the sample (controls, ablate,
-                objectives, by); all others are those of the shards.
+    settings  : of the machine (device, cache, threads), the permissions trust_remote_code and allow_pickle, and what is
+                measured on the sample (controls, ablate, objectives, by); all others are those of the shards.
     Raises SecidError, before the encoder is loaded where a shard is missing or of another run.
 
     Source: METHOD 2, 8, 11.
@@ -145,14 +148,19 @@ def merge(
     headers = shard_states(state)
     shard_0 = next(iter(headers.items()))
     first = shard_0[1]
-    own = {name: value for name, value in settings.items() if value is not None}
-    if other := [name for name in own if name not in OF_MACHINE]:
-        raise UsageError("is that of the shards", where=flag_of(other[0]), remedy="leave it out")
-    given: Any = {**first["run"]["settings"], **own, "shard": f"0/{len(headers)}"}
-    name = given.pop("encoder", None)
-    resolved, progress = begun(encoder or name, given, progress, in_shards=True)
+    refuse_settings(settings, OF_MACHINE, "the shards")
+    typed = {name: value for name, value in settings.items() if value is not None}
+    stored = {name: value for name, value in first["run"]["settings"].items() if name not in OF_MACHINE}
+    name = stored.pop("encoder", None)
+    own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
+    if encoder is None:
+        encoder = encoder_of(name, own, state.url)
+    given: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
+    resolved, progress = begun(encoder, given, progress, in_shards=True)
+    resolved = resolved.changed(keyless=own.values.keyless)
+    resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
-    refuse_no_encoder(encoder or name, values)
+    refuse_no_encoder(encoder, values)
     recorder, clock = Recorder(progress), Clock()
     job = Job(state, first["run"]["sources"], resolved)
     counts = job.counts()
@@ -167,7 +175,7 @@ def merge(
             error.remedy = "the shards name the files as they were typed: merge where these names lead to them"
             raise
         with opened(files, values) as readers:
-            loaded, info = load(encoder or name, values, recorder)
+            loaded, info = load(encoder, values, recorder)
             check_encoder(state, *shard_0, loaded.info)
             clock.loaded()
             with clock.stage("merge", n_shards=len(headers)):
@@ -201,7 +209,7 @@ def merge(
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 done = replace(done, encoder=info, cost=None)
-                scored = replace(scored, run=done, states=states_of(scored.measured, wholes, merged))
+                scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)
             except OutputError as error:

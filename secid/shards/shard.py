@@ -16,8 +16,9 @@ from secid.errors import InputError, UsageError
 from secid.pool import sample_order
 from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
-from secid.progress import Progress
-from secid.read import Reader, once_only
+from secid.pool.tokenizer_fit import fitting_files
+from secid.progress import Progress, Silent
+from secid.read import Reader, given_sources, once_only, opened
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from secid.shards.merge import Whole
 
 Header = dict[str, Any]
-"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds."""
+"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds.
+
+tokenizer_from : the origin of a shard's tokenizer.
+"""
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
@@ -122,9 +126,13 @@ class Job:
     resolved: Resolved
 
     @staticmethod
-    def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved) -> Job:
-        """Raises UsageError as `refuse_in_shards`."""
+    def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
+        """Raises UsageError as `refuse_in_shards`. The tokenizer is chosen here, so that all shards have the same."""
         refuse_in_shards(resolved.values, sources)
+        if resolved.origin["tokenizer"] == "default":
+            files, _ = given_sources(list(sources), resolved.values, Silent())
+            with opened(files, resolved.values) as readers:
+                resolved = fitting_files(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 
     @property
@@ -201,7 +209,8 @@ def score(
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
-        return {"run": run, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
+        own = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
+        return {**own, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
 
     try:
         given = readers, encoder, None, resolved, work, progress, counts.table("documents")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
         plan.tallies,
         silent_of(plan.silent),
         tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
-        tuple((a.name, b.name, jaccard_sums(a, b)[1]) for a, b in combinations(listed, 2)),
+        tuple(jaccard_sums(listed)),
         len(plan.queries) + len(plan.passages),
         scored.vectors.dimension,
         smallest_distance,
@@ -234,7 +233,10 @@ class StoredSet:
 
     def sound(self) -> StoredSet:
         """Without the triplets that have a counted defect."""
-        keep = np.flatnonzero(self.is_sound)
+        return self.rows(np.flatnonzero(self.is_sound))
+
+    def rows(self, keep: Index) -> StoredSet:
+        """Some of the triplets. keep: rising places."""
         columns: Sequence[Any] = (self.squared, self.weight, self.findings, self.is_sound)
         return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
 

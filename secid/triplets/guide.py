@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from secid.arrays import Flags, Floats, Index, distinct, pairs
+from secid.arrays import Flags, Floats, Index, best_first, distinct, pairs
 from secid.encode import Encoder, load, smallest_distance
 from secid.encode.reranker import Reranker, load_reranker, pair_keys
 from secid.errors import EncoderError, UsageError
@@ -154,7 +154,7 @@ def sample_of(
     priority, tie = sample_order(keys, seed), sample_order(keys[:, 8:], seed)
     rank = np.empty(n, np.int64)
     # Equal scores divided among strata by the draw's own order would not be drawn at random.
-    rank[np.lexsort((tie, s_query_negative[head]))] = np.arange(n)
+    rank[best_first(-s_query_negative[head], tie)] = np.arange(n)
     stratum = rank * STRATA // n
     order = np.lexsort((priority, stratum))
     first = np.searchsorted(stratum[order], np.arange(STRATA))

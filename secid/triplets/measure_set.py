@@ -15,7 +15,7 @@ from secid.measure.gates import UNBOUNDED_WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
-from secid.measure.uncertainty import influence, influence_of_few
+from secid.measure.uncertainty import Influence, influence, influence_of_few, information
 from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
 from secid.triplets.coverage import CoverageBench
@@ -118,6 +118,22 @@ class Bench:
             query_keys=self.query_keys[effect.queries],
             variants={},
         )
+
+    def score_of(self, item: Measured, keep: Index, budget: float) -> tuple[Influence, float]:
+        """Influence and ECI_B of some triplets of a measured set at one budget: less than `part`, whose pass it saves.
+
+        keep : rising places of triplets, at least one.
+        """
+        table = item.table.rows(keep)
+        vectors, rows = replace(self.vectors, tick=None), table.triplets
+        inputs = vectors, rows, table.dots().squared_distance.numpy(), table.gates().weight.numpy()
+        if len(keep) <= vectors.dimension:
+            effect, values = influence_of_few(*inputs, self.smallest_distance, budget, self._dtype)
+        else:
+            eigen = Eigen.of(information(*inputs, self.smallest_distance, self._dtype), len(rows))
+            effect = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype)
+            values = eigen.values
+        return effect, spectral_nats(values, budget)
 
     def _sweep(
         self,

@@ -6,26 +6,29 @@ from dataclasses import replace
 
 import numpy as np
 
-from secid.arrays import Floats, Index, narrow
+from secid.arrays import Floats, Index, best_first, narrow
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
-from secid.pool import PlannedSource
+from secid.pool import PlannedSource, content_of
+from secid.pool.texts import TextStore
 from secid.settings import Positives
 
 
-def triplets_of(planned: PlannedSource, policy: Positives, vectors: Vectors | None = None) -> Triplets:
+def triplets_of(
+    planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
+) -> Triplets:
     """The triplets of a source under a positive policy.
 
     first, random : the plan put the one scored first.   hardest, easiest : the one with the
-    smallest or largest s_qp (vectors needed), the first labelled of equals.   all : one triplet
+    smallest or largest s_qp, of equals by text; they need the vectors and passages.   all : one triplet
     for each pair, sharing what the negative counts.
     Source: METHOD 1, 9.
     """
     if policy == "all":
         return _all_pairs(planned)
     chosen = planned.positives[planned.positive_offsets[:-1]]
-    if policy in ("hardest", "easiest") and vectors is not None:
-        chosen = planned.positives[_extreme(planned, vectors, 1.0 if policy == "hardest" else -1.0)]
+    if policy in ("hardest", "easiest") and vectors is not None and passages is not None:
+        chosen = planned.positives[_extreme(planned, vectors, passages, 1.0 if policy == "hardest" else -1.0)]
     record = planned.triplet_record()
     return Triplets(
         query=narrow(planned.query)[record],
@@ -46,10 +49,10 @@ def positive_cosines(planned: PlannedSource, vectors: Vectors) -> Floats:
     return sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
 
 
-def _extreme(planned: PlannedSource, vectors: Vectors, sign: float) -> Index:
+def _extreme(planned: PlannedSource, vectors: Vectors, passages: TextStore, sign: float) -> Index:
     """Place of each record's positive with the smallest sign * s_qp."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
-    order = np.lexsort((np.arange(len(record)), sign * positive_cosines(planned, vectors), record))
+    order = best_first(-sign * positive_cosines(planned, vectors), content_of(passages.keys[planned.positives]), record)
     return order[np.searchsorted(record[order], np.arange(planned.n_records))]
 
 

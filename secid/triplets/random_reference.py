@@ -22,6 +22,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
+from secid.triplets.query_sums import QuerySums
 
 QUERIES = 1_000
 """Distinct queries sampled of each source: the share of a finding then has a standard error of 0.016 at most."""
@@ -179,6 +180,17 @@ def hardness(
     above = clustered_mean(s_query_negative[keep] - random, cluster, names, weight)
     span = clustered_mean(s_query_positive[keep] - random, cluster, names, weight)
     return ratio(above, span)
+
+
+def hardness_sums(
+    triplets: Triplets, s_query_negative: Floats, s_query_positive: Floats, reference: RandomReference
+) -> QuerySums:
+    """Hardness as sums by sampled query: `hardness` of any set of queries follows from them. Arguments as there."""
+    keep = np.flatnonzero(sampled(triplets.query, reference))
+    rows = triplets.take(keep)
+    random = reference.mean[np.searchsorted(reference.queries, rows.query)]
+    above, span = (QuerySums.of(rows, values[keep] - random) for values in (s_query_negative, s_query_positive))
+    return QuerySums(above.queries, above.top, span.top)
 
 
 def random_like(query: Index, score: Floats, reference: RandomReference) -> Flags:

@@ -1,22 +1,37 @@
-"""Exact search: the rows nearest to a query, and BM25 over tokens."""
+"""Exact search by the dot product: the same candidates on every processor, for the same rows.
+
+nearest             the k largest dot products of each query as the device rounds them
+dots                dot products in float64, the same to the last bit everywhere
+nearest_passages    the k best candidates: found by the first, ordered by the second
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import bm25s
+import numpy as np
 import torch
 from torch import Tensor
 
-OTHER_WORD = " "
-"""Stands for all words that no query has: no token holds a space."""
+from secid.arrays import Floats, Index, best_first, distinct, rounded
+from secid.measure.blocks import Role, Vectors
+from secid.triplets.embedding import rows_of_ids
+
+QUERY_BLOCK, WINDOW = 1_024, 16_384
+"""Queries and candidates compared at once: 64 MB of scores."""
+PAIRS_AT_ONCE = 1 << 11
+"""Of rows multiplied in float64: 6 MB at 384 dimensions, which stay in the cache."""
+COMPARED_BEYOND = 8
+"""Candidates beyond the depth that are compared exactly, so that few queries are searched twice."""
+ROUNDING = 2.0**-24
+"""Relative, of one operation in float32."""
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
     """(n, k) dot products and places of the k rows with the largest dot product with each query, best first.
 
     queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all; without any the result is
-    (n, 0). Nothing waits for the device.
+    (n, 0). Which of equal ones come first is not defined. Nothing waits for the device.
     """
     best: list[tuple[Tensor, Tensor]] = []
     n_before = 0
@@ -39,17 +54,67 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple
     return scores, places
 
 
-def bm25_index(queries: Iterable[Sequence[str]], documents: Iterable[Sequence[str]]) -> bm25s.BM25 | None:
-    """An index of the documents for these queries, both as tokens; None where no document has a token.
+def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int) -> tuple[Index, Floats]:
+    """(q, k) places among the candidates of the k best for each query, best first, and their scores in float64.
 
-    All words that no query has are indexed as one: they count for the length of a document alone.
+    queries : (q,) ids.   candidates : (n,) ids in the order of their text keys; with fewer than k the result is (q, n).
+    A query is searched further while a candidate outside the compared ones could belong to its k best.
     """
-    words = dict.fromkeys(token for tokens in queries for token in tokens)
-    vocabulary = {word: number for number, word in enumerate([*words, OTHER_WORD])}
-    number, other = vocabulary.get, vocabulary[OTHER_WORD]
-    numbers = [[number(token, other) for token in tokens] for tokens in documents]
-    if not any(numbers):
-        return None
-    index = bm25s.BM25()
-    index.index((numbers, vocabulary), show_progress=False)
-    return index
+    n = len(candidates)
+    k, compared = min(n, k), min(n, k + COMPARED_BEYOND)
+    places, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
+    pending = np.arange(len(queries) if k else 0)
+    while len(pending):
+        best, values, outside = _compared(vectors, queries[pending], candidates, compared)
+        done = (rounded(values[:, k - 1]) > rounded(outside)) | (compared == n)
+        places[pending[done]], scores[pending[done]] = best[done, :k], values[done, :k]
+        pending, compared = pending[~done], min(n, 2 * compared)
+    return places, scores
+
+
+def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tuple[Index, Floats, Floats]:
+    """The n best of each query by float32, ordered by float64; and (q,) the most that any other candidate can score.
+
+    However a sum of d rounded products is arranged, it is off by at most d roundings of |q| |p|.
+    """
+    anchors = list(rows_of_ids(vectors, "query", queries, QUERY_BLOCK))
+    lengths: list[Tensor] = []
+
+    def parts() -> Iterator[Tensor]:
+        for rows in rows_of_ids(vectors, "passage", candidates, WINDOW):
+            lengths.append(rows.norm(dim=1).max())
+            yield rows
+
+    rough, places = (part.cpu().numpy() for part in nearest(anchors, parts(), n))
+    scores = dots(vectors, np.repeat(queries, n), candidates[places.ravel()]).reshape(places.shape)
+    longest = torch.cat([rows.norm(dim=1) for rows in anchors]) * torch.stack(lengths).max()
+    error = (vectors.dimension + 4) * ROUNDING * longest.double().cpu().numpy()
+    order = best_first(scores, places)
+    best, values = (np.take_along_axis(array, order, axis=1) for array in (places, scores))
+    return best, values, rough[:, -1] + error
+
+
+def dots(vectors: Vectors, queries: Index, passages: Index) -> Floats:
+    """(n,) dot product of each pair's rows in float64, the same to the last bit on every processor.
+
+    The product of two float32 numbers is exact in float64, and the sum folds each row in half until one number is
+    left: neither other pairs nor the width of the processor's registers change the order of the additions.
+    """
+    parts = [torch.zeros(0, dtype=torch.float64)]
+    for start in range(0, len(queries), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        products = _rows(vectors, "query", queries[part]).double()
+        products *= _rows(vectors, "passage", passages[part])
+        width = products.shape[1]
+        while width > 1:
+            half = (width + 1) // 2
+            products[:, : width - half] += products[:, half:width]
+            width = half
+        parts.append(products[:, 0].cpu())
+    return torch.cat(parts).numpy()
+
+
+def _rows(vectors: Vectors, role: Role, ids: Index) -> Tensor:
+    own = distinct(ids)
+    rows = torch.cat(list(rows_of_ids(vectors, role, own, len(own))))
+    return rows[torch.from_numpy(np.searchsorted(own, ids)).to(rows.device)]

@@ -23,7 +23,8 @@ from secid.pool import PlannedSource
 from secid.results.catalogue import BITS
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
-from secid.triplets.random_reference import RandomReference, hardness
+from secid.triplets.query_sums import QuerySums
+from secid.triplets.random_reference import RandomReference, hardness, hardness_sums
 
 Mask = npt.NDArray[np.uint32]
 
@@ -149,6 +150,10 @@ class TripletTable:
         """Where the negatives lie between random passages (0) and the positives (1). Source: METHOD 10."""
         best = self.repeated(self.s_query_positive)
         return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
+
+    def hardness_sums(self, reference: RandomReference) -> QuerySums:
+        """The same by query."""
+        return hardness_sums(self.triplets, self.s_query_negative, self.repeated(self.s_query_positive), reference)
 
     def rows(self, keep: Index) -> TripletTable:
         """Some rows of the table: a filter, or one group of a group-by. keep: rising places of them."""

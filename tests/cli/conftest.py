@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from secid.cli.app import main
+from secid.cli.app import ENDING, main
 from tests.tiny_bert import save_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,12 +34,13 @@ Invoke = Callable[..., Outcome]
 def invoke_in_process(*arguments: object) -> Outcome:
     """The command line in this process; spares a second import of torch."""
     out, err = io.StringIO(), io.StringIO()
-    terminate = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main([str(argument) for argument in arguments])
     finally:
-        signal.signal(signal.SIGTERM, terminate)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
@@ -96,6 +97,12 @@ def invoke() -> Invoke:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny-bert")
+
+
+@pytest.fixture
+def tiny_is_named(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder's folder in the environment: `select` takes no folder from a run."""
+    monkeypatch.setenv("SECID_ENCODER", str(tiny))
 
 
 def rows(n: int, n_negatives: int = 2, style: str = "plain") -> Iterator[dict[str, Any]]:

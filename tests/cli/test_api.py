@@ -9,6 +9,8 @@ import pytest
 import secid
 from tests.cli.conftest import rows, write_rows
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 
 @dataclass(frozen=True)
 class Place:

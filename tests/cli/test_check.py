@@ -48,23 +48,22 @@ def test_five_sources_fit_a_screen(columns):
     assert len(stream.getvalue().splitlines()) <= 40
 
 
-def test_the_commands_repair_the_source(invoke, tmp_path, tiny):
-    """The flags and files given are in the command to score, and both run as they are printed."""
+def test_the_commands_repair_the_source(invoke, tmp_path):
+    """The flags and files given are in the command that saves the check, and both run as they are printed."""
     table = [{**row, "hard": row["neg"], "other": "x"} for row in rows(12, 4)]
     table[0]["hard"] = [*table[0]["hard"], table[0]["pos"][0].upper()]
     path = tmp_path / "my rows.jsonl"
     write_rows(path, table)
     report = api.check([str(path)], negative_column="hard", tokenizer="whitespace", titles=False)
-    words = shlex.split(report.score)
-    assert words[:3] == ["secid", "score", str(path)]
+    words = shlex.split(report.save)
+    assert words[:3] == ["secid", "check", str(path)]
     assert words[words.index("--negative-column") + 1] == "hard"
     assert "tokenizer=whitespace" in words
-    words[words.index("--encoder") + 1] = str(tiny)
     assert invoke(*words[1:]).code == 0
     repair = shlex.split(report.sources[0].repair)
     assert invoke(*repair[1:]).code == 0
     clean = api.check([repair[-1]])
-    assert (clean.sources[0].n_flagged, clean.score, clean.sources[0].repair) == (0, None, None)
+    assert (clean.sources[0].n_flagged, clean.save, clean.sources[0].repair) == (0, None, None)
 
 
 def test_json_is_one_document_equal_to_the_api(invoke):
@@ -169,7 +168,7 @@ def test_standard_input(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows(5))
     outcome = run_child("check", "-", cwd=tmp_path, text=text)
     assert outcome.code == 0
-    assert outcome.out.startswith("stdin ")
+    assert outcome.out.startswith("No defects found in stdin")
 
 
 def test_the_hash_seed_of_python_changes_nothing(tmp_path):
@@ -343,7 +342,7 @@ def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):
     lines = invoke("check", *sorted(tmp_path.glob("s*.jsonl"))).out.splitlines()
     assert len(lines) <= 40
     assert [line.split()[0] for line in lines if " repair first " in line] == ["s03", "s17"]
-    assert sum(" usable " in line for line in lines) == 0
+    assert sum(" no defects " in line for line in lines) == 0
     assert any("28 sources" in line for line in lines)
 
 

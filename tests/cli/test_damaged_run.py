@@ -11,6 +11,8 @@ import pytest
 from secid import api
 from tests.cli.conftest import rows, write_rows
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 COMMANDS = {
     "mix": ("mix", "run", "--with-controls"),
     "select": ("select", "run", "--source", "plain", "--top", 1, "-o", "kept.jsonl"),

@@ -17,6 +17,8 @@ from secid.pool.normal_form import normal_form
 from tests.cli.conftest import listing, rows, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 
 @pytest.fixture
 def run(tmp_path, tiny) -> Path:

@@ -10,6 +10,8 @@ import pytest
 from secid import api
 from secid.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 QRELS = {
     "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t2\n",
     "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td3\t1\nq2\td4\t0\nother\td1\t1\nq2\tunknown\t1\n",

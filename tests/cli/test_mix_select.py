@@ -24,6 +24,8 @@ from secid.run_folder.read import read_states
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
 
+pytestmark = pytest.mark.usefixtures("tiny_is_named")
+
 STYLES = ("plain", "terse")
 
 
@@ -102,7 +104,7 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
         "control random": (None, None),
     }
     repair = "secid select run --source spoiled --drop false_negative -o spoiled-clean.jsonl"
-    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("usable", None))
+    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("no_defects", None))
     for share, printed in ((0.5, True), (0.0, False)):
         _, out, _ = invoke("mix", "run", "--fix", f"spoiled={share}")
         assert (repair in out) == printed
@@ -399,13 +401,14 @@ def test_the_table_names_the_row_and_place_of_each_negative(scored):
 
 def test_a_selection_that_left_nothing_out_by_its_rule_is_not_said_to_raise_the_score(scored, invoke):
     for top, rises in ((2, True), (100, False)):
-        code, out, _ = invoke("select", scored, "--source", "plain", "--top", top, "-o", f"kept{top}.jsonl")
+        rule = ("--top", top, "--by", "weight")
+        code, out, _ = invoke("select", scored, "--source", "plain", *rule, "-o", f"kept{top}.jsonl")
         assert (code, "proves nothing" in " ".join(out.split())) == (0, rises)
 
 
 def test_select_keeps_the_best_of_each_record(scored, invoke):
     before = Path("plain.jsonl").read_bytes()
-    code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "-o", "kept.jsonl")
+    code, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "--by", "weight", "-o", "kept.jsonl")
     assert code == 0
     assert "same encoder" in " ".join(out.split())
     assert Path("plain.jsonl").read_bytes() == before
@@ -434,7 +437,7 @@ def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
     assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].eci_nats != pytest.approx(
         found.before.eci_nats
     )
-    fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10)
+    fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10, by="weight")
     assert fewer.n_negatives == len(listed("few.jsonl")) == 10
     assert fewer.after.eci_nats > fewer.before.eci_nats
 
@@ -528,7 +531,7 @@ def test_select_round_trips(tmp_path, tiny, shape, suffix):
         path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     api.score([path], str(tiny), run="run", controls="none")
     out = tmp_path / f"out{suffix}"
-    found = api.select("run", out, max_negatives=13)
+    found = api.select("run", out, max_negatives=13, by="weight")
     told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
     originals = {record.line: record for record in records(path)}
     gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
@@ -639,7 +642,7 @@ def test_defects_duplicates_and_dropped_cells_do_not_shift_the_selection(tmp_pat
     table.append({**table[4], "neg": [table[4]["neg"][3], "one more passage"]})
     write_rows(tmp_path / "in.jsonl", table)
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=0.2)
-    found = api.select("run", "out.jsonl", top=1)
+    found = api.select("run", "out.jsonl", top=1, by="weight")
     assert found.n_negatives == 29
     assert found.rows_skipped == {"no_positive": 1}
     assert found.left_out["repeat"] == 2

@@ -16,7 +16,10 @@ from secid.files import work_folder
 from tests.cli.conftest import child_environment, listing, rows, write_rows
 from tests.cli.test_select_drop import planted
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="no such limits there"),
+    pytest.mark.usefixtures("tiny_is_named"),
+]
 LIMIT = 20 * 1024
 
 

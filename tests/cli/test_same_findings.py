@@ -70,5 +70,5 @@ def test_a_sample_has_the_findings_of_the_whole_file(tiny, tmp_path, invoke: Inv
             for out in (check, score.out)
         )
         assert sorted(status, key=str) == sorted(again, key=str)
-    assert {own["name"]: own["status"] for own in json.loads(score.out)["sources"]}["clean"] == "usable"
+    assert {own["name"]: own["status"] for own in json.loads(score.out)["sources"]}["clean"] == "no_defects"
     assert {item["n_rows"] for own in json.loads(score.out)["sources"] for item in own["findings"]} == {None, 0, 1}

@@ -21,7 +21,7 @@ COLLECTION = FIXTURES / "collection"
     [
         (("check", POISONED), "repair", 0),
         (("check", POISONED, "--fail-on", "repeat"), "fail", 1),
-        (("check", SOUND, "--fail-on", "repeat"), "usable", 0),
+        (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0),
         (("score", POISONED, "--run", "run", "--encoder"), "repair", 0),
         (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0),
         (("probe", SOUND, POISONED, "--encoder"), "abstained", 0),
@@ -44,7 +44,7 @@ def test_an_error_has_none(invoke: Invoke, tiny, source):
     for arguments in (("check", "missing.jsonl"), ("score", source, "--encoder", tiny, "--run", "/proc/no/run")):
         outcome = invoke(*arguments)
         assert (outcome.code, "VERDICT" in outcome.err) == (2, False)
-    outcome = invoke("check", "missing\nVERDICT: usable")
+    outcome = invoke("check", "missing\nVERDICT: no_defects")
     assert (outcome.code, "VERDICT" in outcome.err) == (2, True)
     assert not [line for line in outcome.err.splitlines() if line.startswith("VERDICT")]
 
@@ -66,7 +66,7 @@ def test_a_terminal_shows_none(tmp_path):
 def test_forced_colours_put_nothing_before_it(tmp_path):
     """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
     outcome = run_child("check", SOUND, cwd=tmp_path, FORCE_COLOR="1")
-    assert outcome.err.splitlines()[-1].startswith("VERDICT: usable ")
+    assert outcome.err.splitlines()[-1].startswith("VERDICT: no_defects ")
 
 
 def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict(tmp_path):
@@ -83,7 +83,7 @@ def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict
     os.close(write)
     lines = done.stderr.decode().splitlines()
     assert (done.returncode, lines[-2]) == (0, "run folder: run")
-    assert lines[-1].startswith("VERDICT: usable command=score ")
+    assert lines[-1].startswith("VERDICT: no_defects command=score ")
 
 
 def test_a_closed_stderr_leaves_the_document_alone(tmp_path):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from secid.export.best_mixture import Hybrid, MixResult, Part
+from secid.export.left_out import Answer, Selection
 from secid.export.mixture import Blend
-from secid.export.select import Answer, Selection
 from secid.records import Fact
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
@@ -59,7 +59,13 @@ BEFORE = Answer(
     n_triplets=1230,
 )
 AFTER = replace(
-    BEFORE, status="usable", eci_nats=0.45, interval_95=(0.44, 0.46), hardness=None, flagged_share=0.0, n_triplets=1000
+    BEFORE,
+    status="no_defects",
+    eci_nats=0.45,
+    interval_95=(0.44, 0.46),
+    hardness=None,
+    flagged_share=0.0,
+    n_triplets=1000,
 )
 SELECTED = Selection(
     **WRITTEN,
@@ -139,9 +145,9 @@ MIXTURE = MixResult(
     max_share=0.7,
     parts=(
         part("poisoned", 0.4, status="repair"),
-        part("dense", 0.3, fixed=True, loss_without_nats=None, status="usable"),
-        part("random", 0.3, status="usable"),
-        part("counterfactual", 0.0, status="usable"),
+        part("dense", 0.3, fixed=True, loss_without_nats=None, status="no_defects"),
+        part("random", 0.3, status="no_defects"),
+        part("counterfactual", 0.0, status="no_defects"),
     ),
     hybrids=(Hybrid(first="bm25", second="dense", budget=10.0, half_nats=0.45, union_nats=0.46),),
     remarks=(Fact("too_few", {"name": "dense", "n": 20.0, "budget": 100.0}),),

@@ -121,21 +121,27 @@ class Rules:
     def dense(self, key: str) -> list[tuple[str, float | None]]:
         query = self.queries[key][0]
         scores = [self.s(query, text) for text in self.candidates]
-        order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+        order = sorted(range(len(scores)), key=lambda place: (-self.units(scores[place]), place))
         return [(self.candidates[place], scores[place]) for place in order]
+
+    @staticmethod
+    def units(score: float) -> int:
+        """Scores are compared in whole units. Source: METHOD 11."""
+        return round(score * 2**30)
 
     def bm25(self, key: str) -> list[tuple[str, float | None]]:
         query = split_alphanumeric(self.queries[key][0])
         n, mean = len(self.documents), sum(map(len, self.documents)) / len(self.documents)
-        scores = [np.float32(0)] * n
+        scores = [0.0] * n
         for token in query:
             having = sum(token in document for document in self.documents)
-            idf = float(np.float32(math.log(1 + (n - having + 0.5) / (having + 0.5))))
+            idf = math.log(1 + (n - having + 0.5) / (having + 0.5))
             for place, document in enumerate(self.documents):
                 count, length = document.count(token), len(document) / mean
-                scores[place] += np.float32(idf * (count / (1.5 * ((1 - 0.75) + 0.75 * length) + count)))
-        order = sorted((place for place in range(n) if scores[place] > 0), key=lambda place: (-scores[place], place))
-        return [(self.candidates[place], float(scores[place])) for place in order]
+                scores[place] += idf * (count / (1.5 * ((1 - 0.75) + 0.75 * length) + count))
+        having_score = (place for place in range(n) if scores[place] > 0)
+        order = sorted(having_score, key=lambda place: (-self.units(scores[place]), place))
+        return [(self.candidates[place], scores[place]) for place in order]
 
     def random(self, key: str) -> list[tuple[str, float | None]]:
         numbers = np.frombuffer(text_key("query", self.queries[key][0]), "<u4").tolist()

@@ -236,12 +236,20 @@ class TiesByFile(Rules):
         return sorted(super().dense(key), key=lambda pair: (-pair[1], self.ids[pair[0]]))
 
 
+class WordTiesByFile(Rules):
+    def bm25(self, key):
+        return sorted(super().bm25(key), key=lambda pair: (-pair[1], self.ids[pair[0]]))
+
+
 class FlatDraws(Rules):
     def preference(self, options, key, text, s_qn, s_qp):
         return super().preference({**options, "pick": "random"}, key, text, s_qn, s_qp)
 
 
-@pytest.mark.parametrize("kind", [WithoutAbs, FirstPositive, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, FlatDraws])
+@pytest.mark.parametrize(
+    "kind",
+    [WithoutAbs, FirstPositive, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, WordTiesByFile, FlatDraws],
+)
 def test_a_reference_with_another_rule_disagrees(plain, kind):
     mined, reference = plain
     with pytest.raises(AssertionError):

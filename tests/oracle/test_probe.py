@@ -105,7 +105,7 @@ def measured(queries: np.ndarray, candidates: np.ndarray, relevant: list[set[int
 @pytest.mark.parametrize("n_candidates", [5, 60, 300])
 @pytest.mark.parametrize("seed", range(5))
 def test_measures_are_those_of_plain_python(seed: int, n_candidates: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secid.probing.training.QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("secid.triplets.search.QUERY_BLOCK", 3)
     given = rankings(seed, n_candidates)
     assert np.abs(measured(*given) - reference.measures(*given)).max() < 1e-12
 

@@ -233,6 +233,15 @@ def test_the_largest_batch_is_the_last_below_the_share():
     assert (alone.affected(5), alone.mean(5), alone.largest_batch(0.01)) == (0.0, 0.0, 5)
 
 
+def test_a_batch_that_leaves_out_fewer_rows_than_conflict_is_always_affected():
+    """Of four rows, one has no conflict, one conflicts with one other row, one with two, one with all three."""
+    found = Conflicts(np.arange(4), np.arange(4))
+    assert found.affected(4) == pytest.approx(3 / 4, rel=1e-12)
+    assert found.affected(3) == pytest.approx((0 + 2 / 3 + 1 + 1) / 4, rel=1e-12)
+    assert found.affected(2) == pytest.approx((0 + 1 / 3 + 2 / 3 + 1) / 4, rel=1e-12)
+    assert (found.largest_batch(0.6), found.largest_batch(0.7)) == (2, 3)
+
+
 def test_a_million_rows_lose_no_digits():
     """One other row in a million: a batch of 32 holds it with a chance of 31 in 999,999."""
     n = 1_000_000

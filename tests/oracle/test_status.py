@@ -78,7 +78,7 @@ def expected(name: str, sources: Sources) -> dict[str, Any]:
     kept = [(number, text) for number, text, defects in listed if not defects]
     above = any(n > 0.01 * len(listed) for n in counts.values())
     left = len({number for number, _ in kept})
-    verdict = "usable" if not above else "repair" if left and 2 * left >= len(rows) else "unusable"
+    verdict = "no_defects" if not above else "repair" if left and 2 * left >= len(rows) else "unusable"
     n_flagged = len(listed) - len(kept)
     return {
         "status": verdict,
@@ -152,7 +152,7 @@ def test_what_is_said_of_damaged_sources_follows_from_their_rows(tmp_path):
             assert source.without_flagged.eci_nats == source.eci_nats
             assert source.without_flagged.interval_95 == source.interval_95
             assert source.without_flagged.hardness == source.hardness
-    assert statuses == {"clean": "usable", "some": "repair", "most": "unusable", "half": "repair"}
+    assert statuses == {"clean": "no_defects", "some": "repair", "most": "unusable", "half": "repair"}
     assert results["some"].without_flagged.eci_nats != results["some"].eci_nats
     check = {source.name: source for source in checked(tmp_path / "check", sources).sources}
     for name, source in results.items():
@@ -196,14 +196,14 @@ def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_ru
     assert outside.hardness != pytest.approx(theirs.hardness, rel=1e-5)
 
 
-def test_a_share_at_the_limit_is_usable_and_above_it_is_not(tmp_path):
+def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):
     """100 negatives: one empty one is 1 %, two are 2 %; two defects of 1 % each are 2 % flagged, each at its limit."""
     at, above, two = clean(50, 2), clean(50, 2), clean(50, 2)
     at[0]["neg"][0] = above[0]["neg"][0] = above[1]["neg"][0] = two[0]["neg"][0] = "N/A"
     two[1]["neg"][0] = two[1]["query"]
     check = checked(tmp_path, {"at": at, "above": above, "two": two})
     assert {source.name: (source.status, source.n_flagged) for source in check.sources} == {
-        "at": ("usable", 1), "above": ("repair", 2), "two": ("usable", 2)
+        "at": ("no_defects", 1), "above": ("repair", 2), "two": ("no_defects", 2)
     }  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -78,6 +78,27 @@ def paired_standard_error(first: Mapping[str, float], second: Mapping[str, float
     """
     queries = first.keys() | second.keys()
     return math.sqrt(math.fsum((first.get(query, 0.0) - second.get(query, 0.0)) ** 2 for query in queries))
+
+
+def on_queries(measured: Measured, queries: Collection[str]) -> Measured:
+    """A source restricted to some queries, in the pool that it was measured in. Source: METHOD 16.1."""
+    keep = np.array([query in queries for query in measured.queries])
+    columns = {field.name: getattr(measured, field.name) for field in fields(measured)}
+    triplets = tuple(own for own, inside in zip(measured.triplets, keep, strict=True) if inside)
+    arrays = {name: column[keep] for name, column in columns.items() if isinstance(column, np.ndarray)}
+    return replace(measured, triplets=triplets, **arrays)
+
+
+def shared_difference(first: Measured, second: Measured, budget: float = 1.0) -> tuple[float, float, int]:
+    """Score of one source less that of another on the queries that both have, its standard error, and their number.
+
+    Source: METHOD 16.1.
+    """
+    shared = set(first.queries) & set(second.queries)
+    parts = [on_queries(side, shared) for side in (first, second)]
+    a, b = (log_det_nats(singular_values(part.weight, part.direction), budget) for part in parts)
+    error = paired_standard_error(*(source_sums(part, budget) for part in parts))
+    return a - b, error, len(shared)
 
 
 def bias_nats(queries: Sequence[str], weight: np.ndarray, direction: np.ndarray, budget: float = 1.0) -> float:

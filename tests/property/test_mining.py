@@ -14,7 +14,9 @@ import torch
 import secid
 from secid.measure.blocks import Vectors
 from secid.mining import choose, find, orders, write
-from secid.mining.orders import DenseRanking, dots
+from secid.mining.orders import DenseRanking
+from secid.triplets import bm25, search
+from secid.triplets.search import dots
 from tests.oracle.test_mining import K, Twins, collection, typed
 
 OPTIONS: list[dict[str, Any]] = [{}, {"max_reuse": 2, "on_short": "random"}]
@@ -82,11 +84,12 @@ def test_a_limit_on_reuse_does_not_depend_on_the_order_of_rows_of_one_query(tmp_
 def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (find, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (orders, "QUERY_BLOCK"), (orders, "PAIRS_AT_ONCE"),
+        (find, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"), (search, "PAIRS_AT_ONCE"),
+        (bm25, "POSTINGS_AT_ONCE"), (orders, "TEXTS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
-    monkeypatch.setattr(orders, "WINDOW", 10 * size)
-    monkeypatch.setattr(orders, "COMPARED_BEYOND", size - 1)
+    monkeypatch.setattr(search, "WINDOW", 10 * size)
+    monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
     monkeypatch.setattr(choose, "OFTEN_EXCLUDED", size - 1)
     other = mine(folder, f"blocks-{size}", **options)
     assert contents(other) == contents(expected)
@@ -127,7 +130,8 @@ def test_the_dense_order_is_exact_where_float32_is_not(depth):
     query /= np.linalg.norm(query, axis=1, keepdims=True)
     ranking = DenseRanking(Vectors(torch.from_numpy(query), torch.from_numpy(rows)), 300)
     exact = query.astype(np.float64) @ rows.T.astype(np.float64)
-    expected = np.lexsort((np.broadcast_to(np.arange(300), exact.shape), -exact))[:, :depth]
+    units = np.rint(exact * 2**30)
+    expected = np.lexsort((np.broadcast_to(np.arange(300), exact.shape), -units))[:, :depth]
     found = ranking.first(np.arange(3), depth)
     assert np.array_equal(found.ids, expected)
     rough = torch.from_numpy(query) @ torch.from_numpy(rows).T

@@ -40,14 +40,14 @@ def test_a_full_disk_is_reported_with_its_folder_and_a_remedy(number, tmp_path):
 
 
 def test_a_full_database_is_reported_too(tmp_path):
-    database = temporary_database()
+    owner: set[str] = set()
+    database = temporary_database(owner)
     database.execute("PRAGMA max_page_count=2")
     database.execute("CREATE TABLE pairs (text)")
     with pytest.raises(OutputError) as caught, work_folder(tmp_path):
         database.execute("INSERT INTO pairs VALUES (?)", ["x" * 100_000])
     assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
     assert Path(caught.value.where).parent == tmp_path
-    database.close()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), sqlite3.OperationalError("syntax error")])

@@ -77,11 +77,11 @@ def hardness_chart(run: Run) -> Chart | None:
 
     None where no hardness is known.
     """
-    known = [source for source in run.sources if source.hardness is not None]
+    known = [source for source in run.sources if source.in_table(run.budget).hardness is not None]
     suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources if own.is_evidence}
     by = SUSPECT if all(source.name in suspects for source in known) else OUTSCORING
     suspects = suspects if by is SUSPECT else {}
-    sources = [_source(number, source, suspects.get(source.name)) for number, source in enumerate(known, 1)]
+    sources = [_source(number, source, run.budget, suspects.get(source.name)) for number, source in enumerate(known, 1)]
     if not sources:
         return None
     controls = [  # a guide scores none
@@ -107,12 +107,13 @@ def hardness_chart(run: Run) -> Chart | None:
     return Chart(title=title, description=description, draw=lambda: _draw(points, shifts, by, description), note=note)
 
 
-def _source(number: int, source: SourceResult, suspects: GuideSource | None) -> _Point:
-    hardness = source.hardness or 0.0
-    x_ends, finding = source.hardness_interval_95, source.finding("inversion")
+def _source(number: int, source: SourceResult, budget: float, suspects: GuideSource | None) -> _Point:
+    shown = source.in_table(budget)
+    hardness = shown.hardness or 0.0
+    x_ends, finding = shown.hardness_interval_95, None if source.on_shared else source.finding("inversion")
     if suspects is not None:
         return _Point(source.name, hardness, suspects.suspect_share, x_ends, suspects.interval_95, number)
-    share, ends = (source.inversion_fraction, None) if finding is None else (finding.share, finding.interval_95)
+    share, ends = (shown.inversion_fraction, None) if finding is None else (finding.share, finding.interval_95)
     return _Point(source.name, hardness, share, x_ends, ends, number)
 
 

@@ -33,7 +33,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
     """Everything that the pages of a run say, with its probe where it has one."""
     run = trusted(run)
     sections = (
-        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
+        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS, "n")),
         ranking_section(run),
         pairs_section(run),
         probe_section(run, probe),

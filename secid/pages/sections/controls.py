@@ -91,7 +91,14 @@ def controls_section(run: Run) -> Section | None:
         paragraphs=(MEANING,),
         tables=(_against(run), _scores(run)),
         terms=terms(
-            "difference", "ECI_sem", "95 % CI", "diversity fraction", "queries", "negatives", "candidates", "new texts"
+            "source minus control",
+            "ECI_sem",
+            "95 % CI",
+            "diversity fraction",
+            "queries",
+            "negatives",
+            "candidates",
+            "new texts",
         ),
     )
 

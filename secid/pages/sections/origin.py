@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import nlargest
 from typing import Any
 
 from secid.pages.encoder import fact_lines
 from secid.pages.glossary import by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
 from secid.pages.numbers import count, fraction, percent, seconds
-from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
 from secid.records import REASONS, fault_text
 from secid.results import Cost, Overlap, Run
@@ -18,9 +19,13 @@ PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
 
 
 def overlap_section(overlaps: Sequence[Overlap]) -> tuple[Section, ...]:
-    """What pairs of sources share; nothing without a pair."""
+    """What pairs of sources share, of more than MOST_PAIRS those with most negatives in common; nothing without one."""
     if not overlaps:
         return ()
+    shown, which = overlaps, ""
+    if len(overlaps) > MOST_PAIRS:
+        shown = nlargest(MOST_PAIRS, overlaps, key=lambda item: item.negative_jaccard_mean or 0.0)
+        which = f"; the {MOST_PAIRS} with the most negatives in common, of {count(len(overlaps))} in the JSON report"
     rows = tuple(
         (
             f"{named(item.first)} and {named(item.second)}",
@@ -28,10 +33,12 @@ def overlap_section(overlaps: Sequence[Overlap]) -> tuple[Section, ...]:
             percent(item.shared_document_fraction),
             fraction(item.negative_jaccard_mean),
         )
-        for item in overlaps
+        for item in shown
     )
     head = ("shared queries", "shared documents", "same negatives")
-    table = Table(caption="Overlap of pairs of sources", columns=(foreign("pair"), *map(number, head)), rows=rows)
+    table = Table(
+        caption=f"Overlap of pairs of sources{which}", columns=(foreign("pair"), *map(number, head)), rows=rows
+    )
     section = Section(
         anchor="overlaps",
         link="Overlap",

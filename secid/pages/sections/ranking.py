@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+from secid.pages.answer import queries
 from secid.pages.glossary import equal_numbers, score_name, score_point, terms
-from secid.pages.numbers import UNKNOWN, count, fraction, interval, letter, nats, percent, probability, rounded
-from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.numbers import (
+    UNKNOWN,
+    count,
+    fraction,
+    interval,
+    letter,
+    nats,
+    percent,
+    points,
+    probability,
+    rounded,
+    with_interval,
+)
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.sanitize import named, plain
-from secid.results import Run, SourceResult
+from secid.results import Run
+from secid.results.between import PairedDifference
+from secid.results.sources import TableNumbers
 
 MANY_QUERIES = 1_000_000
 """Beyond this a needed number of queries is as good as never."""
@@ -16,7 +35,7 @@ def ranking_section(run: Run) -> Section:
     """The score of each source with its interval and tie, and what it consists of."""
     rows = []
     for source in run.sources:
-        point = score_point(source, run.budget)
+        shown, point = source.in_table(run.budget), score_point(source, run.budget)
         rows.append(
             (
                 plain(source.name),
@@ -24,9 +43,9 @@ def ranking_section(run: Run) -> Section:
                 nats(point.nats),
                 interval(point.interval_95, run.budget),
                 percent(source.probability_first),
-                _hardness_interval(source),
+                _hardness_interval(shown),
                 percent(source.diversity_fraction),
-                count(source.n_queries),
+                queries(run, source),
             )
         )
     names = (
@@ -53,35 +72,43 @@ def ranking_section(run: Run) -> Section:
     )
 
 
-def _hardness_interval(source: SourceResult) -> str:
-    ends = source.hardness_interval_95
-    if source.hardness is None:
+def _hardness_interval(shown: TableNumbers) -> str:
+    ends = shown.hardness_interval_95
+    if shown.hardness is None:
         return "–"
     return UNKNOWN if ends is None else f"{fraction(ends[0], 2)} to {fraction(ends[1], 2)}"
 
 
 def pairs_section(run: Run) -> Section | None:
-    """All pairs of sources."""
+    """The pairs of sources; of more than MOST_PAIRS those that are neighbors in the ranking."""
     if not run.comparisons:
         return None
+    following = {(first.name, second.name) for first, second in pairwise(run.sources)}
+    whole = len(run.comparisons) <= MOST_PAIRS
     rows = tuple(
         (
             f"{named(pair.first)} over {named(pair.second)}",
-            nats(pair.difference_nats, signed=True),
+            f"{nats(pair.difference_nats, signed=True)}{'' if pair.number == 'score' else ' (tr M)'}",
             interval(pair.interval_95, run.budget),
             probability(pair.p_holm),
             "yes" if pair.established else "no",
             _needed(pair.queries_needed_80),
+            _paired(pair.hardness, partial(fraction, decimals=2)),
+            _paired(pair.outscoring, points),
             count(pair.n_shared_queries),
         )
         for pair in run.comparisons
+        if whole or (pair.first, pair.second) in following
     )
+    which = "" if whole else f"; neighbors in the ranking, of {count(len(run.comparisons))} pairs in report.json"
     heads = ("difference (nats)", "95 % CI", "Holm p")
     columns = (
         foreign("pair"),
         *map(number, heads),
         text("significant"),
         number("queries for 80 %"),
+        wrapped("hardness"),
+        wrapped("outscoring"),
         number("shared queries"),
     )
     return Section(
@@ -89,9 +116,13 @@ def pairs_section(run: Run) -> Section | None:
         link="Pairs",
         title="Differences between sources",
         paragraphs=(pairs_sentence(run),),
-        tables=(Table(caption="Pairs of sources, the higher score first", columns=columns, rows=rows),),
-        terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %"),
+        tables=(Table(caption=f"Pairs of sources, the higher score first{which}", columns=columns, rows=rows),),
+        terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %", "hardness, outscoring of a pair"),
     )
+
+
+def _paired(item: PairedDifference | None, write: Callable[[float | None], str]) -> str:
+    return "–" if item is None else with_interval(item.value, item.interval_95, write)
 
 
 def pairs_sentence(run: Run) -> str:

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.pages.findings import statuses_line
-from secid.pages.glossary import CAUTION, NO_GUIDE, ONE_POSITIVE, equal_numbers, names_of
+from secid.pages.glossary import (
+    CAUTION,
+    NO_GUIDE,
+    ONE_LABEL,
+    SUSPECTS,
+    TO_CHECK,
+    equal_numbers,
+    names_of,
+    on_own_queries,
+)
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import code, named
 from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
-from secid.results import Run
+from secid.results import Run, SourceResult
 from secid.results.catalogue import DEFECTS
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
+INVERTED = 0.5
+"""Share of outscoring negatives above which they are most of a source."""
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -23,19 +34,37 @@ def verdict(run: Run) -> tuple[str, ...]:
     n_more = len(warnings) - SHOWN_WARNINGS
     more = f"report.json has {plural(n_more, 'more warning')}."
     sentences = (
-        statuses_line(run.sources),
+        headline(run),
         *warnings[:SHOWN_WARNINGS],
         *([more] if n_more > 0 else []),
         _unevaluated(run),
         _labels(run),
         _only_labels(run),
         _sampled(run),
+        _shared(run),
         ranking(run),
         _budget(run),
         _hardness(run),
         CAUTION,
     )
     return tuple(filter(None, sentences))
+
+
+def headline(run: Run) -> str:
+    """The statuses; which sources are harder than their positives, whatever their status; and what no label tells."""
+    hard = [source.name for source in run.sources if most_outscore(source)]
+    outscored = f"Most negatives outscore the positive in {names_of(hard, len(run.sources))}." if hard else ""
+    return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
+
+
+def most_outscore(source: SourceResult) -> bool:
+    """Whether its hardness is above 1, or more than half of its negatives outscore their positive."""
+    return (source.hardness or 0.0) > 1.0 or source.inversion_fraction > INVERTED
+
+
+def _one_label(run: Run) -> bool:
+    """Whether no query has a second labelled positive, and no guide tells more."""
+    return run.guide is None and "control known positive" in run.not_evaluated
 
 
 def _unevaluated(run: Run) -> str:
@@ -50,13 +79,15 @@ def _labels(run: Run) -> str:
     """How far false negatives can be found: by labels alone, or what a guide suspects."""
     if run.guide is not None:
         return " ".join(suspects_sentences(run.guide))
-    return ONE_POSITIVE if "control known positive" in run.not_evaluated else NO_GUIDE
+    if _one_label(run):
+        return SUSPECTS if run.settings.get("collection", {}).get("value") else TO_CHECK
+    return NO_GUIDE
 
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
-    collection = run.settings.get("collection", {}).get("value")
-    if len(run.sources) > 1 or run.guide is not None or collection:
+    collection = run.settings["collection"]["value"] if "collection" in run.settings else None
+    if len(run.sources) > 1 or run.guide is not None or collection or _one_label(run):
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
 
@@ -68,6 +99,15 @@ def _sampled(run: Run) -> str:
         "Scores, hardness, and findings that need tokens or the encoder are of the sampled queries; findings of the "
         "texts are of every row."
     )
+
+
+def _shared(run: Run) -> str:
+    """Which queries the table is of, where sources have different ones."""
+    shared = next((source.on_shared for source in run.sources if source.on_shared), None)
+    if shared is None:
+        return ""
+    queries = plural(shared.n_queries, "query", "queries")
+    return f"Scores, hardness and outscoring are of the {queries} that all sources share; defects are of all."
 
 
 def ranking(run: Run) -> str:
@@ -90,13 +130,17 @@ def ranking(run: Run) -> str:
 def _leader(run: Run) -> str:
     """Who scores highest, and who is tied with it."""
     leader = run.sources[0].name
+    first = f"{_names([leader])} {'comes first by pairs' if on_own_queries(run) else 'scores highest'}"
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
+    ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
+    if ahead:
+        return f"{first}, but is significantly below {_names(ahead)} on the queries that both have."
     tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
     if tied:
         others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
-        return f"{_names([leader])} scores highest, but is statistically tied with {others}."
+        return f"{first}, but is statistically tied with {others}."
     if len(pairs) < len(run.sources) - 1:
-        return f"{_names([leader])} scores highest, but not every source could be compared with it."
+        return f"{first}, but not every source could be compared with it."
     return f"{_names([leader])} scores significantly above every other source."
 
 
@@ -109,8 +153,9 @@ def _budget(run: Run) -> str:
 
 def _hardness(run: Run) -> str:
     """The hardest and the easiest source; "" where their numbers are the same."""
-    known = sorted((source.hardness, source.name) for source in run.sources if source.hardness is not None)
-    if not known:
+    shown = {source.name: source.in_table(run.budget).hardness for source in run.sources}
+    known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
+    if not known or on_own_queries(run):
         return ""
     scale = "0 means as close to the query as random passages, 1 as close as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]

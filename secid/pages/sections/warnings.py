@@ -76,10 +76,33 @@ def _few_queries(source: str, values: Mapping[str, Any]) -> str:
 def _unpaired(_: str, values: Mapping[str, Any]) -> str:
     first, second, n = named(values["first"]), named(values["second"]), values["n_shared_queries"]
     shared = f"{first} and {second} share {plural(n, 'query', 'queries') if n else 'no queries'}"
-    if values["n_apart"] > 1:
-        pairs = f"{count(values['n_apart'])} of {plural(values['n_pairs'], 'pair')}"
-        shared = f"{pairs} share hardly a query (such as {first} and {second})"
-    return f"Compare sources of the same queries: {shared}, so the difference may be that of the queries."
+    if values["n_apart"] == 1:
+        return f"{shared}, too few to compare them: score sources of the same queries."
+    pairs = f"{count(values['n_apart'])} of {plural(values['n_pairs'], 'pair')}"
+    return f"{pairs} share too few queries to be compared ({shared}): score sources of the same queries."
+
+
+def _own_queries(_: str, values: Mapping[str, Any]) -> str:
+    n = values["n_common"]
+    shared = f"only {plural(n, 'query', 'queries')}" if n else "no query"
+    return f"All sources together share {shared}, so each row of the table is of its own queries: compare pairs alone."
+
+
+def _traces(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"{count(values['n_traces'])} of {plural(values['n_pairs'], 'pair')} are compared by tr M: the sources share "
+        "too many different sets of queries to score each."
+    )
+
+
+def _chosen(_: str, values: Mapping[str, Any]) -> str:
+    apart = sorted(values["sources"].items(), key=lambda item: -abs(item[1][1] - item[1][2]))
+    parts = [
+        f"{named(name)} has {count(n)} of the {count(values['n_queries'])} queries (hardness of the other sources: "
+        f"{fraction(on_them, 2)} on these, {fraction(on_rest, 2)} on the rest)"
+        for name, (n, on_them, on_rest) in apart
+    ]
+    return f"{listed(parts, SHOWN_NAMES)}."
 
 
 def _unequal(_: str, values: Mapping[str, Any]) -> str:
@@ -116,6 +139,9 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "misread_words": _misread,
     "few_queries": _few_queries,
     "few_shared_queries": _unpaired,
+    "own_queries": _own_queries,
+    "traces_compared": _traces,
+    "chosen_queries": _chosen,
     "unequal_sizes": _unequal,
     "no_slice_value": _no_value,
     "mixed_slice_values": _mixed,

@@ -163,13 +163,13 @@ def _with_command(what: str, command: str) -> str:
 
 def _inner(head: Head) -> list[tuple[str, bool]]:
     """The columns of objects with records inside, and whether those name a query of their own."""
-    inner = []
+    inner, asks = [], bool(named(head, QUERY))
     for key in head.kinds:
         values = [value for value in head.typical(key) if isinstance(value, dict)]
         names = {name for value in values for name in value}
         queries = any(fits(name, QUERY) for name in names)
         passages = any(fits(name, POSITIVE[:1]) for name in names)
-        labelled = any(fits(name, DOCS) for name in names) and queries and not named(head, QUERY)
+        labelled = any(fits(name, DOCS) for name in names) and queries and not asks
         if labelled or (any(fits(name, NEGATIVE) for name in names) and (queries or passages)):
             inner.append((str(key), queries))
     return inner

@@ -564,18 +564,24 @@ def halves(path: Path) -> list[list[dict[str, Any]]]:
 
 
 def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, tiny, invoke):
-    """The poisoned one too: its defects are the predecessor's. Under a new name they are not."""
+    """Not the poisoned one: its defects fail whatever the baseline has, unless a line in the policy admits them."""
     listed = invoke("baseline", fixture_run.folder, "-o", "b.json")
     assert listed.code == 0
     (poisoned,) = [line for line in listed.out.splitlines() if line.startswith("poisoned: ")]
     assert re.search(r"false_negative \d+\.\d % \(", poisoned)
     sources = sorted((FIXTURES / "sources").iterdir())
     result = invoke("gate", *sources, "--against", "b.json", "--json", "--encoder", tiny)
-    assert result.code == 0, result.out + result.err
+    assert result.code == 1, result.out + result.err
     verdicts = {source["name"]: source for source in json.loads(result.out)["sources"]}
     assert verdicts.keys() == {"bm25", "counterfactual", "dense", "poisoned", "random"}
-    assert all(name == source["previous"] and source["outcome"] == "pass" for name, source in verdicts.items())
-    result = invoke("gate", f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}", "--against", "b.json", "--json")
+    outcomes = {name: source["outcome"] for name, source in verdicts.items()}
+    assert outcomes == {**dict.fromkeys(verdicts, "pass"), "poisoned": "fail"}
+    assert all(name == source["previous"] for name, source in verdicts.items())
+    Path("policy.toml").write_text("[gate]\ndefects_maximum = 0.2\n")
+    policy = ("--policy", "policy.toml")
+    assert invoke("gate", *sources, "--against", "b.json", *policy, "--encoder", tiny).code == 0
+    other = f"other={FIXTURES / 'sources' / 'poisoned.jsonl'}"
+    result = invoke("gate", other, "--against", "b.json", "--json", "--encoder", tiny)
     (source,) = json.loads(result.out)["sources"]
     assert (result.code, source["previous"]) == (1, None)
     assert {"findings.false_negative", "findings.repeat"} <= {
@@ -592,6 +598,7 @@ def test_fresh_halves_of_the_fixtures_never_fail(tiny, tmp_path, invoke):
         scored = invoke("score", *Path(str(first)).iterdir(), "--encoder", tiny, "--run", run, "--quiet")
         assert scored.code == 0, scored.err
         assert invoke("baseline", run, "-o", f"b{first}.json").code == 0
-        result = invoke("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
+        gate = ("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
+        result = invoke(*gate, "--encoder", tiny)
         assert result.code in (0, 3), result.out + result.err
         assert len(json.loads(result.out)["sources"]) == 4

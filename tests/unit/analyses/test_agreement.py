@@ -145,7 +145,7 @@ def planted(scores, error):
     """A run of these scores, every difference with this standard error."""
     names = [f"s{number}" for number in range(len(scores))]
     sources = [
-        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), proxies=SimpleNamespace(other=v))
+        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), on_shared=None, proxies=SimpleNamespace(other=v))
         for n, v in zip(names, scores, strict=True)
     ]
     comparisons = [
@@ -224,6 +224,19 @@ def test_beyond_budget_1_the_scores_on_equal_numbers_are_compared():
     assert found["ECI_sem"].errors_of == ()
     run.not_evaluated["crossings"] = "the sources differ in size, and cannot be cut"
     assert {item.number for item in agree(run, outcomes)} == {"ECI_sem", "ECI at B = 100", "other"}
+
+
+def test_the_scores_of_other_weights_name_a_budget_beyond_1():
+    """A weight that lacks a source's score, and the run's own weight, are no numbers of their own."""
+    run = planted([1.0, 2.0, 3.0], 0.1)
+    rows = {"closeness": (1.0, 2.0, 3.0), "relative": (3.0, 2.0, 1.0), "uniform": (1.0, 2.0, None)}
+    scores = [SimpleNamespace(setting=k, scores=dict(zip(("s0", "s1", "s2"), v, strict=True))) for k, v in rows.items()]
+    run.ablations = (SimpleNamespace(name="weight", base="closeness", rows=scores),)
+    outcomes = [Outcomes("ndcg", {"s0": 3.0, "s1": 2.0, "s2": 1.0}, {})]
+    taus = {item.number: item.kendall_tau_b for item in agree(run, outcomes)}
+    assert taus == {"ECI_sem": -1.0, "weight relative": 1.0, "other": -1.0}
+    run.budget = 100.0
+    assert "weight relative at B = 100" in {item.number for item in agree(run, outcomes)}
 
 
 def test_names_that_stand_on_one_side_alone_are_told():

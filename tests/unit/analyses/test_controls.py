@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from secid.analyses import controls as module
-from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls, rows_of_ids
+from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.progress import Silent
 from secid.records import Record, Source
 from secid.settings import Settings
+from secid.triplets.embedding import rows_of_ids
 from secid.triplets.positives import triplets_of
 from tests.meta import NoWait, WaitError
 from tests.planning import make_plan

@@ -40,3 +40,17 @@ def test_one_source_has_no_pair_and_three_have_three():
     one = listed("a", [(0, 1)])
     assert overlaps([one]) == ()
     assert [(item.first, item.second) for item in overlaps([one, one, one])] == [("a", "a")] * 3
+
+
+def test_many_sources_share_what_each_pair_of_them_shares():
+    """All are compared in one pass; a pair alone is the same."""
+    draw = np.random.default_rng(5)
+    sources = [
+        listed(f"s{place}", list(zip(draw.integers(place, place + 6, 40), draw.integers(0, 25, 40), strict=True)))
+        for place in range(7)
+    ]
+    found = overlaps(sources)
+    assert len(found) == 21
+    names = {source.name: source for source in sources}
+    for shared in found:
+        assert (shared,) == overlaps([names[shared.first], names[shared.second]])

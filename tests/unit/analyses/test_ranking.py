@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from math import ceil
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -9,8 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.ranking import compare
-from secid.measure.uncertainty import Influence
+from secid.analyses.ranking import comparisons
+from secid.analyses.shared_queries import PairGap, Pairs
+from secid.measure.uncertainty import Difference, Influence, difference
+from secid.results import Comparison
 
 
 def source(name: str, nats: float, per_query: np.ndarray) -> SimpleNamespace:
@@ -26,6 +29,15 @@ def alternating(n: int, standard_error: float) -> np.ndarray:
     return np.where(np.arange(n) % 2 == 0, 1.0, -1.0) * standard_error / np.sqrt(n)
 
 
+def compare(sources: list[SimpleNamespace]) -> tuple[Comparison, ...]:
+    """All pairs, whichever queries they share."""
+    gaps = [
+        PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0)))
+        for a, b in combinations(sources, 2)
+    ]
+    return comparisons(Pairs(tuple(gaps)), 1.0)
+
+
 def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
     """n (z*/z)^2 for 50 % power and n ((z* + 0.84)/z)^2 for 80 %; z* of the two-sided 0.05/3, 0.05/2 and 0.05.
 
@@ -34,7 +46,7 @@ def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
     a = source("a", 0.50, alternating(100, 0.01))
     b = source("b", 0.45, np.zeros(100))
     c = source("c", 0.43, np.roll(np.repeat([1.0, -1.0], 20), 1) * 0.016 / np.sqrt(40))
-    pairs = {(pair.first, pair.second): pair for pair in compare([a, b, c], 1.0)}
+    pairs = {(pair.first, pair.second): pair for pair in compare([a, b, c])}
     a_minus_c = a.influence.per_query[:, 0].copy()
     a_minus_c[:40] -= c.influence.per_query[:, 0]
     expected = {
@@ -55,12 +67,27 @@ def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
 
 def test_no_number_of_queries_establishes_a_difference_of_nothing():
     noise = alternating(100, 0.01)
-    (pair,) = compare([source("a", 0.5, noise), source("b", 0.5, -noise)], 1.0)
+    (pair,) = compare([source("a", 0.5, noise), source("b", 0.5, -noise)])
     assert (pair.z, pair.queries_needed_50, pair.queries_needed_80) == (None, None, None)
 
 
 def test_the_sign_of_the_difference_does_not_matter():
     a, b = source("a", 0.5, alternating(100, 0.01)), source("b", 0.48, np.zeros(100))
-    (falling,), (rising,) = compare([a, b], 1.0), compare([b, a], 1.0)
+    (falling,), (rising,) = compare([a, b]), compare([b, a])
     assert rising.z == -(falling.z or 0.0) == pytest.approx(-2.0)
     assert rising.queries_needed_80 == falling.queries_needed_80 == ceil(100 * ((1.95996 + 0.84162) / 2.0) ** 2)
+
+
+def test_three_pairs_share_the_error_of_five_percent():
+    """With 10,000 queries a z of 2.2, 2.17 and 2.13 has p of 0.028 to 0.033, above 0.05/3; one of 2.6 is below."""
+    names = [("a", "b"), ("a", "c"), ("b", "c")]
+
+    def established(*z: float) -> list[bool]:
+        gaps = [Difference(0.01 * value, 0.01, 10_000, 10_000) for value in z]
+        pairs = comparisons(Pairs(tuple(PairGap(*own, gap) for own, gap in zip(names, gaps, strict=True))), 1.0)
+        assert all(pair.p < 0.05 for pair in pairs)
+        return [pair.established for pair in pairs]
+
+    assert established(2.2, 2.17, 2.13) == [False, False, False]
+    assert established(2.13, 2.6, 2.17) == [False, True, False]
+    assert established(2.0, 2.6, 2.3) == [True, True, True]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.encode import describe, embed, load, self_test, smallest_distance
+from secid.encode import describe, embed, from_callable, load, self_test, smallest_distance
 from secid.errors import EncoderError
 from secid.pages.encoder import encoder_text, fact_lines
 from secid.records import Fact
 from secid.results.document import json_of
 from secid.settings import Settings
+from tests.encrypted import save_encrypted
 from tests.snapshots import Snapshot, refusal, situations
 
 from .conftest import embedded
@@ -70,13 +72,41 @@ def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
     assert all(part in message for part in ("2 of 3", "query", "'unseen'"))
 
 
-def test_a_file_that_changes_during_the_run_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_changes_during_the_run_changes_nothing(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
     encoder_of_file = encoder(path)
-    encoder_of_file.encode(TEXTS, "query")
     with path.open("r+b") as file:
         file.truncate(16)
-    refusal(lambda: encoder_of_file.encode(TEXTS, "query"), EncoderError, str(path))
+    assert np.abs(encoder_of_file.encode(TEXTS, "query") - UNIT).max() < 1e-6
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("member", ["vectors.npy", "text_sha256.npy"])
+@pytest.mark.parametrize("n_rows", [3, 5, 10**13])
+def test_a_header_that_claims_other_rows_than_there_are_is_refused(
+    tmp_path: Path, n_rows: int, member: str, packing: int
+) -> None:
+    path = save(tmp_path, "npz text_sha256")
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    data = io.BytesIO(contents[member])
+    np.lib.format.read_magic(data)
+    (_, *rest), by_columns, dtype = np.lib.format.read_array_header_1_0(data)
+    header = io.BytesIO()
+    shape = (n_rows, *rest)
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": by_columns, "shape": shape})
+    contents[member] = header.getvalue() + data.read()
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    message = refusal(lambda: encoder(path), EncoderError, path)
+    assert member in message
+    assert str(n_rows) in message
+
+
+def test_an_encrypted_parquet_file_is_called_encrypted(tmp_path: Path) -> None:
+    path = save_encrypted(tmp_path / "v.parquet", pa.table({"text": TEXTS, "vector": UNIT.tolist()}))
+    assert "it is encrypted" in refusal(lambda: encoder(path), EncoderError, path)
 
 
 def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
@@ -141,6 +171,16 @@ def test_large_and_small_numbers_are_rows_as_any(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", vectors=UNIT.astype(np.float64) * [[1e30], [1e-30], [1], [1]], text=np.array(TEXTS))
     batches = list(embed(encoder(tmp_path / "v.npz", normalize=False), TEXTS, "query"))
     assert np.abs(np.concatenate([batch.vectors for batch in batches]) - UNIT).max() < 1e-6
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_rows_beyond_the_range_of_float32_keep_their_direction(tmp_path: Path, normalize: bool) -> None:
+    scaled = UNIT.astype(np.float64) * [[1e200], [1e-200], [1e30], [1]]
+    np.savez(tmp_path / "v.npz", vectors=scaled, text=np.array(TEXTS))
+    batches = list(embed(encoder(tmp_path / "v.npz", normalize=normalize), TEXTS, "query"))
+    assert np.abs(np.concatenate([batch.vectors for batch in batches]) - UNIT).max() < 1e-6
+    function = from_callable(lambda texts, role: scaled[: len(texts)], "f")
+    assert np.abs(np.concatenate([batch.vectors for batch in embed(function, TEXTS, "query")]) - UNIT).max() < 1e-6
 
 
 def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def run_of_lists(lists, folder, encoder=None, **settings):
     folder.mkdir(exist_ok=True)
     path = folder / "source.jsonl"
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
+    given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric", **settings}
+    resolved = resolve(given, environment={}, directory=folder)
     work = folder / "work"
     work.mkdir(exist_ok=True)
     return score_sources(
@@ -57,6 +58,17 @@ def test_the_positive_is_covered_more_than_a_stranger_under_multilingual(script,
     source = run_of(TEXTS[script], tmp_path, tokenizer="multilingual").sources[0]
     assert source.positive_coverage_mean >= 0.05
     assert source.positive_coverage_mean > source.coverage_mean
+
+
+@pytest.mark.parametrize("script", ["chinese", "thai", "hindi", "german"])
+def test_the_tokenizer_of_a_script_is_chosen_unless_one_is_set(script, tmp_path):
+    run = run_of(TEXTS[script], tmp_path, tokenizer=None)
+    expected = ("alphanumeric", "default") if script == "german" else ("multilingual", "automatic")
+    assert (*run.settings["tokenizer"].values(),) == expected
+    assert run.idf.tokenizer == expected[0]
+    assert not {item.kind for item in run.warnings} & {"misread_words", "inactive_lexical_gate"}
+    kept = run_of(TEXTS[script], tmp_path, tokenizer="alphanumeric")
+    assert (*kept.settings["tokenizer"].values(),) == ("alphanumeric", "flag")
 
 
 @pytest.mark.parametrize("script", ["chinese", "japanese"])
@@ -125,7 +137,8 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
         rows = [{"query": f"{query} {n}", "pos": [positive], "neg": [negative]} for n in range(6)]
         paths.append(tmp_path / f"{script}.jsonl")
         paths[-1].write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    resolved = resolve({"cache": False, "controls": "none"}, environment={}, directory=tmp_path)
+    given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric"}
+    resolved = resolve(given, environment={}, directory=tmp_path)
     (tmp_path / "work").mkdir()
     sources = resolve_sources([str(path) for path in paths], resolved.values)
     warnings = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -9,7 +11,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from secid.encode.locate import offline_minilm
 from secid.encode.tokens import Tokeniser
 from secid.findings.scripts import READ_CHARACTERS, UNKNOWN, unknown_scripts
+from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import REASONS
+from secid.pages.verdict_line import verdict_line
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows
@@ -94,6 +98,23 @@ def test_a_passage_mostly_of_ascii_is_not_tokenised_again(tmp_path):
     assert set(asked) == {text[:READ_CHARACTERS] for text in foreign}
 
 
+@pytest.mark.parametrize(("n_foreign", "status"), [(9, "no_defects"), (10, "no_verdict"), (20, "no_verdict")])
+def test_a_source_whose_negatives_the_encoder_cannot_read_has_no_verdict_unless_it_has_defects(
+    tmp_path, n_foreign, status
+):
+    rows = clean_rows(20)
+    for row in rows[:n_foreign]:
+        row["neg"] = [f"Поезд отправляется от вокзала каждый час {text[-9:]}" for text in row["neg"]]
+    spoiled = [{**row, "neg": [*row["neg"], row["pos"][0]]} for row in rows]
+    run = scored(tmp_path, {"a": rows, "b": spoiled}, PieceEncoder()).run
+    assert {source.name: source.status for source in run.sources} == {"a": status, "b": "repair"}
+    assert verdict_line(run).startswith("VERDICT: repair ")
+    alone = replace(run, sources=tuple(source for source in run.sources if source.name == "a"))
+    assert verdict_line(alone).startswith(f"VERDICT: {status} ")
+    assert statuses_line(alone.sources).lower().startswith(STATUS[status])
+    assert "without defects" not in statuses_line(run.sources)
+
+
 def test_a_run_counts_such_negatives_and_says_why_it_cannot(tmp_path):
     rows = clean_rows(20)
     for row in rows[:5]:
@@ -102,7 +123,7 @@ def test_a_run_counts_such_negatives_and_says_why_it_cannot(tmp_path):
     finding = run.sources[0].finding("unknown_script")
     assert finding is not None
     assert (finding.n_negatives, finding.share) == (5, pytest.approx(5 / 60))
-    assert run.sources[0].status == "usable"
+    assert run.sources[0].status == "no_defects"
     without = scored(tmp_path, {"a": rows}, HashEncoder()).run
     assert without.sources[0].finding("unknown_script") is None
     assert without.not_evaluated["unknown_script"] == "no_tokenizer"

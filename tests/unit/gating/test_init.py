@@ -26,7 +26,7 @@ def test_a_written_policy(snapshot: Snapshot):
 def test_it_has_few_keys_and_changes_no_limit():
     text = policy_text(BASELINE, "b.json")
     table = tomllib.loads(text)["gate"]
-    assert table == {"defect_tolerance": 0.01, "new_source": "allow", "names": {}}
+    assert table == {"defects_maximum": 0.01, "new_source": "allow", "names": {}}
     written = parse_policy(table, "p.toml")
     for previous in ("bm25", "dense", None):
         assert limits_for(written, BASELINE, previous) == limits_for(parse_policy({}, "p.toml"), BASELINE, previous)
@@ -47,7 +47,7 @@ def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
     path.write_text("seed = 3\n", encoding="utf-8")
     write_policy(BASELINE, "b.json", path)
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    assert (table["seed"], table["gate"]["defect_tolerance"]) == (3, 0.01)
+    assert (table["seed"], table["gate"]["defects_maximum"]) == (3, 0.01)
     assert resolve({}, environment={}, directory=tmp_path).values.seed == 3
     assert "[gate]" in refusal(lambda: write_policy(BASELINE, "b.json", path), UsageError, path)
 
@@ -57,7 +57,7 @@ def test_a_policy_goes_where_it_is_read(tmp_path):
     path.write_text('[project]\nname = "x"\n[tool.secid]\nseed = 3\n', encoding="utf-8")
     write_policy(BASELINE, "b.json", path)
     policy, where = read_policy(None, tmp_path)
-    assert (policy.defect_tolerance, where) == (0.01, "pyproject.toml")
+    assert (policy.defects_maximum, where) == (0.01, "pyproject.toml")
     assert "[tool.secid.gate]" in refusal(lambda: write_policy(BASELINE, "b.json", path), UsageError, path)
 
 

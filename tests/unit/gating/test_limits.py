@@ -12,6 +12,7 @@ from scipy.stats import norm, t
 from secid.gating.baseline import Tail
 from secid.gating.limits import (
     GROSS,
+    Bound,
     above_advice,
     down,
     known_languages,
@@ -116,13 +117,13 @@ def test_a_source_that_shows_nothing_leaves_room_for_a_sample_that_shows_nothing
     assert wilson(0.0, limits.minimum_queries)[1] < limits.bounds["findings.weak_positive"].value < 0.06
 
 
-def test_a_defect_is_counted_from_the_predecessor_s_share():
-    sources = {"own": source_of(false_negative=0.05), "clean": source_of(), "other": source_of(false_negative=0.02)}
-    bound = bounds_of(**sources).bounds["findings.false_negative"]
-    assert (bound.value, bound.counted, bound.basis, bound.reference) == (0.06, True, "source", "own")
-    new = bounds_of(None, **sources).bounds["findings.false_negative"]
-    assert (new.value, new.before, new.basis, new.reference) == (0.03, 0.02, "median", "")
-    assert bounds_of(None, {"defect_tolerance": 0.1}, **sources).bounds["findings.false_negative"].value == 0.12
+@pytest.mark.parametrize("previous", ["own", None])
+def test_a_defect_of_the_baseline_admits_no_more_of_it(previous):
+    sources = {"own": source_of(preamble=0.11), "other": source_of(preamble=0.11)}
+    bound = bounds_of(previous, **sources).bounds["findings.preamble"]
+    assert (bound.value, bound.counted, bound.basis, bound.reference) == (0.01, True, "policy", "")
+    for policy in ({"defects_maximum": 0.1}, {"findings": {"preamble": 0.1}}):
+        assert bounds_of(previous, policy, **sources).bounds["findings.preamble"].value == 0.1
     assert {name for name, bound in bounds_of().bounds.items() if bound.counted} == {
         *(f"findings.{name}" for name in DEFECTS),
         "languages",
@@ -235,6 +236,10 @@ def test_a_check_that_would_not_see_gross_damage_is_left_out():
     assert "drift.unrelated" in bounds_of(own=replace(source_of(8), unrelated=tail)).left_out
 
 
+DEFECT = Bound(side="at most", value=0.01, basis="policy", counted=True)
+"""What every counted defect is held against without a line in the policy."""
+
+
 def test_the_policy_s_value_wins_and_off_drops():
     policy = {
         "minimum_queries": 101,
@@ -248,7 +253,7 @@ def test_the_policy_s_value_wins_and_off_drops():
     assert limits.minimum_queries == 101
     assert free.bounds.keys() - limits.bounds.keys() == {"languages", "findings.inversion", "drift.score_nats"}
     assert limits.bounds.keys() - free.bounds.keys() == {"findings.truncated"}
-    given = {name: bound for name, bound in limits.bounds.items() if bound.basis == "policy"}
+    given = {name: bound for name, bound in limits.bounds.items() if bound.basis == "policy" and bound != DEFECT}
     assert {name: (bound.side, bound.value, bound.counted) for name, bound in given.items()} == {
         "hardness": ("at least", -0.1, False),
         "encoding": ("at most", 0.3, True),

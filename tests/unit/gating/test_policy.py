@@ -29,7 +29,7 @@ from tests.snapshots import Snapshot, refusal, situations
         ({"drift": {"score_nats": "none"}}, "drift.score_nats = 'none' ", '"off"'),
         ({"hardness_minimum": "none"}, "hardness_minimum = 'none' ", '"off"'),
         ({"new_source": "review"}, "new_source = 'review' ", None),
-        ({"defect_tolerance": 1.0}, "defect_tolerance = 1.0 ", None),
+        ({"defects_maximum": 1.0}, "defects_maximum = 1.0 ", None),
         ({"names": {"a": 3}}, "names", None),
         ({"allow_undecided": ["hardnes"]}, "'hardnes' in allow_undecided", "did you mean 'hardness'?"),
         ({"minimum_queries": 0}, "minimum_queries = 0 ", None),

@@ -191,3 +191,15 @@ def test_scratch_is_kept_and_grows():
     first.fill_(7.0)
     assert scratch.take("rows", 2, 3).data_ptr() == first.data_ptr() != scratch.take("other", 2, 3).data_ptr()
     assert scratch.take("rows", 50, 4).shape == (50, 4)
+
+
+def test_a_copy_of_a_positive_that_equals_its_query_is_no_nearer_to_the_query():
+    """Rounding lifts half of the cosines of equal rows above 1, where s_pn of a copy is exactly 1."""
+    drawn = np.random.default_rng(6).standard_normal((500, 12)).astype(np.float32)
+    unit = torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+    place = np.arange(500)
+    swept = sweep(Vectors(unit, unit), Triplets(place, place, place, np.arange(501), place, place), {}, [])
+    covered = torch.zeros(500, dtype=torch.float64)
+    of_copies = gates(swept.dots, covered, 0.05)
+    assert float(of_copies.locality.min()) == 0.5
+    assert float(of_copies.consistency.min()) == 0.5

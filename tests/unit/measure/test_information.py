@@ -56,3 +56,11 @@ def test_one_decomposition_gives_every_budget():
 def test_a_matrix_that_is_not_positive_is_refused(solve):
     with pytest.raises(NumericalError):
         solve(InformationState(torch.diag(torch.tensor([0.5, -0.1], dtype=torch.float64)), 1.0), 2)
+
+
+@pytest.mark.parametrize("solve", [Eigen.of, eigenvalues])
+def test_weights_too_small_for_the_digits_of_float32_are_no_error(solve):
+    """A source whose every weight is about 1e-43: what rounding leaves is not small next to that."""
+    item = InformationState(torch.diag(torch.tensor([8.6e-43, -5e-46], dtype=torch.float64)), 1.0)
+    found = solve(item, 2)
+    assert (found.values if isinstance(found, Eigen) else found).tolist() == [0.0, pytest.approx(8.6e-43)]

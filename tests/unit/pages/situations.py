@@ -33,7 +33,7 @@ ABSENT = tuple(finding(name, 0.0, 0) for name in FINDINGS)
 def clean(run: Run) -> Run:
     """The run with sources that have no finding, no overlap and no ablation."""
     sources = tuple(
-        replace(item, findings=ABSENT, skipped={}, status="usable", n_flagged=0, flagged_share=0.0, repair=None)
+        replace(item, findings=ABSENT, skipped={}, status="no_defects", n_flagged=0, flagged_share=0.0, repair=None)
         for item in run.sources
     )
     return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={}, warnings=())
@@ -50,7 +50,7 @@ def with_status(*statuses: str) -> Run:
         replace(
             item,
             status=status,
-            findings=ABSENT if status == "usable" else defect,
+            findings=ABSENT if status == "no_defects" else defect,
             repair=f"secid select RUN --source {item.name}" if status == "repair" else None,
         )
         for item, status in zip(CLEAN.sources, statuses, strict=False)
@@ -74,13 +74,13 @@ BEYOND = random_passages(CLEAN, *[0.3] * 5)
 """Every source scores above random passages."""
 VERDICTS: Mapping[str, Run] = {
     "golden": RUN,
-    "all usable, all tied": compared(BEYOND, False),
-    "all usable, the first significant": compared(BEYOND, True),
-    "one of each status": with_status("usable", "repair", "unusable"),
-    "none usable": with_status("repair", "unusable"),
+    "all without defects, all tied": compared(BEYOND, False),
+    "all without defects, the first significant": compared(BEYOND, True),
+    "one of each status": with_status("no_defects", "repair", "unusable"),
+    "none without defects": with_status("repair", "unusable"),
     "one source": ONE,
-    "one source to repair": replace(ONE, sources=with_status("usable", "repair").sources[1:2]),
-    "one source not to use": replace(ONE, sources=with_status("usable", "unusable").sources[1:2]),
+    "one source to repair": replace(ONE, sources=with_status("no_defects", "repair").sources[1:2]),
+    "one source not to use": replace(ONE, sources=with_status("no_defects", "unusable").sources[1:2]),
     "level with random passages": random_passages(CLEAN, *[0.01] * 5),
     "random passages above one": random_passages(CLEAN, 0.3, 0.2, 0.1, 0.1, -0.1),
     "random passages above all": random_passages(CLEAN, *[-0.1] * 5),

@@ -89,7 +89,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
 def repaired(run):
     """The run with its one source to repair repaired."""
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in run.sources[3].findings)
-    clean = replace(run.sources[3], findings=findings, status="usable")
+    clean = replace(run.sources[3], findings=findings, status="no_defects")
     return replace(run, sources=(*run.sources[:3], clean, *run.sources[4:]))
 
 
@@ -98,7 +98,7 @@ def test_a_source_that_now_needs_repair_is_the_headline_with_its_defect(run, nam
     good = repaired(run)
     text = headline(compare([(name, good if name == "a" else run) for name in names]))
     assert text.count("poisoned") == text.count("false_negative") == len(names) - 1
-    assert text.index("usable") < text.index("repair first") < text.index("11.2")
+    assert text.index("no defects") < text.index("repair first") < text.index("11.2")
     assert "bm25" not in text
     both = compare([("a", samples.compared(good, established=True)), ("b", reordered(samples.compared(run, True)))])
     assert headline(both).index("poisoned") < headline(both).index("bm25 and dense")
@@ -108,11 +108,11 @@ def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(ru
     dirty = next(source for source in run.sources if source.finding("false_negative").n_negatives)
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in dirty.findings)
     curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.budget_curve)
-    clean = replace(dirty, findings=findings, status="usable", hardness=0.5, budget_curve=curve)
+    clean = replace(dirty, findings=findings, status="no_defects", hardness=0.5, budget_curve=curve)
     other = replace(run, sources=tuple(clean if source is dirty else source for source in run.sources))
     page = page_of_comparison(compare([("monday", run), ("friday", other)]))
     row = next(row for row in page.answer.rows if row[0] == dirty.name)
-    assert (row[1], *row[4:]) == ("repair first → usable", "+0.2500", f"{dirty.hardness:.2f} → 0.50")
+    assert (row[1], *row[4:]) == ("repair first → no defects", "+0.2500", f"{dirty.hardness:.2f} → 0.50")
     shares = {row[:2]: row[2:] for row in page.heat.rows}
     assert shares[dirty.name, "false_negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
     assert all(values[0] == values[1] for (name, _), values in shares.items() if name != dirty.name)

@@ -28,7 +28,7 @@ def page(*items, command="secid select RUN --drop repeat -o clean.jsonl", **more
     table = Table(
         caption="Sources",
         columns=(foreign("source"), status("status"), number("n")),
-        rows=(("bm25", "repair first", "10"), ("dense", "usable", "12")),
+        rows=(("bm25", "repair first", "10"), ("dense", "no defects", "12")),
     )
     parts = {
         "title": "T",
@@ -113,7 +113,10 @@ def test_a_command_is_printed_once():
 
 def test_a_status_has_its_word_and_its_colour():
     text = render(page())
-    assert re.findall('class="status (good|warn|bad)">(.*?)<', text) == [("warn", "repair first"), ("good", "usable")]
+    assert re.findall('class="status (good|warn|bad)">(.*?)<', text) == [
+        ("warn", "repair first"),
+        ("good", "no defects"),
+    ]
 
 
 def test_texts_of_any_length_are_cut_and_isolates_closed():

@@ -189,15 +189,10 @@ def rendered_in_a_child(folder, extra=""):
     )
 
 
-def test_rendering_again_loads_nothing_heavy_and_takes_under_a_second(tmp_path):
-    before = os.times()
+def test_rendering_again_loads_nothing_heavy(tmp_path):
     done = rendered_in_a_child(tmp_path)
-    after = os.times()
-    # Processor time: other work on the machine is not ours
-    used = after.children_user + after.children_system - before.children_user - before.children_system
     assert done.stdout.splitlines()[-1] == "[]"
     assert {path.name for path in tmp_path.iterdir()} == {f"out{suffix}" for suffix in FORMATS}
-    assert used < 1.0
 
 
 def test_the_loading_test_can_fail(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -15,7 +16,8 @@ from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablation_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
-from secid.pages.sections.ranking import ranking_section
+from secid.pages.sections.origin import overlap_section
+from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.results import EqualNumbers
@@ -248,3 +250,25 @@ def test_a_finding_of_a_sample_says_so():
     assert "330" not in words
     texts = [item.sentence for own in findings_of(run) for item in own.items]
     assert sum("300" in text for text in texts) == len(run.sources)
+
+
+def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that_share_most():
+    run = samples.large(RUN, n_sources=40)
+    names = [source.name for source in run.sources]
+    pairs = list(combinations(names, 2))
+    comparisons = tuple(replace(RUN.comparisons[0], first=a, second=b) for a, b in pairs)
+    shares = [place / len(pairs) for place in range(len(pairs))]
+    overlaps = tuple(
+        replace(RUN.overlaps[0], first=a, second=b, negative_jaccard_mean=share)
+        for (a, b), share in zip(pairs, shares, strict=True)
+    )
+    for n, compared, shown in ((780, 39, 300), (300, 300, 300)):
+        part = replace(run, comparisons=comparisons[:n], overlaps=overlaps[:n])
+        (table,) = pairs_section(part).tables
+        assert len(table.rows) == compared
+        assert ("780" in table.caption) == (n == 780)
+        (section,) = overlap_section(part.overlaps)
+        assert len(section.tables[0].rows) == shown
+    assert section.tables[0].rows[0][3] == "0.000"
+    (section,) = overlap_section(overlaps)
+    assert section.tables[0].rows[0][3] == "0.999"

@@ -68,19 +68,19 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
     lines = printed(RUN).splitlines()
     head = next(place for place, line in enumerate(lines) if line.startswith("source  "))
     assert lines[head].replace("score ± CI", "score").split() == [
-        *("source", "status", "score", "tie", "hardness", "outscoring", "defects", "n")
+        *("source", "status", "score", "tie", "hardness", "outscoring", "defects", "queries")
     ]
     for line, source in zip(lines[head + 1 :], RUN.sources, strict=False):
         assert line.split()[0] == source.name
-        assert line.split()[-1] == str(source.n_triplets)
+        assert line.split()[-1] == str(source.n_queries)
 
 
 def test_60_columns_have_each_name_and_status_above_its_numbers():
     lines = printed(RUN, 60).splitlines()
     for source in RUN.sources:
-        word = {"usable": "usable", "repair": "repair first"}[source.status]
+        word = {"no_defects": "no defects", "repair": "repair first"}[source.status]
         place = lines.index(f"{source.name}: {word}")
-        assert lines[place + 1].split()[-1] == str(source.n_triplets)
+        assert lines[place + 1].split()[-1] == str(source.n_queries)
 
 
 def test_the_verdict_comes_first_and_the_page_last():

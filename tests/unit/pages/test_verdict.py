@@ -16,7 +16,7 @@ from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
-from secid.pages.sections.verdict import ranking, verdict
+from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import RunWarning
 from secid.results.catalogue import FINDINGS
@@ -34,7 +34,7 @@ from tests.unit.pages.situations import (
     without_defects_evaluated,
 )
 
-STATUSES = ("usable", "repair", "unusable")
+STATUSES = ("no_defects", "no_verdict", "repair", "unusable")
 
 
 def column(table, title):
@@ -50,7 +50,7 @@ def with_finding(name, share, n=90, source=1, **fields):
 
 
 def test_each_source_is_named_under_its_status():
-    run = with_status("usable", "repair", "unusable", "repair")
+    run = with_status("no_defects", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
     clauses = re.split(r"; |\. ", text)
     assert [[name for name in NAMES if name in clause] for clause in clauses] == [
@@ -61,7 +61,7 @@ def test_each_source_is_named_under_its_status():
 
 
 def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_first_with_its_share():
-    run = with_status("repair", "repair", "usable", "usable")
+    run = with_status("repair", "repair", "no_defects", "no_defects")
     shares = {"random": {"repeat": 0.3, "hub": 0.9}, "bm25": {"false_negative": 0.2, "query_echo": 0.5}}
     sources = [
         replace(
@@ -80,11 +80,11 @@ def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_firs
 
 
 def test_sources_are_counted_where_their_names_would_fill_the_line():
-    run = with_status("repair", "usable")
+    run = with_status("repair", "no_defects")
     one, other = run.sources[:2]
     sources = [*(replace(one, name=f"r{n}") for n in range(4)), *(replace(other, name=f"u{n}") for n in range(5))]
     text = without_isolates(statuses_line(sources))
-    assert re.findall(r"\b\d+\b(?!\.|\s%)", text) == ["4", "9", "5"]
+    assert re.findall(r"\b\d+\b(?!\.\d|\s%)", text) == ["4", "9", "5"]
     assert "u0" not in text
 
 
@@ -98,8 +98,34 @@ def test_one_source_has_a_headline_of_its_own(status):
 def test_the_verdict_begins_with_the_statuses_and_ends_with_what_the_score_is_not():
     for run in VERDICTS.values():
         first, *_, last = verdict(run)
-        assert first == statuses_line(run.sources)
+        assert first.startswith(statuses_line(run.sources))
         assert "not yet established" in last
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize(
+    ("hardness", "outscoring", "said"),
+    [(1.01, 0.1, True), (0.9, 0.51, True), (None, 0.51, True), (1.0, 0.5, False), (None, 0.1, False)],
+)
+def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_status(
+    status, hardness, outscoring, said
+):
+    (source,) = with_status(status).sources[:1]
+    hard = replace(source, hardness=hardness, inversion_fraction=outscoring)
+    run = replace(ONE, sources=(hard,))
+    assert ("Most negatives outscore the positive in" in verdict(run)[0]) is said
+    assert verdict(run)[0].startswith(statuses_line(run.sources))
+
+
+def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
+    one = replace(CLEAN, guide=None, not_evaluated={"control known positive": "no_second_positive"})
+    assert "one label per query" in headline(one)
+    text = " ".join(verdict(one))
+    assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
+    collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
+    text = " ".join(verdict(replace(one, settings=collection)))
+    assert ("secid audit" in text, "--guide NAME" in text) == (False, True)
+    assert "one label per query" not in headline(replace(one, not_evaluated={}))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +174,7 @@ def test_warnings_come_right_after_the_headline_and_are_counted():
 def test_the_answer_has_a_row_a_source_with_its_numbers():
     table = answer_table(RUN, full=True)
     assert column(table, "source") == list(NAMES)
-    assert column(table, "status") == ["usable", "usable", "usable", "repair first", "usable"]
+    assert column(table, "status") == ["no defects"] * 3 + ["repair first", "no defects"]
     assert column(table, "score ± CI")[0] == "0.546 ±0.035"
     assert column(table, "tie") == ["A", "B", "B", "B", "C"]
     assert column(table, "hardness") == ["0.01", "0.41", "0.68", "0.47", "1.11"]

@@ -44,9 +44,10 @@ def audit(n_relevant: int, n_other: int) -> Audit:
 def lines() -> dict[str, str]:
     checked = api.check([ROOT / "fixtures" / "sources" / "poisoned.jsonl"])
     results = {
-        "score, all usable": run("usable", "usable"),
-        "score, one to repair": run("usable", "repair", folder=None),
-        "score, one unusable": run("repair", "unusable", "usable", folder="my runs/it's"),
+        "score, no defects": run("no_defects", "no_defects"),
+        "score, one without a verdict": run("no_verdict", "no_defects"),
+        "score, one to repair": run("no_defects", "repair", folder=None),
+        "score, one unusable": run("repair", "unusable", "no_defects", folder="my runs/it's"),
         **{
             f"check, {status}": replace(checked, sources=(replace(checked.sources[0], status=status),))
             for status in get_args(Status)

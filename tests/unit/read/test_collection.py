@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from secid.read.collection import Collection, open_collection
+from secid.read.grouping import temporary_database
 from secid.records import Record
 from secid.settings import Settings
 
@@ -98,3 +101,20 @@ def test_query_texts_with_passage_ids_need_the_corpus_alone(tmp_path: Path) -> N
 
 def test_a_collection_is_loaded_once(collection: str) -> None:
     assert open_collection(Settings(collection=collection)) is open_collection(Settings(collection=collection))
+
+
+def test_a_database_is_closed_when_its_owner_goes() -> None:
+    collection = Collection((), (), titles=True)
+    database = temporary_database(collection)
+    database.execute("SELECT 1")
+    del collection
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+def test_passages_are_read_to_the_end_after_the_last_mention_of_their_collection(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", [{"_id": str(n), "text": f"x {n}"} for n in range(3)])
+    passages = Collection([str(path)], (), titles=True).passages()
+    gc.collect()
+    assert list(passages) == ["x 0", "x 1", "x 2"]

@@ -23,6 +23,7 @@ from secid.read.clean import Cleaner
 from secid.read.containers import sniff
 from secid.read.stream import ByteStream
 from secid.records import Defect, Record, fault_text
+from tests.encrypted import save_encrypted
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write, zstd
@@ -208,6 +209,7 @@ UNREADABLE = {
     "full-width commas": "查询，正例，负例\n问，答，错\n".encode(),
     "note to Excel": b"sep=,\nquery,positive,negative\nq a,p a,n a\n",
     "prose": b"Dear reader\nthis is prose.\n",
+    "prose with two commas": b"The abstracts are about harbors, tides and the ships that use them, in plain text.\n",
     "several lists in an object": json.dumps({"train": [{"a": 1}], "test": [{"a": 1}]}).encode(),
     "array not UTF-8": json.dumps([json.loads(GOOD)], ensure_ascii=False).replace("q", "问").encode("gb18030"),
     "array with a repeated key": b'[{"query": "q", "query": "r", "pos": ["p"], "neg": ["n"]}]',
@@ -673,3 +675,27 @@ def test_parquet_column_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> 
     path.write_bytes(path.read_bytes().replace(b"positive", b"positiv\xe5"))
     with refused(path):
         read(path)
+
+
+@pytest.mark.parametrize("plain_footer", [False, True])
+def test_encrypted_parquet_is_called_encrypted(plain_footer: bool, tmp_path: Path) -> None:
+    table = pa.table({"query": ["q"], "positive": ["p"], "negative": ["n"]})
+    path = save_encrypted(tmp_path / "a.parquet", table, plain_footer=plain_footer)
+    message, _, remedy = (
+        str(refusal(path.read_bytes(), tmp_path, "b.parquet")).replace(str(tmp_path), "").partition("\n")
+    )
+    assert "is encrypted" in message
+    assert "decrypt it" in remedy
+
+
+PROSE = "The abstracts are about harbors, tides and the ships that use them, in plain text.\n"
+
+
+@pytest.mark.parametrize(("name", "header"), [("a.csv", None), ("a.csv.gz", None), ("a.txt", False)])
+def test_a_line_with_two_commas_is_a_row_where_the_name_or_a_flag_says_so(
+    name: str, header: bool | None, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(PROSE.encode()) if name.endswith(".gz") else PROSE.encode())
+    _, found = read(path, header=header)
+    assert len(found) == 1

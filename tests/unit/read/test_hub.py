@@ -156,6 +156,33 @@ def test_a_readme_of_any_number_of_patterns_is_refused(hub: Hub) -> None:
         names("o/bomb:a:a")
 
 
+LAUGHS = "\n".join(
+    ["x0: &x0 [y,y,y,y,y,y,y,y,y]", *(f"x{n}: &x{n} [{','.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 12))]
+)
+"""A list of 9^12 words in a few hundred bytes."""
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"{LAUGHS}\nconfigs: [{{config_name: *x11, data_files: '*.jsonl'}}]",
+        f"{LAUGHS}\nconfigs: [{{config_name: a, data_files: [{{split: *x11, path: '*.jsonl'}}]}}]",
+        f"{LAUGHS}\nconfigs: [{{config_name: a, data_files: *x11}}]",
+        f"{LAUGHS}\nconfigs: *x11",
+        "configs: &c [*c]",
+        "configs: &c {config_name: a, data_files: [*c]}",
+        f"configs: {'[' * 3_000}",
+        f"configs: {'9' * 10_000}",
+        "configs: !!python/object/apply:os.system ['touch code-ran']",
+    ],
+)
+def test_bombs_in_a_readme_are_refused(hub: Hub, header: str) -> None:
+    hub.add("o/bomb", {"README.md": f"---\n{header}\n---\n", "a.jsonl": ROW})
+    with pytest.raises(InputError, match="does not list configs"):
+        names("o/bomb:a:train")
+    assert not Path("code-ran").exists()
+
+
 def test_without_files_of_its_own_the_conversion_is_read(hub: Hub) -> None:
     hub.add("o/script", {"script.py": "pass", "README.md": "# x"})
     hub.add("o/script", {"default/train/0000.parquet": "", "default/train/0001.parquet": ""}, CONVERTED)

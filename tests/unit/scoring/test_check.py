@@ -213,11 +213,11 @@ CHINESE = [
 
 
 def test_unsegmented_text_leaves_the_gate_inactive_and_the_remedy_works(tmp_path):
-    source = check_one(tmp_path, CHINESE)
+    source = check_one(tmp_path, CHINESE, tokenizer="alphanumeric")
     gate = source.caution("inactive_lexical_gate")
     assert (gate.exceeded, gate.fraction, source.positive_coverage_mean) == (True, 1.0, 0.0)
     assert gate.values["best"] == "multilingual"
-    other = check_one(tmp_path, CHINESE, tokenizer="multilingual")
+    other = check_one(tmp_path, CHINESE)
     assert not other.caution("inactive_lexical_gate").exceeded
     assert other.positive_coverage_mean > 0.1
 
@@ -227,10 +227,10 @@ def test_words_that_the_tokenizer_cuts_are_a_caution(tmp_path):
         {"query": f"चावल कैसे पकाएं {n}", "pos": [f"चावल पकाने से पहले धोएं {n}"], "neg": [f"स्टेशन शहर के पूर्व में है {n}"]}
         for n in range(8)
     ]
-    misfit = check_one(tmp_path, hindi).caution("tokenizer_misfit")
+    misfit = check_one(tmp_path, hindi, tokenizer="alphanumeric").caution("tokenizer_misfit")
     assert (misfit.n, misfit.fraction, misfit.exceeded) == (24, 1.0, True)
     assert (misfit.values["tokenizer"], misfit.values["effect"]) == ("alphanumeric", "cut")
-    assert check_one(tmp_path, hindi, tokenizer="multilingual").caution("tokenizer_misfit").n == 0
+    assert check_one(tmp_path, hindi).caution("tokenizer_misfit").n == 0
 
 
 def test_queries_without_tokens_are_those_of_the_tokenizer_at_hand(tmp_path):

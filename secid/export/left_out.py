@@ -1,0 +1,326 @@
+"""Which negatives of a source stay in a copy, and the log of those that do not; needs no encoder.
+
+Source: METHOD 7, 14.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TextIO, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import Flags, Floats, best_first
+from secid.errors import NothingToScoreError, UsageError
+from secid.export.read_again import Original
+from secid.export.rows import Row
+from secid.export.writer import Schema, Written, write_rows, writing
+from secid.measure.margins import MARGIN, flagged
+from secid.pages.findings import STATUS
+from secid.pages.numbers import percent
+from secid.pool import Plan, PlannedSource, content_of, select
+from secid.results import Status
+from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
+
+By = Literal["similarity", "weight", "influence", "information"]
+Strings = npt.NDArray[np.object_]
+
+RULES = ("top", "min_weight", "max")
+"""Why a ranking rule leaves a negative out."""
+UNSCORED = "not scored: outside the sample or the first K"
+NONE = "none"
+"""What --drop says to keep all findings."""
+RANKED_DROP = DEFECTS
+"""What a ranking rule drops by default: defects are often the hardest negatives of all, so they would rank first."""
+LAST = -10.0
+"""Below every similarity: negatives above the margin come after all others, the farthest above it last."""
+
+
+def findings_to_drop(given: str | Sequence[str] | None, *, ranked: bool) -> tuple[str, ...]:
+    """Names of findings in the order of the catalogue, each once.
+
+    given : names, or several separated by commas; "none" for none; None for the default.
+    ranked : whether there is a ranking rule. Raises UsageError for an unknown name, or "none" among others.
+    """
+    if given is None:
+        return RANKED_DROP if ranked else ()
+    parts = [given] if isinstance(given, str) else given
+    names = {name.strip() for part in parts for name in part.split(",")} - {""}
+    known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
+    if NONE in names and known:
+        raise UsageError("none cannot be combined with findings", where="--drop")
+    return tuple(name for name in FINDINGS if name in known)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which negatives stay. by: what top and max_negatives rank by, larger first. Similarity is that to the query, of
+    negatives at least 5 % below their positive; the others follow, the nearest to the margin first.
+
+    top : at most so many distinct ones of each record.   min_weight : none of a smaller weight.
+    max_negatives : at most so many distinct ones (of each record) in the whole source.
+    drop : none that has one of these findings; they are dropped before the ranking.
+    Raises UsageError where nothing is asked for or a number is out of range.
+    """
+
+    top: int | None = None
+    min_weight: float | None = None
+    max_negatives: int | None = None
+    by: By = "similarity"
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
+        if not self.ranked and not self.drop:
+            raise UsageError(
+                "nothing to drop and nothing to limit",
+                remedy="name the findings to drop (--drop NAME), or what to keep (--top K, --min-weight W, --max N)",
+            )
+        for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
+            raise UsageError(f"between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+
+    @property
+    def ranked(self) -> bool:
+        """Whether negatives without a finding may be left out."""
+        return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer row of a source, or of its copy in the same pool.
+
+    eci_nats, interval_95 : at the run's budget.   The numbers of an encoder are None for a selection from a check.
+    outscoring : share of negatives that outscore their positive.
+    n_triplets : distinct negatives of the records, which the numbers are of.
+    """
+
+    status: Status
+    eci_nats: float | None
+    interval_95: tuple[float, float] | None
+    hardness: float | None
+    outscoring: float | None
+    flagged_share: float
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(Written):
+    """What was written, and the answer before and after.
+
+    drop         : the findings whose negatives were dropped.
+    n_listed     : negatives as the source's rows list them, repeats and blank ones included:
+                   n_negatives + sum(left_out).
+    n_unscored   : negatives in the copy that the run did not score: the rules of the texts dropped the others of them,
+                   findings that need the encoder none. `before` and `after` are of the scored ones.
+    left_out     : listed negatives that are not in the copy, by reason: of several findings the catalogue's first.
+                   Blank negatives are `empty` and in no copy.
+    n_records    : of the source; n_records_kept: those that keep a negative, the others are not in the copy.
+    rows_skipped : rows that give no record and are not in the copy, by reason. Of what they list only blank negatives
+                   are counted.
+    budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
+                   comparison is circular: the encoder that selected scores.
+    """
+
+    source: str
+    path: str
+    left_out_path: str
+    drop: tuple[str, ...]
+    n_listed: int
+    n_unscored: int
+    left_out: dict[str, int]
+    n_records: int
+    n_records_kept: int
+    rows_skipped: dict[str, int]
+    budget: float
+    before: Answer
+    after: Answer
+
+
+def refuse_worse(before: Answer, after: Answer) -> None:
+    """Raises UsageError where the copy's status is worse than the source's."""
+    statuses = get_args(Status)
+    if statuses.index(after.status) > statuses.index(before.status):
+        raise UsageError(
+            f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
+            f"of its negatives have a defect), the source's is “{STATUS[before.status]}”",
+            remedy=f"drop the defects, too (--drop {','.join(DEFECTS)}), or write the copy anyway with --force",
+        )
+
+
+def left_out_path(out: Path) -> Path:
+    """The log beside a copy."""
+    return out.with_name(f"{out.name}.left-out.jsonl")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a source's negatives, (T,) each, in the order of the plan's triplets.
+
+    scored   : those that the run scored.   numbers : columns of negatives.parquet; NaN for the others.
+    findings : by name, in the order given. One that needs the encoder is False for the others.
+    """
+
+    scored: Flags
+    numbers: Mapping[str, Floats]
+    findings: dict[str, Flags]
+
+
+def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
+    """(T,) why each negative is left out; "" for those that stay."""
+    reasons = np.full(planned.n_triplets, "", dtype=object)
+    for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
+        reasons[flags] = finding
+    if rule.ranked:
+        reasons[(reasons == "") & ~facts.scored] = UNSCORED
+    if rule.min_weight is not None:
+        # Written as "stays if", so that NaN goes
+        reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
+    record = planned.triplet_record()
+    positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
+    query = planned.query[record]
+    content = content_of(passage_keys[planned.negatives], passage_keys[positive], plan.queries.keys[query])
+    for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
+        if limit is not None:
+            value, staying = _rank(facts, rule.by), np.flatnonzero(reasons == "")
+            order = staying[best_first(value[staying], content[staying], group[staying])]
+            starts = np.searchsorted(group[order], group[order])
+            reasons[order[np.arange(len(order)) - starts >= limit]] = reason
+    return reasons
+
+
+def _rank(facts: Facts, by: By) -> Floats:
+    """(T,) what negatives are ranked by, larger first; NaN for those without numbers."""
+    if by != "similarity":
+        return facts.numbers[by]
+    near, best = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
+    return np.where(flagged(near, best, "relative", MARGIN), LAST - near, near)
+
+
+def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
+    """(L,) why each listed negative is left out; "" for those that stay."""
+    listed = reasons[planned.listed]
+    if "repeat" in rule.drop:
+        before = rule.drop[: rule.drop.index("repeat")]
+        listed[planned.listed_again() & ~np.isin(listed, before)] = "repeat"
+    return listed
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What stays of a source.   reasons : (T,) as `reasons_left_out` gives them.   listed : (L,) of what rows list."""
+
+    original: Original
+    facts: Facts
+    reasons: Strings
+    listed: Strings
+
+    @staticmethod
+    def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
+        """What a rule keeps. Raises NothingToScoreError where that is nothing."""
+        reasons = reasons_left_out(plan, original.planned, facts, rule)
+        selected = Selected(original, facts, reasons, listed_reasons(original.planned, reasons, rule))
+        selected._refuse_nothing()
+        return selected
+
+    def write(self, rule: Rule, out: Path, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
+        """Writes the copy and its log under these temporary names; the fields of a Selection but for its answers."""
+        copy, log = files
+        log_path = left_out_path(out)
+        with writing(log_path), log.open("w", encoding="utf-8", newline="\n") as lines:
+            left_out, rows_skipped = self.write_left_out(lines)
+        with writing(out):
+            written = write_rows(self.rows, schema, copy, suffix)
+        planned = self.original.planned
+        return {
+            **vars(written),
+            "source": self.original.name,
+            "path": str(out),
+            "left_out_path": str(log_path),
+            "drop": rule.drop,
+            "n_listed": len(self.listed) + int(planned.blanks.count.sum()),
+            "n_unscored": int((~self.facts.scored[planned.listed] & (self.listed == "")).sum()),
+            "left_out": left_out,
+            "n_records": planned.n_records,
+            "n_records_kept": len(np.unique(planned.triplet_record()[self.reasons == ""])),
+            "rows_skipped": rows_skipped,
+        }
+
+    def _refuse_nothing(self) -> None:
+        if (self.listed != "").all():
+            counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(self.listed).items()))
+            raise NothingToScoreError(f"no negative is left ({counts})", where=self.original.name)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of the copy."""
+        for _, row, part in self.original.rows():
+            reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
+            staying = [negative for negative, reason in reasons if not reason]
+            if row and staying:
+                yield row._replace(negatives=staying)
+
+    def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
+        """A line for each listed negative, and each row, that is not in the copy; how many, by reason."""
+        left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
+        for place, row, part in self.original.rows():
+            if row is None:
+                skipped[place.reason] += 1
+                lines.write(self._line(place.path, place.line, f"not scored: {place.reason}"))
+                continue
+            facts = zip(row.negatives, self.listed[part], planned.listed[part].tolist(), strict=True)
+            for ordinal, (negative, reason, triplet) in enumerate(facts):
+                if reason:
+                    left_out[reason] += 1
+                    texts = {"query": row.query, "positive": row.positives[0].text, "negative": negative.text}
+                    lines.write(self._line(place.path, place.line, reason, ordinal, triplet, texts))
+        for file, line, count in planned.blanks:
+            left_out["empty"] += count
+            lines.writelines([self._line(planned.source.paths[file], line, "empty")] * count)
+        return dict(sorted(left_out.items())), dict(sorted(skipped.items()))
+
+    def _line(
+        self,
+        path: str,
+        line: int,
+        reason: str,
+        ordinal: int | None = None,
+        triplet: int = -1,
+        texts: Mapping[str, Any] | None = None,
+    ) -> str:
+        """ordinal: None for a whole row or a blank.   triplet: -1 where there is none."""
+        scored = triplet >= 0 and bool(self.facts.scored[triplet])
+        entry = {
+            "path": path,
+            "line": line,
+            "ordinal": ordinal,
+            **(texts or dict.fromkeys(("query", "positive", "negative"))),
+            **{name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()},
+            "reason": reason,
+            "findings": [
+                name
+                for name, flags in self.facts.findings.items()
+                if name == reason or (triplet >= 0 and flags[triplet])
+            ],
+        }
+        return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def copy_of(planned: PlannedSource, stays: Flags, *, without_repeats: bool) -> PlannedSource:
+    """The source as its copy holds it: some of its negatives, the records that have one of them, and no blank ones.
+
+    stays : (T,).   without_repeats : whether each negative is listed once.
+    """
+    planned = replace(
+        planned,
+        copies=np.ones_like(planned.copies) if without_repeats else planned.copies,
+        blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
+    )
+    return select(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)

@@ -1,0 +1,105 @@
+"""Settings that a run folder, a state or a baseline stores. They are data: they say how numbers are made.
+
+They give no permission, and choose neither a folder of this machine nor an address: those the user names, in the
+command, in the environment or in a settings file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from secid.errors import EncoderError, InputError, SettingsError, UsageError
+from secid.results import Run
+from secid.results.document import AGAIN, REPORT_NAME
+from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+
+if TYPE_CHECKING:
+    from secid.results.check import Check
+
+
+class LoadingSettings(TypedDict, total=False):
+    """Settings of a command that loads the encoder of a run again: those of the machine, and the permissions."""
+
+    device: str | None
+    batch_tokens: int | None
+    cache: bool | None
+    cache_dir: str | None
+    cache_gb: float | None
+    threads: int | None
+    trust_remote_code: bool | None
+    allow_pickle: bool | None
+
+
+OF_LOADING = tuple(LoadingSettings.__annotations__)
+
+
+def settings_of(run: Run | Check, **changes: Any) -> Settings:
+    """The settings that a run or a check was made with, with changes; settings of a newer secid are left out.
+
+    No encoder, no permission and nothing of the machine is among them: a run folder is data. `loading_settings` has
+    these from the command. Raises InputError for a value that no run can have.
+    """
+    names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
+    values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
+    try:
+        return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
+    except SettingsError as error:
+        raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=AGAIN) from None
+
+
+def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
+    """The settings that load the encoder of a run again: its recipe is the run's, all else the command's.
+
+    own : the settings of the command.   Raises EncoderError for a folder or address that only the run names.
+    """
+    stored = run.settings["encoder"]["value"] if "encoder" in run.settings else None
+    encoder = encoder_of(stored, own, str(folder / REPORT_NAME))
+    values = {name: getattr(own.values, name) for name in (*OF_LOADING, "keyless")}
+    return settings_of(run, encoder=encoder, **values)
+
+
+def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
+    """Raises UsageError for a setting that the command does not take. own: those it takes; whose: has the others."""
+    for name, value in given.items():
+        if value is not None and name not in own:
+            raise UsageError(f"is that of {whose}", where=flag_of(name), remedy="leave it out")
+
+
+def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
+    """The encoder to load again: the one that the command names, otherwise the stored one.
+
+    own : the settings of the command.   Raises SettingsError for a stored one that is no text, and EncoderError as
+    `refuse_unnamed`.
+    """
+    stored = checked({"encoder": stored}, {"encoder": where}).encoder
+    named = own.values.encoder
+    if own.origin["encoder"] == FLAG or named == stored:
+        return named
+    refuse_unnamed(stored, "encoder", where)
+    return stored
+
+
+def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
+    """Raises EncoderError for a folder or address that only a stored file names, with the flag that names it.
+
+    Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
+    setting : of ENCODERS.   where : the file or folder that stores it.
+    """
+    name = stored or ""
+    kind = "an address" if encoder_kind(name) == "endpoint" else "a local folder"
+    if kind == "an address" or (name and Path(name).expanduser().is_dir()):
+        raise EncoderError(
+            f"{setting} is {kind} that only this file names",
+            where=where,
+            remedy=f"if you trust it, add {_typed(setting, name)}",
+        )
+
+
+def _typed(setting: str, name: str) -> str:
+    """The flag, quoted for a shell."""
+    flag, space, value = flag_of(setting, name).partition(" ")
+    return f"{flag} {shlex.quote(value)}" if space else flag

@@ -1,0 +1,72 @@
+"""Ratios of sums over triplets by query: they restrict to any set of queries, add up over shards, and compare in pairs.
+
+Hardness, a share of negatives and tr M are all of this form. Source: METHOD 16.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secid.arrays import Flags, Floats, Index, distinct
+from secid.measure.blocks import Triplets
+from secid.triplets.estimates import Gap
+
+
+@dataclass(frozen=True)
+class QuerySums:
+    """The ratio sum(top) / sum(bottom) over queries.
+
+    queries : (Q,) distinct ids, rising.   top, bottom : (Q,) sums over the triplets of each.
+    """
+
+    queries: Index
+    top: Floats
+    bottom: Floats
+
+    @staticmethod
+    def of(triplets: Triplets, values: Floats | Flags) -> QuerySums:
+        """The mean of a (T,) column over negatives."""
+        share = np.ones(len(triplets)) if triplets.share is None else triplets.share
+        queries = distinct(triplets.query)
+        place = np.searchsorted(queries, triplets.query)
+        return QuerySums(queries, *_added(place, len(queries), share * values, share))
+
+    def among(self, queries: Flags) -> QuerySums:
+        """Those of some queries. queries: flags by query id, for every id of this source."""
+        keep = queries[self.queries]
+        return self if keep.all() else QuerySums(self.queries[keep], self.top[keep], self.bottom[keep])
+
+    @property
+    def value(self) -> float | None:
+        """The ratio; None where the sum below is not positive."""
+        bottom = float(self.bottom.sum())
+        return float(self.top.sum()) / bottom if bottom > 0 else None
+
+    def per_query(self) -> Floats:
+        """(Q,) first-order influence of each query on the ratio, by the delta method. Source: METHOD 8."""
+        bottom = self.bottom.sum()
+        influence: Floats = (self.top - self.top.sum() / bottom * self.bottom) / bottom
+        return influence
+
+
+def ratio_gap(first: QuerySums, second: QuerySums) -> Gap | None:
+    """first - second over the same queries, each query against itself; None where a side has no value."""
+    a, b = first.value, second.value
+    if a is None or b is None:
+        return None
+    off = first.per_query() - second.per_query()
+    return Gap(a - b, float(np.sqrt((off**2).sum())), len(off), len(off))
+
+
+def total(parts: list[QuerySums]) -> QuerySums:
+    """Several sources' sums together, at least one: the ratio over all of their triplets."""
+    queries = distinct(np.concatenate([part.queries for part in parts]))
+    place = np.concatenate([np.searchsorted(queries, part.queries) for part in parts])
+    top, bottom = (np.concatenate([getattr(part, name) for part in parts]) for name in ("top", "bottom"))
+    return QuerySums(queries, *_added(place, len(queries), top, bottom))
+
+
+def _added(place: Index, n: int, *columns: Floats) -> list[Floats]:
+    return [np.bincount(place, column, n).astype(np.float64) for column in columns]

@@ -1,0 +1,252 @@
+"""Files are data: none makes secid run code, use an encoder that nobody named, or send a key to an address in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+import secid
+from secid.errors import UsageError
+from secid.shards.store import RECORD
+from tests.cli.conftest import Invoke, listing
+from tests.embedding_server import Server, running
+from tests.tiny_bert import save_tiny_bert
+
+PERMISSIONS = ("trust_remote_code", "allow_pickle")
+KEY = "sk-very-secret-0123456789"
+OWN_CODE = """
+from pathlib import Path
+from transformers import BertModel
+
+Path({mark!r}).touch()
+
+
+class Own(BertModel):
+    pass
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return KEY
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """The file that the code of `runs_code` leaves."""
+    return tmp_path / "code-ran"
+
+
+@pytest.fixture
+def runs_code(tmp_path: Path, mark: Path) -> Path:
+    """An encoder whose repository brings code."""
+    folder = save_tiny_bert(tmp_path / "evil")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"auto_map": {"AutoModel": "own_code.Own"}, "architectures": ["Own"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own_code.py").write_text(OWN_CODE.format(mark=str(mark)))
+    return folder
+
+
+def edited(path: Path, **values: Any) -> None:
+    """Puts settings into a report or a baseline."""
+    document = json.loads(path.read_text())
+    for name, value in values.items():
+        wrapped = isinstance(document["settings"]["temperature"], dict)
+        document["settings"][name] = {"value": value, "from": "flag"} if wrapped else value
+    path.write_text(json.dumps(document))
+
+
+def typed_flags(message: str) -> list[str]:
+    """The words of the flag that an error prints."""
+    found = re.search(r"(--[a-z-]+ \S+)\s*$", message)
+    assert found, message
+    return shlex.split(found[1])
+
+
+@pytest.fixture
+def run(source: Path, tiny: Path, invoke: Invoke) -> Path:
+    assert invoke("score", source, "--encoder", tiny, "--run", "run", "--quiet").code == 0
+    return Path("run")
+
+
+SELECT = ("select", "run", "--top", 1, "-o", "kept.jsonl")
+
+
+def test_a_run_folder_gives_no_permission(run, runs_code, mark, invoke):
+    edited(run / "report.json", encoder=str(runs_code), trust_remote_code=True, allow_pickle=True)
+    refused = invoke(*SELECT)
+    assert refused.code == 2
+    assert str(runs_code) in refused.err
+    named = invoke(*SELECT, *typed_flags(refused.err))
+    assert (named.code, mark.exists()) == (2, False)
+    for command in (("flagged", "run", "--finding", "repeat", "-o", "rows.jsonl"), ("mix", "run", "-o", "mixed.jsonl")):
+        assert invoke(*command).code == 0
+    assert not mark.exists()
+    permitted = invoke(*SELECT, "--encoder", runs_code, "--trust-remote-code")
+    assert mark.exists()  # typed, so it runs, and is found to be another encoder
+    assert "fingerprints differ" in permitted.err
+
+
+def test_a_folder_that_only_the_run_names_is_named_again(run, tiny, invoke):
+    refused = invoke(*SELECT)
+    assert (refused.code, "kept.jsonl" in listing(".")) == (2, False)
+    assert "run" in refused.err
+    assert typed_flags(refused.err) == ["--encoder", str(tiny)]
+    assert invoke(*SELECT, *typed_flags(refused.err)).code == 0
+
+
+@pytest.mark.parametrize("by", ["environment", "file", "python"])
+def test_a_folder_may_be_named_in_other_ways(run, tiny, invoke, monkeypatch, by):
+    if by == "python":
+        assert secid.select(run, "kept.jsonl", top=1, encoder=str(tiny)).n_rows
+        return
+    if by == "environment":
+        monkeypatch.setenv("SECID_ENCODER", str(tiny))
+    else:
+        Path("secid.toml").write_text(f"encoder = {json.dumps(str(tiny))}\n")
+    assert invoke(*SELECT).code == 0
+
+
+def test_a_hub_name_need_not_be_named_again_unless_it_is_a_folder_here(source, invoke):
+    assert invoke("score", source, "--encoder", "minilm", "--run", "run", "--quiet").code == 0
+    Path("secid.toml").write_text('encoder = "e5-base"\n')  # for other commands: a run keeps its encoder
+    assert invoke(*SELECT).code == 0
+    save_tiny_bert(Path("minilm"))
+    assert typed_flags(invoke("select", "run", "--top", 1, "-o", "again.jsonl").err) == ["--encoder", "minilm"]
+
+
+def test_a_run_folder_names_no_cache(run, tiny, invoke):
+    edited(run / "report.json", cache_dir="elsewhere", device="cuda:7", threads=1)
+    assert invoke(*SELECT, "--encoder", tiny).code == 0
+    assert "elsewhere" not in listing(".")
+
+
+def test_settings_of_the_run_are_not_set_again(run, tiny):
+    with pytest.raises(UsageError, match="of the run"):
+        secid.select(run, "kept.jsonl", top=1, encoder=str(tiny), temperature=0.1)
+
+
+def test_an_address_in_a_run_folder_gets_neither_texts_nor_a_key(run, server, key, invoke):
+    edited(run / "report.json", encoder=server.url)
+    refused = invoke(*SELECT)
+    assert (refused.code, server.keys) == (2, [])
+    assert typed_flags(refused.err) == ["--encoder", server.url]
+
+
+def test_an_address_in_a_baseline_gets_neither_texts_nor_a_key(source, server, key, invoke):
+    assert invoke("score", source, "--encoder", server.url, "--run", "run", "--quiet").code == 0
+    assert set(server.keys) == {f"Bearer {KEY}"}
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
+    server.keys.clear()
+    gate = ("gate", source, "--against", "b.json")
+    refused = invoke(*gate)
+    assert (refused.code, server.keys) == (2, [])
+    assert "b.json" in refused.err
+    assert invoke(*gate, *typed_flags(refused.err)).code in {0, 1, 3}
+    assert set(server.keys) == {f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize("name", ["guide", "guide_reranker"])
+def test_a_guide_that_only_the_baseline_names_is_named_again(source, tiny, server, invoke, name):
+    assert invoke("score", source, "--encoder", "minilm", "--run", "run", "--quiet").code == 0
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
+    gate = ("gate", source, "--against", "b.json")
+    edited(Path("b.json"), **{name: str(tiny)})
+    refused = invoke(*gate)
+    assert refused.code == 2
+    flag, value = refused.err.split("add ")[1].split()[-2:]
+    assert (flag.lstrip("-").replace("-", "_").removesuffix("="), value) == (name, str(tiny))
+
+
+@pytest.mark.parametrize("name", ["secid.toml", "pyproject.toml"])
+def test_an_address_in_a_settings_file_gets_no_key(source, server, key, invoke, name):
+    table = "[tool.secid]\n" if name == "pyproject.toml" else ""
+    Path(name).write_text(f'{table}encoder = "{server.url}"\nguide = "{server.url}"\n')
+    assert invoke("score", source, "--quiet", "--set", "guide=minilm").code == 0
+    assert set(server.keys) == {None}
+    server.keys.clear()
+    assert invoke("score", source, "--encoder", server.url, "--set", "guide=minilm", "--quiet").code == 0
+    assert set(server.keys) == {f"Bearer {KEY}"}
+
+
+def test_a_guide_in_a_settings_file_gets_no_key(source, server, key, invoke):
+    Path("secid.toml").write_text(f'guide = "{server.url}"\n')
+    assert invoke("score", source, "--encoder", "minilm", "--quiet").code == 0
+    assert set(server.keys) == {None}
+
+
+def test_an_address_in_the_environment_gets_the_key(source, server, key, invoke, monkeypatch):
+    Path("secid.toml").write_text(f'encoder = "{server.url}"\n')
+    monkeypatch.setenv("SECID_ENCODER", server.url)
+    assert invoke("score", source, "--quiet").code == 0
+    assert set(server.keys) == {f"Bearer {KEY}"}
+
+
+def test_a_server_that_wants_the_withheld_key_is_explained(source, server, key, invoke):
+    server.script = [lambda texts: (401, {"error": "no key"})]
+    Path("secid.toml").write_text(f'encoder = "{server.url}"\n')
+    refused = invoke("score", source)
+    assert refused.code == 2
+    assert typed_flags(refused.err) == ["--encoder", server.url]
+
+
+@pytest.mark.parametrize("name", PERMISSIONS)
+@pytest.mark.parametrize("file", ["secid.toml", "pyproject.toml"])
+def test_a_settings_file_gives_no_permission(source, runs_code, mark, invoke, monkeypatch, name, file):
+    table = "[tool.secid]\n" if file == "pyproject.toml" else ""
+    Path(file).write_text(f"{table}encoder = '{runs_code}'\n{name} = true\n")
+    refused = invoke("score", source)
+    assert (refused.code, mark.exists()) == (2, False)
+    assert file in refused.err
+    assert f"SECID_{name.upper()}" in refused.err
+
+
+def test_states_of_shards_give_no_permission(source, runs_code, tiny, mark, invoke):
+    score = ("score", source, "--encoder", tiny, "--state-dir", "state", "--shard", "0/1", "--quiet")
+    assert invoke(*score).code == 0
+    assert invoke(*score, "--prepare").code == 0
+    refused = invoke("merge", "state")
+    assert refused.code == 2
+    assert typed_flags(refused.err) == ["--encoder", str(tiny)]
+    assert invoke("merge", "state", *typed_flags(refused.err)).code == 0
+    for state in Path("state").glob("*.safetensors"):
+        _set_in_header(state, encoder=str(runs_code), trust_remote_code=True)
+    assert invoke("merge", "state").code == 2
+    assert invoke("merge", "state", "--encoder", runs_code).code == 2
+    assert not mark.exists()
+
+
+def _set_in_header(path: Path, **values: Any) -> None:
+    """Puts settings into the header of a state, with the hash that it then has."""
+    from hashlib import sha256
+
+    from safetensors.numpy import save_file
+
+    with safe_open(path, "np") as state:
+        arrays = {name: state.get_tensor(name) for name in state.keys()}  # noqa: SIM118
+        record = json.loads(state.metadata()[RECORD].partition(" ")[2])
+    record["header"]["run"]["settings"] |= values
+    text = json.dumps(record)
+    save_file(arrays, path, {RECORD: f"{sha256(text.encode()).hexdigest()} {text}"})
+
+
+def test_an_encoder_that_moved_is_named_where_it_is_now(run, tiny, tmp_path, invoke):
+    shutil.copytree(tiny, tmp_path / "moved")
+    edited(run / "report.json", encoder="was/here")
+    assert invoke(*SELECT, "--encoder", "moved").code == 0

@@ -1,0 +1,141 @@
+"""One-line faults that `tests.mutation` injects: which expressions, what becomes of them, and which change nothing."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TARGETS = [
+    *("measure/*", "triplets/*", "analyses/*", "findings/*"),
+    *(f"pool/{name}" for name in ("coverage", "frequencies", "tokens", "vocabulary", "normal_form")),
+    *("gating/checks", "gating/limits", "mining/choose", "mining/orders", "probing/judge", "probing/folds"),
+]
+SWAPS: dict[type, tuple[Any, ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+    ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,),
+    ast.And: (ast.Or,), ast.Or: (ast.And,),
+}  # fmt: skip
+CALLS = {"min": "max", "minimum": "maximum", "argmin": "argmax", "amin": "amax", "any": "all"}
+CALLS |= {other: name for name, other in CALLS.items()}
+FIXED_KEYWORDS = {
+    "strict",
+    "zero_copy_only",
+    "keepdim",
+    "keepdims",
+    "maxsize",
+    "stacklevel",
+    "copy",
+    "frozen",
+    "stable",
+}
+EQUIVALENT: dict[str, str] = {}
+"""Faults that change no result, and why. Key: module, function, and the line with the fault."""
+
+
+class Fault(NamedTuple):
+    """One expression replaced, from byte start to byte end of the module.
+
+    owner : the function around it.   first, last : its lines, from 0.   line : the first of them with the fault.
+    """
+
+    path: str
+    owner: str
+    first: int
+    last: int
+    start: int
+    end: int
+    new: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.removeprefix('secid/')} {self.owner}: {self.line}"
+
+    def within(self, source: bytes) -> bytes:
+        return source[: self.start] + self.new.encode() + source[self.end :]
+
+
+def replacements(node: ast.AST) -> Iterator[ast.expr]:
+    """What a fault may make of this expression; nothing for texts, paths and joined lists."""
+    match node:
+        case ast.Compare(left, [operator], right):
+            for other in SWAPS.get(type(operator), ()):
+                yield ast.Compare(left, [other()], right)
+        case ast.BinOp(left, operator, right) if not is_text(left) and not is_text(right):
+            for other in SWAPS.get(type(operator), ()):
+                yield ast.BinOp(left, other(), right)
+            if isinstance(operator, ast.Sub) and isinstance(left, ast.Constant) and left.value == 1:
+                yield right
+        case ast.BoolOp(operator, values):
+            yield from (ast.BoolOp(other(), values) for other in SWAPS[type(operator)])
+        case ast.UnaryOp(ast.Not(), operand):
+            yield operand
+        case ast.IfExp(test, body, orelse):
+            yield ast.IfExp(ast.UnaryOp(ast.Not(), test), body, orelse)
+        case ast.Constant(bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(int(value)):
+            yield ast.Constant(value + 1)
+            if value > 0:
+                yield ast.Constant(value - 1)
+        case ast.Constant(float(value)):
+            yield ast.Constant(value * 1.1 if value else 0.1)
+        case ast.Call(ast.Name(name), arguments, keywords) if name in CALLS:
+            yield ast.Call(ast.Name(CALLS[name]), arguments, keywords)
+        case ast.Call(ast.Attribute(value, name), arguments, keywords) if name in CALLS:
+            yield ast.Call(ast.Attribute(value, CALLS[name]), arguments, keywords)
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether an operand is a text, a list, a set or a path, which have no other operator."""
+    if isinstance(node, ast.BinOp):
+        return is_text(node.left)
+    words = ast.unparse(node).lower()
+    return words[0] in "'\"[({" or words[:2] in ("f'", 'f"') or any(w in words for w in ("folder", "path", "keys()"))
+
+
+def expressions(node: ast.AST, owner: str) -> Iterator[tuple[Any, str]]:
+    """Every expression that a fault may change, and the function that runs it, with () after its name."""
+    if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.Slice):
+        return
+    if isinstance(node, ast.expr):
+        yield node, owner
+    inner = owner
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        inner = f"{owner}.{node.name}".lstrip(".") + "()" * isinstance(node, ast.FunctionDef)
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "bases"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and not (isinstance(child, ast.keyword) and child.arg in FIXED_KEYWORDS):
+                yield from expressions(child, inner if field == "body" else owner)
+
+
+def drawn(tree: Path, seed: int) -> list[Fault]:
+    """One fault of each line in random order: by a hash, so that a change of one module moves no other fault."""
+    found: dict[tuple[str, str], tuple[str, Fault]] = {}
+    for path in targets(tree):
+        source = (tree / path).read_bytes()
+        lines = source.splitlines(keepends=True)
+        offsets = [0, *accumulate(map(len, lines))]
+        for node, owner in expressions(ast.parse(source), ""):
+            first, last = node.lineno - 1, node.end_lineno - 1
+            start, end = offsets[first] + node.col_offset, offsets[last] + node.end_col_offset
+            for new in replacements(node):
+                text = ast.unparse(ast.fix_missing_locations(new))
+                text = text if isinstance(new, ast.Constant | ast.Call | ast.Compare) else f"({text})"
+                line = lines[first][: node.col_offset] + text.encode() + lines[last][node.end_col_offset :]
+                fault = Fault(path, owner, first, last, start, end, text, line.decode().strip())
+                ranked = hashlib.sha256(f"{seed} {fault.name}".encode()).hexdigest(), fault
+                place = path, lines[first].decode().strip()
+                found[place] = min(found.get(place, ranked), ranked)
+    return [fault for _, fault in sorted(found.values())]
+
+
+def targets(tree: Path) -> list[str]:
+    return sorted({str(path.relative_to(tree)) for name in TARGETS for path in tree.glob(f"secid/{name}.py")})

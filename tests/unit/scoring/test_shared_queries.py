@@ -1,0 +1,107 @@
+"""Sources of different queries: what the table, the pairs and the sentences say of them. Source: METHOD 16.1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import secid
+from secid.analyses import shared_queries
+from secid.analyses.shared_queries import counts_of, flags_of, scored_pairs
+from secid.pages.answer import answer_table
+from secid.pages.sections.verdict import verdict
+from tests.unlike import HardnessEncoder, margin_case, write_unlike
+
+
+def score(paths: list[str], **settings: object) -> secid.Run:
+    return secid.score(paths, HardnessEncoder(), cache=False, controls="random", **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> secid.Run:
+    return score(margin_case(tmp_path_factory.mktemp("margin")))
+
+
+def test_a_source_that_keeps_easier_queries_does_not_change_its_place(run: secid.Run) -> None:
+    sources = {source.name: source for source in run.sources}
+    bm25, dense = (sources[name].in_table(1.0) for name in ("bm25", "dense"))
+    assert sources["bm25"].hardness == pytest.approx(1.5, abs=0.05)
+    assert bm25.hardness == pytest.approx(0.67, abs=0.05)
+    assert dense.hardness == pytest.approx(0.79, abs=0.05)
+    assert (bm25.n_queries, dense.n_queries) == (35, 35)
+    assert bm25.hardness < dense.hardness < sources["bm25"].hardness
+    (pair,) = run.comparisons
+    assert pair.hardness is not None
+    sign = 1 if pair.first == "bm25" else -1
+    assert sign * pair.hardness.value == pytest.approx(bm25.hardness - dense.hardness)
+    first, second = (sources[name].in_table(1.0).score.nats for name in (pair.first, pair.second))
+    assert pair.difference_nats == pytest.approx(first - second)
+    assert [pair.first, pair.second] == [source.name for source in run.sources]
+
+
+def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_path: Path) -> None:
+    """But for the pool that words are counted in, which these texts leave no part in."""
+    alone = score(
+        write_unlike(tmp_path, {"bm25": dict.fromkeys(range(35), 0.67), "dense": dict.fromkeys(range(35), 0.79)})
+    )
+    assert {s.name: s.eci_nats for s in alone.sources} == pytest.approx(
+        {s.name: s.in_table(1.0).score.nats for s in run.sources}, rel=0.05
+    )
+    assert all(source.on_shared is None for source in alone.sources)
+
+
+def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
+    table = answer_table(run, full=False)
+    column = [column.title for column in table.columns].index("queries")
+    assert {row[0]: row[column] for row in table.rows} == {"bm25": "35/120", "dense": "35"}
+    text = " ".join(verdict(run))
+    assert "has 35 of the 120 queries" in text
+    assert "35 queries that all sources share" in text
+
+
+def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
+    easy, hard = dict.fromkeys(range(60), 0.5), dict.fromkeys(range(60, 120), 0.9)
+    paths = write_unlike(tmp_path, {"a": easy, "b": hard, "c": dict.fromkeys(range(20, 100), 0.7)})
+    run = score(paths)
+    assert {source.probability_first for source in run.sources} == {None}
+    assert {frozenset((pair.first, pair.second)) for pair in run.comparisons} == {frozenset("ac"), frozenset("bc")}
+    kinds = {warning.kind: warning.values for warning in run.warnings}
+    assert kinds["few_shared_queries"] == {
+        "first": "a", "second": "b", "n_shared_queries": 0, "n_apart": 1, "n_pairs": 3,
+    }  # fmt: skip
+    assert kinds["own_queries"] == {"n_common": 0, "n_smallest": 60}
+    ranks = {source.name: source.rank for source in run.sources}
+    assert all(ranks[pair.first] < ranks[pair.second] for pair in run.comparisons)
+    assert "crossings" in run.not_evaluated
+    cells = [row[-1] for row in answer_table(run, full=False).rows]
+    assert all(cell.endswith("*") for cell in cells)
+
+
+def test_beyond_the_last_set_pairs_compare_tr_m(
+    run: secid.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_queries, "MOST_SETS", 0)
+    paths = write_unlike(tmp_path, {"a": dict.fromkeys(range(80), 0.5), "b": dict.fromkeys(range(40, 120), 0.6)})
+    few = {name: dict.fromkeys(range(40, 80), 0.6) for name in ("c",)}
+    by_trace = score([*paths, *write_unlike(tmp_path / "c", few)])
+    assert {pair.number for pair in by_trace.comparisons} == {"score"}  # all share what the table is of
+    run = score([*paths, *write_unlike(tmp_path / "d", {"d": dict.fromkeys(range(60, 100), 0.6)})])
+    pairs = {frozenset((pair.first, pair.second)): pair for pair in run.comparisons}
+    assert pairs[frozenset("ab")].number == "trace"
+    assert next(warning for warning in run.warnings if warning.kind == "traces_compared").values["n_pairs"] == 3
+
+
+def test_the_larger_source_decides_what_few_is() -> None:
+    ids = [range(1000), range(199), range(200), range(29), range(29)]
+    counts = counts_of(flags_of([shared_queries.np.array(own) for own in ids]))
+    assert [counts.of(0, other).compares for other in (1, 2, 3)] == [False, True, False]
+    assert counts.of(3, 4).compares  # the same queries
+
+
+def test_sets_go_to_the_pairs_that_share_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_queries, "MOST_SETS", 3)
+    key = shared_queries.Key
+    sizes = {(0, 1): 50, (0, 2): 90, (1, 2): 40}
+    sets = {(a, b): [key(a, bytes([n])), key(b, bytes([n]))] for (a, b), n in sizes.items()}
+    assert scored_pairs(sizes, sets, {key(0, bytes([50]))}) == [(0, 2), (0, 1)]
