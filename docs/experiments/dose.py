@@ -2,6 +2,7 @@
 
     python docs/experiments/dose.py run COLLECTION… --results dose.jsonl [--cache FOLDER]
     python docs/experiments/dose.py judge --results dose.jsonl
+    python docs/experiments/dose.py chart dose.svg --results dose.jsonl
 
 COLLECTION is a BEIR folder. Each finished dose is one line of the results, so the same command resumes where it
 stopped. `judge` computes every figure of dose.md from that file. The rules below were fixed before the first run.
@@ -730,6 +731,49 @@ def flips(cells: list[Cell], name: str) -> str:
     return f"{len(found)} of {len({cell.key[:2] for cell in cells})}: {', '.join(found)}" if found else "none"
 
 
+DRAWN = {
+    "eci": "#1f6f8b",
+    "hardness": "#b3541e",
+    "not_inverted": "#6a4c93",
+    "fisher": "#4a7c59",
+    "alignment_cosine": "#222",
+}
+"""The numbers on the chart and their colours."""
+
+
+def chart(arguments: argparse.Namespace) -> None:
+    """Draw the slope of nDCG@10 on each number against the dose, as SVG; one panel for each kind of passages."""
+    cells = [Cell.of(line) for line in read(arguments.results)]
+    slopes = {
+        (name, arm): [pooled_slope(cells, name, (arm, rate))[0] for rate in RATES] for name in DRAWN for arm in PASSAGES
+    }
+    top = max(abs(value) for values in slopes.values() for value in values) * 1.1
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 300" font-family="sans-serif" font-size="11">',
+        "<title>Slope of nDCG@10 per standard deviation of a number, by dose</title>",
+        '<rect width="720" height="300" fill="#fff"/>',
+    ]
+    for panel, arm in enumerate(PASSAGES):
+        left = 60 + 300 * panel
+        title = {"own": "a query's own negative", "batch": "with the passages of the batch"}[arm]
+        parts.append(f'<text x="{left}" y="20">{title}</text>')
+        for value in (-0.006, -0.003, 0, 0.003, 0.006):
+            y = 140 - 110 * value / top
+            parts.append(f'<path d="M{left} {y:.1f}h240" stroke="{"#888" if value == 0 else "#ddd"}"/>')
+            parts.append(
+                f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end">{value:+.3f}</text>' if not panel else ""
+            )
+        for place, rate in enumerate(RATES):
+            parts.append(f'<text x="{left + 60 * place}" y="268" text-anchor="middle">{rate:g}</text>')
+        for name, colour in DRAWN.items():
+            points = [(left + 60 * n, 140 - 110 * value / top) for n, value in enumerate(slopes[name, arm])]
+            line = " ".join(f"{x},{y:.1f}" for x, y in points)
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+    for place, (name, colour) in enumerate(DRAWN.items()):
+        parts.append(f'<text x="{60 + 120 * place}" y="290" fill="{colour}" font-weight="bold">{name}</text>')
+    arguments.chart.write_text("\n".join([*filter(None, parts), "</svg>", ""]), "utf-8")
+
+
 def main() -> None:
     """Parse the arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -741,7 +785,10 @@ def main() -> None:
     running.set_defaults(work=run)
     judging = commands.add_parser("judge")
     judging.set_defaults(work=judge)
-    for part in (running, judging):
+    drawing = commands.add_parser("chart")
+    drawing.add_argument("chart", type=Path)
+    drawing.set_defaults(work=chart)
+    for part in (running, judging, drawing):
         part.add_argument("--results", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.work(arguments)
