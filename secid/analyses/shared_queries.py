@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import Flags, Index, among, distinct
+from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.summary import INVERSION
 from secid.measure.uncertainty import Difference, Influence, difference
@@ -246,14 +246,21 @@ class Columns(NamedTuple):
     hardness: QuerySums | None
 
     @staticmethod
-    def of(item: Measured, smallest_distance: float, reference: RandomReference | None) -> Columns:
-        """Compute them for a measured source."""
-        gates, squared = item.table.gates(), item.table.dots().squared_distance.numpy()
-        return Columns(
-            QuerySums.of(item.triplets, np.where(squared > smallest_distance**2, gates.weight.numpy(), 0.0)),
-            QuerySums.of(item.triplets, gates.consistency.numpy() < INVERSION),
-            None if reference is None else item.table.hardness_sums(reference),
-        )
+    def of(
+        triplets: Triplets,
+        squared: Floats,
+        weight: Floats,
+        outscores: Flags,
+        distance: float,
+        hardness: QuerySums | None = None,
+    ) -> Columns:
+        """Sum columns by query.
+
+        squared, weight, outscores : (T,) ||n - p||², w, and which negatives outscore the positive.
+        distance : the smallest ||n - p|| that counts.
+        """
+        usable = np.where(squared > distance**2, weight, 0.0)
+        return Columns(QuerySums.of(triplets, usable), QuerySums.of(triplets, outscores), hardness)
 
     def among(self, queries: Flags) -> Columns:
         """Restrict them to some queries. queries : flags by query id."""
@@ -275,7 +282,7 @@ def compared_pairs(
     table : the sources on the queries that all share, if the table uses these.
     """
     items, cut, table = (sorted(sets, key=lambda item: item.name) for sets in (items, cut, table))
-    columns = [Columns.of(item, bench.smallest_distance, reference) for item in items]
+    columns = [_columns(item, bench.smallest_distance, reference) for item in items]
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
         sides = combinations(zip(names, columns, map(_score, cut), strict=True), 2)
@@ -343,6 +350,13 @@ def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Diffe
             raise ValueError("no negatives")
         gap, number = Difference(trace.value, trace.standard_error, trace.n_shared, trace.n_queries), "trace"
     return PairGap(a, b, gap, number, hardness, outscoring).turned()
+
+
+def _columns(item: Measured, distance: float, reference: RandomReference | None) -> Columns:
+    gates, squared = item.table.gates(), item.table.dots().squared_distance.numpy()
+    outscores = gates.consistency.numpy() < INVERSION
+    hardness = None if reference is None else item.table.hardness_sums(reference)
+    return Columns.of(item.triplets, squared, gates.weight.numpy(), outscores, distance, hardness)
 
 
 def _score(item: Measured) -> Score:

@@ -61,9 +61,8 @@ class ShardPart:
         has = flags_of([sets[place].triplets.query if place in sets else nothing for place in range(len(names))])
         columns = {}
         for place, own in sets.items():
-            usable = np.where(own.squared > numbers.smallest_distance**2, own.weight, 0.0)
-            inverted = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
-            columns[place] = Columns(QuerySums.of(own.triplets, usable), QuerySums.of(own.triplets, inverted), None)
+            outscores = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
+            columns[place] = Columns.of(own.triplets, own.squared, own.weight, outscores, numbers.smallest_distance)
         return ShardPart(sets, columns, has, numbers.smallest_distance)
 
     def queries(self, sources: tuple[int, ...]) -> Flags:
