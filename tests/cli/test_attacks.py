@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from secid import api
+from secid import api, read_run
 from tests.cli.conftest import Outcome, invoke_in_process, write_rows
 from tests.cli.gate.conftest import items, save_vectors
 
@@ -193,7 +193,7 @@ def test_names_of_sources_lead_nowhere(attacked, tmp_path, name):
         result = invoke_in_process("score", word, "--encoder", "v.npz", "--run", "made", "--force", *more)
         check_ended(result, word)
         if result.code == 0:
-            source = api.mix("made").parts[0].name
+            source = read_run(Path("made")).sources[0].name
             made = invoke_in_process("select", "made", "--source", source, "--top", 1, "-o", "copy.jsonl")
             check_ended(made, source)
             commands = [line for line in result.out.splitlines() if " -o " in line]
