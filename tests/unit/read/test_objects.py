@@ -175,5 +175,5 @@ def test_a_row_that_the_quick_writer_refuses_is_written_by_another():
 def test_commands_are_offered_for_files_alone(tmp_path):
     rows = [{"query": f"q {n}", "pos": [f"p {n}"], "neg": [f"p {n}", f"n {n}"]} for n in range(30)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    assert "rows.jsonl" in str(secid.check([tmp_path / "rows.jsonl"]).score)
-    assert secid.check([("rows", rows)]).score is None
+    assert "rows.jsonl" in str(secid.check([tmp_path / "rows.jsonl"]).save)
+    assert secid.check([("rows", rows)]).save is None
