@@ -64,7 +64,6 @@ def check_sources(
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
-        labelled = distinct(plan.known_positives // max(1, len(plan.passages)))
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -77,7 +76,7 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=len(labelled) == len(plan.known_positives),
+        one_positive=plan.one_positive,
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),

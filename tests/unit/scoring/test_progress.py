@@ -68,6 +68,22 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     assert names[-1] == "write"
 
 
+def test_the_time_left_to_encode_is_of_the_texts_that_the_cache_lacks(tmp_path):
+    """Cached rows come at once: counted as encoded, they would promise the rest as fast."""
+    write_rows(tmp_path / "few.jsonl", rows(9))
+    write_rows(tmp_path / "more.jsonl", rows(12))
+    encoder, cache = save_tiny_bert(tmp_path / "tiny"), str(tmp_path / "cache")
+    told = {}
+    for name in ("few", "more", "more "):
+        watcher = Told()
+        secid.score([tmp_path / f"{name.strip()}.jsonl"], str(encoder), controls="none", cache_dir=cache, progress=watcher)
+        told[name] = [stage for stage in watcher.stages if stage[0] in ("encode", "read the cache")]
+    (_, _, n_read), (_, n_total, n_encoded) = told["more"]
+    (few,) = [total for stage, total, _ in told["few"] if stage == "encode"]
+    assert (n_read, n_total) == (few, n_encoded)
+    assert told["more "] == [["read the cache", None, n_read + n_encoded]]
+
+
 @pytest.mark.parametrize(
     ("changed", "n_texts", "has", "n_notes"),
     [
