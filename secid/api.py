@@ -61,7 +61,7 @@ def score(
 ) -> Run:
     """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
 
-    sources  : a source, a list of sources, or a dict of sources by name. A source is a file, a glob, a folder of shards,
+    sources  : a source, a list of sources, or a dict of sources by name. A source is a file, glob, folder of shards,
                "name=path", "-" for standard input, or an object, alone or as (name, object): a DataFrame or other
                table that exports an Arrow stream, a dataset, or an iterable of dicts.
     encoder  : short name, hub name, folder, vectors file, endpoint, a SentenceTransformer, or an Encoder object.
@@ -303,15 +303,15 @@ def check(
     limits = parse_limits(fail_on)
     resolved, progress = begun(None, settings, progress)
     values = resolved.values
-    from secid.read import given_sources
+    from secid.read import given_sources, opened
+    from secid.read.evaluation import read_evaluation
 
     files, words = given_sources(sources, values, progress)
-    from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources, with_commands
-
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
-    with work_folder() as work:
-        report = check_sources(files, resolved, work, progress, evaluation)
+    with work_folder() as work, opened(files, values) as readers:
+        from secid.scoring.check import check_sources, with_commands
+
+        report = check_sources(readers, resolved, work, progress, evaluation)
     return with_commands(replace(report, failed=failures(report.sources, limits)), words, settings)
 
 
@@ -345,14 +345,15 @@ def audit(
     values = resolved.values
     refuse_no_encoder(encoder, values)
     clock = Clock()
+    from secid.findings.judgements import label_files
     from secid.read import given_sources, opened
 
     files, _ = given_sources(sources, values, progress)
+    labels = label_files(None if qrels is None else fspath(qrels), split, values)
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
-        from secid.scoring.audit import audit_sources, label_files
+        from secid.scoring.audit import audit_sources
 
-        labels = label_files(None if qrels is None else fspath(qrels), split, values)
         return audit_sources(
             readers, labels, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
         )

@@ -61,9 +61,7 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def given_sources(
-    sources: Any, settings: Settings, progress: Progress
-) -> tuple[tuple[Source, ...], list[str]]:
+def given_sources(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
     """Sources as `resolve_sources` gives them, after a note of the files that are passed over; and the words that name
     them on a command line: standard input for an object, since no command can read it again.
     """

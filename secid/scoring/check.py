@@ -38,7 +38,7 @@ SAVED = "check.json"
 
 
 def check_sources(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     resolved: Resolved,
     folder: Path,
     progress: Progress,

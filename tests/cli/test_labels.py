@@ -9,6 +9,7 @@ import pytest
 
 from secid import api
 from secid.errors import UsageError
+from secid.pages.sections.verdict import headline
 
 pytestmark = pytest.mark.usefixtures("tiny_is_named")
 
