@@ -177,9 +177,9 @@ def first_output() -> str:
 def shown(output: str) -> str:
     """The verdict, the table, the first source's findings, and where the page is; the run folder under a short name."""
     output = re.sub(r"\S+/run\b", "secid-runs/NAME", output)
-    head, found, findings = output.partition("\nFindings, and what to run\n")
+    head, found, findings = re.split(r"(\nFindings.*, and what to run\n)", output, maxsplit=1)
     first = re.split(r"\n(?=\S)", findings)[0]
-    return f"{head}{found}{first}\n[…]\n{output.splitlines()[-1]}" if found else output
+    return f"{head}{found}{first}\n[…]\n{output.splitlines()[-1]}"
 
 
 def readme() -> str:

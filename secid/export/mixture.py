@@ -33,7 +33,7 @@ from secid.findings.texts import mask_of
 from secid.measure.mixture import SLACK
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.pool.normal_form import text_forms
-from secid.pool.plan import Mask
+from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.results import Run
@@ -199,10 +199,15 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
     return sum(int((p.has(finding) & np.isin(p.query, queries)[p.triplet_record()]).sum()) for p in sources)
 
 
-def _copies(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives) -> list[Mask]:
+def _copies(
+    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
+) -> list[TextFindings]:
     """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
     finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
-    return [mask_of(finder.flags(planned), planned.n_triplets) for planned in sources]
+    return [
+        TextFindings(mask_of(finder.flags(planned), planned.n_triplets), planned.positive_findings)
+        for planned in sources
+    ]
 
 
 class _Pools(NamedTuple):

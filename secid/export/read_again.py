@@ -13,11 +13,11 @@ from secid.errors import InputError, UsageError
 from secid.export.rows import Place, Row, RowsOnDisk
 from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
-from secid.findings.texts import restored_texts, text_masks
+from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, gather, plan_of
 from secid.pool.labels import add_labels, judgement_files
 from secid.pool.make import TextRules
-from secid.pool.plan import Mask
+from secid.pool.plan import TextFindings
 from secid.pool.reading import bytes_read_by, planned_rows
 from secid.pool.texts import TextStore
 from secid.progress import Progress
@@ -105,12 +105,12 @@ def text_rules_of(folder: Path, run: Run) -> TextRules:
     """
     known, counted = read_labels(folder, run), read_run_texts(folder, run)
     if counted is None:
-        return partial(text_masks, known=known)
+        return partial(text_rules, known=known)
 
-    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
+    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
         names = {_name_in(run, planned): planned.name for planned in sources}
         now = [names.get(result.name, result.name) for result in run.sources]
-        return text_masks(queries, passages, sources, known, run=restored_texts(counted, now))
+        return text_rules(queries, passages, sources, known, run=restored_texts(counted, now))
 
     return rules
 

@@ -30,6 +30,7 @@ from secid.export.left_out import (
 from secid.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.export.writer import new_files, schema_of, suffix_of
 from secid.findings.rows import SAMPLED
+from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import named
@@ -225,8 +226,9 @@ def _scored_again(
     stays = selected.reasons == ""
     if not (stays & selected.facts.scored).any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
-    copy = replace(plan, sources=(copy_of(planned, stays, without_repeats=without_repeats),))
-    texts = text_findings_of(copy, settings)
+    part = copy_of(planned, stays, without_repeats=without_repeats)
+    planned = replace(planned, excess=ListedNegatives(part, plan.queries.keys).excess())
+    texts = text_findings_of(replace(plan, sources=(replace(part, excess=planned.excess),)), settings)
     scored_part = copy_of(planned, stays & selected.facts.scored, without_repeats=without_repeats)
     plan = plan_with(plan, (scored_part,))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)

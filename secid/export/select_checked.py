@@ -14,8 +14,9 @@ from secid.errors import UsageError
 from secid.export.left_out import Answer, Facts, Rule, Selected, Selection, copy_of, left_out_path, refuse_worse
 from secid.export.read_again import find_source, plan_again
 from secid.export.writer import new_files, schema_of, suffix_of
+from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
-from secid.findings.texts import text_masks
+from secid.findings.texts import text_rules
 from secid.progress import Progress
 from secid.results import Status
 from secid.results.catalogue import TEXT_FINDINGS
@@ -50,7 +51,7 @@ def select_checked(
     names = [source.name for source in check.sources]
     with (
         new_files(out, left_out_path(out)) as files,
-        plan_again(check, names, settings, work, progress, text_masks, with_labels=True) as (plan, originals),
+        plan_again(check, names, settings, work, progress, text_rules, with_labels=True) as (plan, originals),
     ):
         original = originals[result.name]
         planned = replace(original.planned, name=result.name)
@@ -58,6 +59,7 @@ def select_checked(
         selected = Selected.by(rule, plan, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
         written = selected.write(rule, out, files, schema, suffix)
         copy = copy_of(planned, selected.reasons == "", without_repeats="repeat" in rule.drop)
+        copy = replace(copy, excess=ListedNegatives(copy, plan.queries.keys).excess())
         found = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name].status
         before = _answer(result.status, result.flagged_share, result.n_triplets)
         after = _answer(found.status, found.flagged.estimate.value, copy.n_triplets)

@@ -95,6 +95,7 @@ class Inspector:
                         *_parts(item, table, name),
                     ),
                     n_rows=of_texts[name].n_rows if name in of_texts else None,
+                    positives=of_texts[name].positives if name in of_texts else None,
                 )
                 for name, share in shares.items()
             ),
@@ -103,6 +104,7 @@ class Inspector:
             _read(texts.status, shares),
             texts.languages,
             texts.places,
+            texts.compared,
         )
 
 

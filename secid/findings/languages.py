@@ -19,9 +19,8 @@ from ftfy.badness import badness
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from scipy.sparse import csr_array
 
-from secid.arrays import Flags, Index, among, distinct
-from secid.findings.openings import chunks, used_passages
-from secid.pool import PlannedSource, first_sampled
+from secid.arrays import Index, distinct
+from secid.pool import first_sampled
 from secid.pool.texts import TextStore
 from secid.results import Languages
 
@@ -56,42 +55,6 @@ flag; they have 0.013 such sequences a character at most, text read as Latin-1 o
 SAMPLED_TEXTS = 1_000
 """Texts of a source whose languages the report gives: a share then has a standard error of 1.6 points at most."""
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts of n passages, by id; those that no source points at are undecided and sound.
-
-    language : (n,) place in LANGUAGES, UNDECIDED where the library is not sure or there is none.
-    damaged  : (n,) decoded with the wrong encoding.
-    """
-
-    language: npt.NDArray[np.int16]
-    damaged: Flags
-
-    @staticmethod
-    def of(passages: TextStore, ids: Index) -> Facts:
-        """Facts of the passages with these ids, each read once."""
-        languages = np.full(len(passages), UNDECIDED, np.int16)
-        damaged = np.zeros(len(passages), np.bool_)
-        for part, texts in chunks(passages, ids):
-            languages[part] = language_numbers(texts)
-            damaged[part] = [is_mojibake(text) for text in texts]
-        return Facts(languages, damaged)
-
-
-def language_flags(passages: TextStore, sources: Sequence[PlannedSource]) -> list[dict[str, Flags]]:
-    """Flags of `other_language` and `mojibake`: a dict per source, each (T,) in the order of its negatives.
-
-    other_language : its language is decided, and so is that of a positive of its record, and no such positive has it.
-    mojibake       : decoded with the wrong encoding, and no positive of its record was.
-    Empty arrays for a source without negatives. Source: METHOD 14.
-    """
-    facts = Facts.of(passages, used_passages(sources))
-    return [
-        {"other_language": _other_language(planned, facts.language), "mojibake": _mojibake(planned, facts.damaged)}
-        for planned in sources
-    ]
 
 
 def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
@@ -242,26 +205,3 @@ def _model() -> _Model:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return _Model.of(identifier)
-
-
-def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> Flags:
-    """(T,) see `language_flags`. language: (n_passages,) by id."""
-    own, record = language[planned.negatives], planned.triplet_record()
-    of_positive, record_of_positive = language[planned.positives], _positive_record(planned)
-    decided = of_positive != UNDECIDED
-    pairs = distinct(record_of_positive[decided] * len(LANGUAGES) + of_positive[decided])
-    comparable = among(record, distinct(record_of_positive[decided]))
-    flags: Flags = (own != UNDECIDED) & comparable & ~among(record * len(LANGUAGES) + own, pairs)
-    return flags
-
-
-def _mojibake(planned: PlannedSource, damaged: Flags) -> Flags:
-    """(T,) see `language_flags`. damaged: (n_passages,) by id."""
-    with_damaged = distinct(_positive_record(planned)[damaged[planned.positives]])
-    flags: Flags = damaged[planned.negatives] & ~among(planned.triplet_record(), with_damaged)
-    return flags
-
-
-def _positive_record(planned: PlannedSource) -> Index:
-    """Record of each entry of `positives`."""
-    return np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))

@@ -297,10 +297,15 @@ def _refusal(tongue: Tongue) -> str:
     return rf"(?=(?:{tongue.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{tongue.unable}"
 
 
+def as_read(pattern: str) -> str:
+    """A pattern with the letters that `plain_letters` leaves: no dotless i, and Thai's sara am in its two parts."""
+    return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
+
+
 MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, TONGUES.values())])
 PATTERN = re.compile(
-    rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])}|(?P<refusal>{REFUSAL}))".replace("ı", "i"),
+    as_read(rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, TONGUES.values())])}|(?P<refusal>{REFUSAL}))"),
     re.VERBOSE,
 )
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
@@ -331,7 +336,11 @@ def is_refusal(text: str) -> bool:
 
 def head_of(text: str) -> str:
     """The first words of a text in lower case, one blank between them, its letters in one form (NFKC, no dotless i)."""
-    head = " ".join(text[: 2 * HEAD_CHARACTERS].split(None, HEAD_WORDS)[:HEAD_WORDS])[:HEAD_CHARACTERS]
-    if head.isascii():
-        return head.lower()
-    return unicodedata.normalize("NFKC", head).lower().replace("i\u0307", "i").replace("ı", "i")
+    return plain_letters(" ".join(text[: 2 * HEAD_CHARACTERS].split(None, HEAD_WORDS)[:HEAD_WORDS])[:HEAD_CHARACTERS])
+
+
+def plain_letters(text: str) -> str:
+    """A text in lower case, its letters in one form (NFKC, no dotless i), as the patterns of this package expect it."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i").replace("ı", "i")

@@ -1,4 +1,4 @@
-"""What share of a source's negatives has a finding, with its error by query."""
+"""What share of a source's negatives has a finding, with its error by query; of a formal one, that of positives too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Floats, Index
+from secid.findings.formal import first_labels
 from secid.findings.status import sound_negatives
 from secid.pool import PlannedSource
-from secid.results.catalogue import TEXT_FINDINGS
-from secid.triplets.estimates import Moments, Names, Share, names_of
+from secid.pool.plan import bit_of
+from secid.results.catalogue import DAMAGE, FINDINGS, TEXT_FINDINGS
+from secid.triplets.estimates import GapMoments, Moments, Names, Share, names_of
 
 FLAGGED = "flagged"
 """What `moments` calls the negatives with at least one counted defect."""
@@ -68,8 +70,35 @@ class ListedNegatives:
         amount = np.where(sound_negatives(self._planned), copies - 1.0, copies)
         return np.concatenate([amount, self._planned.blanks.count])
 
+    def compared(self, finding: str) -> GapMoments:
+        """A formal finding among the negatives and among the distinct labelled positives of the queries."""
+        planned = self._planned
+        cluster, names = self._clusters
+        places = first_labels(planned)
+        of_labels = names_of(self._keys[planned.query[planned.positive_record()[places]]])
+        labelled, asked = np.unique(np.concatenate([names, of_labels]), return_inverse=True)
+        has_it = bit_of(planned.positive_findings[places], finding).astype(np.float64)
+        return GapMoments.of(
+            (self._amount(finding), self._weight, asked[: len(names)][cluster]),
+            (has_it, np.ones(len(places)), asked[len(names) :]),
+            len(labelled),
+        )
+
+    def excess(self) -> tuple[str, ...]:
+        """The formal defects that the negatives have more of than the positives, by more than their limits."""
+        return formal_excess({name: self.compared(name) for name in DAMAGE})
+
     def moments(self) -> dict[str, Moments]:
         """Those of every share of the texts, and of FLAGGED, to be added to those of other queries."""
         amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
         cluster, names = self._clusters
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}
+
+
+def formal_excess(compared: Mapping[str, GapMoments]) -> tuple[str, ...]:
+    """The formal defects that count: their excess over the positives is above the limit; none of labels alone.
+
+    Source: METHOD 16.2.
+    """
+    known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
+    return tuple(name for name, moments in known.items() if moments.excess > (FINDINGS[name].limit or 0.0))

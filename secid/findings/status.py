@@ -6,14 +6,14 @@ and the score change nothing: what they are worth for training is not establishe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from secid.arrays import Flags, among, distinct
 from secid.pool import PlannedSource
-from secid.results import Status
+from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import BITS, DEFECTS, FINDINGS
 from secid.triplets.estimates import Share, names_of
 
@@ -21,7 +21,8 @@ RECORDS_LEFT = 0.5
 """Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
 UNREAD = 0.5
 """Share of the negatives in a script that the encoder does not know from which there is no verdict."""
-DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS))
+DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
+"""The defects that count in every source."""
 LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
 
 
@@ -29,7 +30,7 @@ LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEF
 class SourceStatus:
     """status: see `source_status`.   flagged: listed negatives with at least one counted defect.
 
-    defects : the counted defects that the source has, in the order of the catalogue.
+    defects : the counted defects to drop, in the order of the catalogue.
     """
 
     status: Status
@@ -38,22 +39,25 @@ class SourceStatus:
 
 
 def sound_negatives(planned: PlannedSource) -> Flags:
-    """(T,) which negatives have no counted defect. Of a negative that its record lists again the first copy stays."""
-    return np.asarray(planned.findings & DEFECT_MASK == 0)
+    """(T,) which negatives have no counted defect. Of a negative that its record lists again the first copy stays.
+
+    A formal defect counts where the source has more of it than its positives.
+    """
+    mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in planned.excess))
+    return np.asarray(planned.findings & mask == 0)
 
 
-def source_status(planned: PlannedSource, shares: Mapping[str, Share], flagged: Share) -> SourceStatus:
+def source_status(planned: PlannedSource, findings: Sequence[SourceFinding], flagged: Share) -> SourceStatus:
     """The status of a source.
 
     no_defects : no counted defect is above its limit; each is held against its own, not their union.
     repair     : one is, and without all flagged negatives at least half of the records keep a negative.
     unusable   : one is, and fewer do.
 
-    shares : of the text findings.   flagged : as `ListedNegatives.flagged` gives it.
-    Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14.
+    findings : those of the texts.   flagged : as `ListedNegatives.flagged` gives it.
+    Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14, 16.2.
     """
-    values = {name: shares[name].estimate.value for name in DEFECTS}
-    return SourceStatus(status_of(values, *records_left(planned)), flagged, defects_of(values))
+    return SourceStatus(status_of(findings, *records_left(planned)), flagged, defects_to_drop(findings))
 
 
 def records_left(planned: PlannedSource) -> tuple[int, int]:
@@ -63,8 +67,9 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     return n_left, planned.n_records + len(np.unique(names_of(blank)))
 
 
-def status_of(shares: Mapping[str, float], n_left: int, n_records: int) -> Status:
-    """The same by numbers: the shares of the counted defects, and what `records_left` gives."""
+def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
+    """The same by numbers. findings: of the texts.   n_left, n_records: what `records_left` gives."""
+    shares = {item.name: item.counted_share for item in findings}
     if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "no defects if at most the limit": NaN is not
         return "no_defects"
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
@@ -79,8 +84,3 @@ def readable(status: Status, unknown_script: float | None) -> Status:
     """
     unread = unknown_script is not None and not unknown_script < UNREAD
     return "no_verdict" if status == "no_defects" and unread else status
-
-
-def defects_of(shares: Mapping[str, float]) -> tuple[str, ...]:
-    """The counted defects that a source has at all."""
-    return tuple(name for name in DEFECTS if shares[name] > 0)

@@ -13,9 +13,10 @@ from secid.findings.matches import Matcher
 from secid.findings.shares import ListedNegatives
 from secid.findings.status import SourceStatus, source_status
 from secid.pool import Plan, PlannedSource, content_of, sample_order
-from secid.results import Example, Languages, SourceFinding, TripletExample
+from secid.results import AmongPositives, Example, Languages, SourceFinding, TripletExample
+from secid.results.catalogue import FORMAL
 from secid.settings import Settings
-from secid.triplets.estimates import HasError, Share, names_of, share_interval
+from secid.triplets.estimates import GapMoments, HasError, Share, names_of, share_interval
 
 RowPlace = tuple[int, int, int]
 
@@ -45,6 +46,7 @@ class SourceFindings:
     """Findings of one source. shares: of each, by name.   status: by its counted defects.
 
     languages : of a sample of its negatives.   places : of the examples of the texts' findings, by name.
+    compared  : formal findings among negatives and labelled positives, by name.
     """
 
     findings: tuple[SourceFinding, ...]
@@ -53,6 +55,7 @@ class SourceFindings:
     status: SourceStatus
     languages: Languages
     places: Mapping[str, Sequence[RowPlace]] = field(default_factory=dict)
+    compared: Mapping[str, GapMoments] = field(default_factory=dict)
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
@@ -64,7 +67,7 @@ def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings
 def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
     """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
-    shares = listed.shares()
+    shares, compared = listed.shares(), {name: listed.compared(name) for name in FORMAL}
     places = {name: _examples(plan, planned, planned.has(name), settings) for name in shares}
 
     def shown(name: str) -> tuple[TripletExample, ...]:
@@ -77,19 +80,22 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         ]
         return tuple([*examples, *(_blanks(planned) if name == "empty" else ())][: settings.examples])
 
+    findings = tuple(
+        replace(
+            source_finding(name, share.n, share.estimate, shown(name)),
+            n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
+            positives=among_positives(compared[name]) if name in compared else None,
+        )
+        for name, share in shares.items()
+    )
     return SourceFindings(
-        tuple(
-            replace(
-                source_finding(name, share.n, share.estimate, shown(name)),
-                n_rows=planned.tally.n_repeated_rows if name == "repeat" else None,
-            )
-            for name, share in shares.items()
-        ),
+        findings,
         overlaps_of({name: planned.has(name) for name in shares}, None),
         shares,
-        source_status(planned, shares, listed.flagged()),
+        source_status(planned, findings, listed.flagged()),
         languages_of(plan.passages, planned.negatives, settings.seed),
         {name: [row_place(planned, place) for place in own] for name, own in places.items()},
+        compared,
     )
 
 
@@ -128,6 +134,19 @@ def source_finding(
         weight_fraction=weight_fraction,
         score_nats=score_nats,
         examples=examples,
+    )
+
+
+def among_positives(moments: GapMoments) -> AmongPositives:
+    """A formal finding among the labelled positives, at least one."""
+    return AmongPositives(
+        n_positives=moments.positives.n,
+        n_labelled=moments.positives.all,
+        share=moments.positives.value,
+        difference=moments.value,
+        standard_error=moments.standard_error,
+        interval_95=moments.interval,
+        excess=moments.excess,
     )
 
 

@@ -15,11 +15,12 @@ import numpy as np
 
 from secid.arrays import Flags, among, distinct
 from secid.findings.copies import CopyFinder, Positives
-from secid.findings.languages import language_flags
-from secid.findings.openings import NO_KEYS, RunOpenings, opening_flags
+from secid.findings.formal import BothFlags, Facts, LengthRange
+from secid.findings.openings import NO_KEYS, RunOpenings, opening_flags, used_passages
+from secid.findings.shares import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
-from secid.pool.plan import Mask
+from secid.pool.plan import Mask, TextFindings
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
 
@@ -32,15 +33,15 @@ HOUSE_STYLE = "house_style"
 """Of the arrays of `RunTexts`."""
 
 
-def text_masks(
+def text_rules(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
     known: Positives | None = None,
     tick: Tick = lambda n: None,
     run: RunTexts | None = None,
-) -> list[Mask]:
-    """All findings of the texts of a run: a mask per source, (T,) with bit i set for the catalogue's i-th finding.
+) -> list[TextFindings]:
+    """All findings of the texts of a run, of each source's negatives; of its labelled positives the formal ones.
 
     queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
     known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
@@ -50,25 +51,36 @@ def text_masks(
     """
     of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    masks = []
-    for source, openings, languages in zip(
-        sources,
-        opening_flags(passages, sources, None if run is None else run.openings),
-        language_flags(passages, sources),
-        strict=True,
+    facts = Facts.of(passages, used_passages(sources), of_passages)
+    found = []
+    for source, openings in zip(
+        sources, opening_flags(passages, sources, None if run is None else run.openings), strict=True
     ):
         hubs = hub_forms(served(source, of_queries, of_passages)) if run is None else run.hubs.get(source.name, NO_KEYS)
+        formal = facts.of_source(source, None if run is None else run.lengths.get(source.name))
         flags = {
             **copies.flags(source),
             **openings,
-            **languages,
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
             "hub": among(of_passages.form[source.negatives], hubs),
         }
-        masks.append(mask_of(flags, source.n_triplets))
-    return masks
+        own = formal_masks(source, formal)
+        excess = run.excess.get(source.name, ()) if run is not None else excess_of(source, own, queries)
+        found.append(TextFindings(own.negatives | mask_of(flags, source.n_triplets), own.positives, excess))
+    return found
+
+
+def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
+    """The formal findings of a source alone. formal: by name, as `Facts.of_source` gives them."""
+    of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
+    return TextFindings(mask_of(of_negatives, source.n_triplets), mask_of(of_positives, len(source.positives)))
+
+
+def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> tuple[str, ...]:
+    """The formal defects that count in a source with these formal findings."""
+    return ListedNegatives(source.with_findings(formal), queries.keys).excess()
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
@@ -102,10 +114,16 @@ def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -
 
 @dataclass(frozen=True)
 class RunTexts:
-    """What the rules need to know of all texts of a run. hubs: by source, sorted keys of the forms that are hubs."""
+    """What the rules need to know of all texts of a run.
+
+    By source: hubs, sorted keys of the forms that are hubs; lengths, the shortest and the longest ordinary one; excess,
+    the formal defects that count.
+    """
 
     openings: RunOpenings
     hubs: Mapping[str, Keys]
+    lengths: Mapping[str, LengthRange]
+    excess: Mapping[str, tuple[str, ...]]
 
     def stored(self, names: Sequence[str]) -> dict[str, Keys]:
         """As arrays; `restored_texts` is the inverse. names: of the sources."""
@@ -113,13 +131,24 @@ class RunTexts:
         for number, name in enumerate(names):
             arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
             arrays[f"hubs_{number}"] = self.hubs.get(name, NO_KEYS)
+            arrays[f"lengths_{number}"] = np.array(self.lengths.get(name, ()), np.uint64)
+            arrays[f"excess_{number}"] = np.array([BITS[each] for each in self.excess.get(name, ())], np.uint64)
         return arrays
 
 
 def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts:
     """What `RunTexts.stored` made arrays of, for sources that have these names now. Raises KeyError for others."""
-    shared, hubs = ({name: arrays[f"{kind}_{n}"] for n, name in enumerate(names)} for kind in ("shared", "hubs"))
-    return RunTexts(RunOpenings(arrays[HOUSE_STYLE], shared), hubs)
+    shared, hubs, lengths, excess = (
+        {name: arrays[f"{kind}_{n}"] for n, name in enumerate(names)}
+        for kind in ("shared", "hubs", "lengths", "excess")
+    )
+    finding_of_bit = tuple(BITS)
+    return RunTexts(
+        RunOpenings(arrays[HOUSE_STYLE], shared),
+        hubs,
+        {name: (int(ends[0]), int(ends[1])) for name, ends in lengths.items() if len(ends)},
+        {name: tuple(finding_of_bit[int(bit)] for bit in bits) for name, bits in excess.items()},
+    )
 
 
 def served(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:

@@ -18,7 +18,7 @@ from secid.errors import InputError, SettingsError, UsageError
 from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
-from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
 from secid.results.document import adapter_of
 from secid.settings import FIELDS, RECIPE_FIELDS, checked, value_text
 
@@ -68,7 +68,8 @@ class Tail:
 class BaselineSource:
     """One source of the baseline.
 
-    hardness : None where the run could not compute it.   findings: shares of the negatives, by name.
+    hardness : None where the run could not compute it.   findings: shares of the negatives, by name; of formal ones
+               the difference from the share of the positives.   positives: of these findings, the positives' shares.
     languages, mojibake : shares of a sample of its negatives, by ISO 639-1 code, and of damaged texts.
     files    : SHA-256 by file name.
     """
@@ -81,6 +82,7 @@ class BaselineSource:
     standard_error_nats: float
     hardness: Measurement | None
     findings: Mapping[str, Measurement]
+    positives: Mapping[str, float]
     unrelated: Tail
     languages: Mapping[str, float]
     mojibake: float
@@ -190,8 +192,10 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     for name, own in known.items():
         if own and not (0.0 <= own.standard_error < LARGEST and own.n_queries >= 1 and abs(own.value) < LARGEST):
             yield name
-    yield from (name for name, share in shares.items() if not 0.0 <= share.value <= 1.0)
-    texts = {**source.languages, "mojibake": source.mojibake}
+    lowest = {f"findings.{name}": -1.0 for name in FORMAL}
+    yield from (name for name, share in shares.items() if not lowest.get(name, 0.0) <= share.value <= 1.0)
+    yield from (f"positives.{name}" for name in FORMAL if name in source.findings and name not in source.positives)
+    texts = {**source.languages, "mojibake": source.mojibake, **source.positives}
     yield from (name for name, share in texts.items() if not 0.0 <= share <= 1.0)
     yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)
     yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)

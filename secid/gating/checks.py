@@ -17,7 +17,7 @@ from secid.gating.subject import (
     with_worst,
 )
 from secid.measure.interval import FEWEST_QUERIES
-from secid.results import SourceFinding
+from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.results.guide import GuideSource
@@ -114,6 +114,8 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
         return undecided(name, "share", bound, subject.missing.get("hardness" if finding in SAMPLED else finding, ""))
     share = subject.findings.shares[finding]
     n_queries = len(share.estimate.queries)
+    if result.positives is not None:
+        return _compared(name, result, result.positives, bound, share.n_all, n_queries)
     bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
@@ -122,6 +124,19 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):
         return undecided(name, "share", bound, why)
     return replace(check, examples=_examples(result)) if shown else check
+
+
+def _compared(
+    name: str, result: SourceFinding, positives: AmongPositives, bound: Bound, n: int, n_queries: int
+) -> Check:
+    """A formal finding: the difference from the positives. A defect fails where its whole interval is beyond the limit,
+    as it decides the status; a share that positives may well have, too, holds nothing up.
+    """
+    low, high = positives.interval_95
+    bounds = (positives.excess, positives.excess) if FINDINGS[result.name].counted else (low, high)
+    check = decided(name, positives.difference, bounds, "share", replace(bound, counted=False), n_queries, n=n)
+    check = replace(check, interval_95=(low, high))
+    return replace(check, examples=_examples(result)) if check.outcome != "pass" or check.notice else check
 
 
 def _doubt(guide: GuideSource | None, shown: bool) -> str:

@@ -117,12 +117,13 @@ def _source(source: SourceResult, sample: Sample) -> BaselineSource:
         hardness=_hardness(source),
         findings={
             finding.name: Measurement(
-                value=finding.share,
-                standard_error=finding.standard_error,
+                value=finding.share if finding.positives is None else finding.positives.difference,
+                standard_error=(finding.positives or finding).standard_error,
                 n_queries=finding.n_queries or n_queries,
             )
             for finding in source.findings
         },
+        positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
         unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
         languages={code: share for code, share in languages.shares.items() if code},
         mojibake=languages.mojibake,

@@ -11,7 +11,7 @@ large as the baseline's is left out and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, hypot, inf, log10, sqrt
 from statistics import median
 
@@ -214,7 +214,12 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     if not known:
         return None
     largest, before = _extreme(known, n, 1.0)
-    limit = up(max(before.value + share_margin(before, n), _least_share(n)))
+    before = replace(before, value=max(0.0, before.value))
+    entry = FINDINGS[name]
+    room, least = share_margin(before, n), _least_share(n)
+    if entry.formal:  # a difference has an error even where it is 0
+        room, least = max(room, margin(before, n)), max(least, entry.limit or 0.0)
+    limit = up(max(before.value + room, least))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
         side=MOST,

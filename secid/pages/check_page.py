@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from secid.pages.findings import STATUS, above_limit, heat_table, sentence, statuses_line
+from secid.pages.findings import (
+    STATUS,
+    above_limit,
+    damaged_positives,
+    form_table,
+    heat_table,
+    sentence,
+    statuses_line,
+)
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, TO_CHECK, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
@@ -16,7 +24,7 @@ from secid.pages.sections.warnings import MISREADS
 from secid.records import is_object
 from secid.results import Example, SourceFinding
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
-from secid.results.check import Check, CheckedSource, SourceCaution, Spread
+from secid.results.check import Check, CheckedSource, SourceCaution, Spread, to_drop
 from secid.results.commands import hidden
 from secid.results.document import json_of
 from secid.settings import flag_of
@@ -43,7 +51,12 @@ def check_page(check: Check) -> Page:
         answer=answer(check.sources),
         findings=tuple(group for source in check.sources if (group := _findings(source)).items),
         heat=heat_table(check.sources),
-        details=(_files(check.sources), _lengths(check.sources), *overlap_section(check.overlaps)),
+        details=(
+            _files(check.sources),
+            *_form(check.sources),
+            _lengths(check.sources),
+            *overlap_section(check.overlaps),
+        ),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
     )
 
@@ -65,14 +78,14 @@ def verdict(check: Check) -> list[str]:
     else:
         more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
         lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
-    lines += filter(None, [_why_no_command(check)])
+    lines += [*damaged_positives(check.sources), *filter(None, [_why_no_command(check)])]
     return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
 
 
 def _why_no_command(check: Check) -> str:
     """Why no command repairs the sources that need it."""
     paths = [file.path for source in check.sources for file in source.files]
-    if check.save or all(source.status != "repair" for source in check.sources):
+    if check.save or not any(map(to_drop, check.sources)):
         return ""
     if any(map(hidden, paths)):
         return "A file name holds control characters, so no command can name it: rename the file."
@@ -130,7 +143,7 @@ def _finding(source: CheckedSource, item: SourceFinding) -> Item:
     return Item(
         name=item.name,
         sentence=sentence(item),
-        command="" if FINDINGS[item.name].counted and source.repair else f"secid explain {item.name}",
+        command="" if item.name in to_drop(source) and source.repair else f"secid explain {item.name}",
         examples=item.examples,
         n_negatives=item.n_negatives,
     )
@@ -198,6 +211,12 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
     """The rows that sources left out."""
     return tuple(left_out_lines((source.name, {"row": source.skipped}) for source in sources))
+
+
+def _form(sources: Sequence[CheckedSource]) -> tuple[Section, ...]:
+    tables = form_table(sources)
+    title = "Form of negatives and positives"
+    return (Section(anchor="form", title=title, link="Form", tables=tables),) if tables else ()
 
 
 def _lengths(sources: Sequence[CheckedSource]) -> Section:

@@ -18,7 +18,7 @@ from secid.pages.check_page import (
     problems,
     verdict,
 )
-from secid.pages.findings import match_words, repeated_rows, says
+from secid.pages.findings import advice, match_words, repeated_rows, says
 from secid.pages.numbers import capital, count, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
@@ -97,18 +97,23 @@ def _print_group(console: Console, group: Sequence[Problem]) -> None:
     else:
         finding = FINDINGS[worst.item.name]
         shares = [
-            f"{count(item.n_negatives)} of {named(name)} ({percent(item.share)})"
+            f"{count(item.n_negatives)} of {named(name)} ({percent(item.share)}{_beside(item)})"
             for name, item in _items(group, SourceFinding)
         ]
         shares[0] = shares[0].replace(" of ", " negative of " if worst.item.n_negatives == 1 else " negatives of ", 1)
         predicate = says(worst.item) if len(group) == 1 else finding.says
         rows = sum(item.n_rows or 0 for _, item in _items(group, SourceFinding))
         also = f", and {repeated_rows(rows)}" if rows else ""
-        what = f"{_listed(shares)} {predicate}{also}. {capital(finding.do)}."
+        what = f"{_listed(shares)} {predicate}{also}. {advice(worst.item)}"
         examples = [(item.path, item.line, _quoted(item)) for item in worst.item.examples[:1]]
     write(console, f"{worst.item.name}: {what}", mark="- ")
     for path, line, words in examples:
         write(console, f"{plain(path)}:{line}{words}", indent=2)
+
+
+def _beside(item: SourceFinding) -> str:
+    """The share of the positives that have a formal finding."""
+    return f"; {percent(item.positives.share)} of its positives" if item.positives else ""
 
 
 def _quoted(example: TripletExample) -> str:

@@ -9,11 +9,11 @@ from operator import itemgetter
 from typing import Protocol
 
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
-from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural
-from secid.pages.page import Item, SourceFindings, Table, foreign, number
+from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
+from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
 from secid.results import Match, Run, SourceFinding, SourceResult, Status
-from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
 STATUS: Mapping[Status, str] = {
@@ -31,7 +31,9 @@ NOTICED_OVERLAP = 0.9
 count as one."""
 EXACT = 1e-5
 """Relative: a share rounded to six digits is still that of a whole number of negatives."""
-DOUBTS = ("random_like", "inversion", "hub", "shared_opening", "other_language", "unknown_script")
+DOUBTS = (
+    "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "unknown_script",
+)  # fmt: skip
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
@@ -100,7 +102,7 @@ def _largest_defect(source: Listed) -> tuple[float, str]:
 
 
 def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
-    return finding.name in names and above_limit(finding)
+    return finding.name in names and above_limit(finding) and not too_rare(finding)
 
 
 def _because(sources: Sequence[Listed]) -> str:
@@ -191,21 +193,82 @@ def _why_no_command(source: SourceResult) -> str:
 
 
 def above_limit(finding: SourceFinding) -> bool:
-    """Whether its share is above the limit of the catalogue."""
+    """Whether its share is above the limit of the catalogue; of a formal finding the difference from the positives, in
+    either direction, by its whole interval.
+    """
     entry = FINDINGS.get(finding.name)
-    return entry is not None and entry.limit is not None and finding.share > entry.limit
+    if entry is None or entry.limit is None:
+        return False
+    return finding.counted_share > entry.limit or too_rare(finding)
+
+
+def too_rare(finding: SourceFinding) -> bool:
+    """Whether positives have a formal finding more often than negatives, by more than its limit."""
+    limit = FINDINGS[finding.name].limit
+    return limit is not None and finding.positives is not None and finding.positives.interval_95[1] < -limit
+
+
+def compared(finding: SourceFinding) -> str:
+    """The share of the positives that have a formal finding, and the difference; "" for another finding."""
+    own = finding.positives
+    if own is None:
+        return ""
+    low, high = own.interval_95
+    bounds = "" if (low, high) == (-1.0, 1.0) else f", 95 % CI {points(low)} to {points(high)}"
+    return f"{percent(own.share)} of the positives; difference {points(own.difference)} points{bounds}"
+
+
+def advice(finding: SourceFinding) -> str:
+    """What to do about a finding. Dropping is no advice where the positives have it nearly as often, or more often."""
+    if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
+        return f"{capital(FINDINGS[finding.name].do)}."
+    why = "dropping these negatives would widen the difference"
+    return f"Repair the texts of negatives and positives alike: {why}."
+
+
+def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
+    """Formal findings of negatives and positives side by side, those that either has; nothing where neither has any."""
+    rows = tuple(
+        (
+            plain(source.name),
+            item.name,
+            percent(item.share),
+            percent(item.positives.share),
+            points(item.positives.difference),
+            " to ".join(map(points, item.positives.interval_95)),
+        )
+        for source in sources
+        for item in source.findings
+        if item.positives is not None and (item.n_negatives or item.positives.n_positives)
+    )
+    heads = ("negatives", "positives", "difference (points)", "95 % CI")
+    columns = (foreign("source"), text("finding"), *map(number, heads))
+    return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
+
+
+def damaged_positives(sources: Sequence[Listed]) -> list[str]:
+    """A sentence on each source whose labelled positives have defects themselves."""
+    sentences = []
+    for source in sources:
+        shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
+        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if share > (FINDINGS[name].limit or 0)]
+        if damaged:
+            sentences.append(
+                f"The positives of {named(source.name)} are damaged, too: {', '.join(damaged)}. Repair them."
+            )
+    return sentences
 
 
 def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None) -> str:
     """What a finding comes to, and what to do about it. n_sampled: negatives that its share is estimated from."""
-    entry = FINDINGS[finding.name]
-    do = f"{capital(entry.do)}."
+    do = advice(finding)
     if n_sampled is not None:
         n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
         estimate = f"{percent(finding.share)} of all by estimate, 95 % CI {share_interval(finding)}"
         return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{rows}. {do}"
+    also = f" ({compared(finding)})" if finding.positives else ""
+    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{also}{rows}. {do}"
 
 
 def says(finding: SourceFinding) -> str:
@@ -223,7 +286,7 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     if not above_limit(finding):
         return None
     entry = FINDINGS[finding.name]
-    repaired = entry.counted and source.repair is not None
+    repaired = entry.counted and finding.dropping_helps and source.repair is not None
     rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
     item = Item(
         name=entry.name,

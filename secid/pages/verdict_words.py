@@ -83,7 +83,9 @@ def sentence(check: Check) -> str:
 
 def _measured(check: Check) -> str:
     if check.finding:
-        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'negative')} {FINDINGS[check.finding].says}"
+        more = " more than of the positives" if FINDINGS[check.finding].formal else ""
+        of = plural(check.n or 0, "negative")
+        return f"{number(check.measured, 'share')} of {of}{more} {FINDINGS[check.finding].says}"
     if check.name in ("languages", "encoding"):
         language = f"in a language that {check.reference or 'the baseline'} does not have"
         what = language if check.name == "languages" else "decoded with the wrong character encoding"

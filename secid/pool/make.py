@@ -17,15 +17,15 @@ from secid.errors import NothingToScoreError
 from secid.pool.collect import Gathered
 from secid.pool.group import grouped, places
 from secid.pool.part import EmptyShardError, unassigned_of
-from secid.pool.plan import Mask, Plan, PlannedSource, Small
+from secid.pool.plan import Plan, PlannedSource, Small, TextFindings
 from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
 from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
 from secid.pool.texts import TextStore
 from secid.settings import Settings
 
-TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[Mask]]
-"""Queries, passages and sources, as they were read, to a mask of findings for each source's negatives. A last source
-without negatives holds labels alone."""
+TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
+"""Queries, passages and sources, as they were read, to the findings of each source. A last source without negatives
+holds labels alone."""
 Look = Callable[[Plan], None]
 """Takes all that was read, before a sample leaves records or negatives out; each source has a triplet in the sample.
 Its texts are at hand during the call alone."""
@@ -72,8 +72,8 @@ def plan_of(
     n_in_files = len(_Labels.of(sources, len(passage_store)).pairs)
     known = _Labels.of([*sources, *labels], len(passage_store))
     if text_rules is not None:
-        masks = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
-        sources = [replace(planned, findings=mask) for planned, mask in zip(sources, masks, strict=True)]
+        found = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
+        sources = [planned.with_findings(own) for planned, own in zip(sources, found, strict=True)]
     whole = sources
     sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {p.name: dict(reasons_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}

@@ -9,9 +9,11 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +69,9 @@ PLACEHOLDERS = frozenset(
 """Normal forms of what is written where a text was meant to be."""
 FEW_WORDS = 4
 """Words of the longest placeholder, between two symbols: <n/a>."""
+LOOP_TOKENS, LOOP_REACH = 20, 4
+"""Source for the first: METHOD 16.2. A sequence of two that makes up more than half returns every fourth token on
+average, or sooner."""
 CHUNK_TEXTS = 2048
 """Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
 REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
@@ -206,23 +211,25 @@ class TextForms:
     form   : (n,) uint64 hash of each, the same on every machine; EMPTY_FORM for "".
     number : (n,) a number below n_forms that equal forms share.
     empty  : (n,) no letter or digit, or a placeholder.
+    loop   : (n,) one word, or a pair of words, over and over.
     """
 
     form: Keys
     number: Index
     n_forms: int
     empty: Flags
+    loop: Flags
 
 
 def text_forms(store: TextStore, tick: Tick = lambda n: None) -> TextForms:
     """Those of all texts of a store. tick: called with the number of texts done."""
-    form, empty = np.zeros(len(store), np.uint64), np.zeros(len(store), np.bool_)
+    form, (empty, loop) = np.zeros(len(store), np.uint64), np.zeros((2, len(store)), np.bool_)
     for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
         forms = FormKeys.of(store.packed(start, stop))
-        form[start:stop], empty[start:stop] = forms.hashes(), _empty(forms)
+        form[start:stop], empty[start:stop], loop[start:stop] = forms.hashes(), _empty(forms), _loops(forms)
         tick(stop - start)
     distinct_forms, number = np.unique(form, return_inverse=True)
-    return TextForms(form, number, len(distinct_forms), empty)
+    return TextForms(form, number, len(distinct_forms), empty, loop)
 
 
 def is_empty(form: str) -> bool:
@@ -241,6 +248,40 @@ def _empty(forms: FormKeys) -> Flags:
     for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
         empty[place] = is_empty(forms.form(place))
     return empty
+
+
+def _loops(forms: FormKeys) -> Flags:
+    """(n,) which texts are loops: of words, or of characters in scripts without spaces."""
+    of_words, of_characters = (
+        loops(tokens, counts)
+        for tokens, counts in ((forms.words, forms.n_words), (forms.characters, forms.n_characters))
+    )
+    return np.where(forms.unspaced, of_characters, of_words)
+
+
+def loops(tokens: Keys, counts: Index) -> Flags:
+    """(n,) in which texts one token, or one sequence of two, makes up more than half of LOOP_TOKENS tokens or more.
+
+    tokens : keys of the tokens of all texts, in order.   counts : (n,) tokens of each text.
+
+    A loop has many tokens that return within LOOP_REACH tokens; only texts that have so many are counted through.
+    Source: METHOD 16.2.
+    """
+    returns = np.zeros(len(tokens), np.bool_)
+    for gap in range(1, LOOP_REACH + 1):
+        returns[gap:] |= tokens[gap:] == tokens[:-gap]
+    ends, sums = np.cumsum(counts), np.concatenate([[0], np.cumsum(returns)])
+    n_returns = sums[ends] - sums[ends - counts]
+    flags: Flags = (counts >= LOOP_TOKENS) & (n_returns >= np.maximum(1, counts // 10 - 1))
+    for place in np.flatnonzero(flags).tolist():
+        flags[place] = _is_loop(tokens[ends[place] - counts[place] : ends[place]].tolist())
+    return flags
+
+
+def _is_loop(tokens: list[int]) -> bool:
+    sequences = Counter(pair for pair in pairwise(tokens) if pair[0] != pair[1])
+    most = max(*Counter(tokens).values(), 2 * max(sequences.values(), default=0))
+    return 2 * most > len(tokens)
 
 
 def _not_plain(texts: Packed) -> list[int]:

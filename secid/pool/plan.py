@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,18 @@ from secid.results.catalogue import BITS
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
+
+
+class TextFindings(NamedTuple):
+    """Findings of the texts of one source.
+
+    negatives, positives : (T,) and (P,) masks, bit i for the catalogue's i-th finding; of positives the formal ones.
+    excess : the formal defects that the negatives have established more of than the positives, so that they count.
+    """
+
+    negatives: Mask
+    positives: Mask
+    excess: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,8 @@ class PlannedSource:
                        -1 where the settings leave it out. So a second reading finds each one again.
     findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
                        bit of `repeat`: the record lists its text before, written otherwise.
+    positive_findings : (P,) the same of the labelled positives, formal findings alone.
+    excess           : the formal defects that count in this source.
     blanks           : negatives that the reader left out since they hold no text.
     """
 
@@ -117,6 +132,8 @@ class PlannedSource:
     negative_ordinal: Small
     listed: Index
     findings: Mask
+    positive_findings: Mask
+    excess: tuple[str, ...]
     blanks: Blanks
 
     @property
@@ -131,11 +148,11 @@ class PlannedSource:
         """(T,) which negatives have a finding of the texts. One that its record lists again has repeats itself."""
         if finding == "repeat":
             return self.again() | (self.copies > 1)
-        return _bit(self.findings, finding)
+        return bit_of(self.findings, finding)
 
     def again(self) -> npt.NDArray[np.bool_]:
         """(T,) which negatives' text the record lists before, written otherwise."""
-        return _bit(self.findings, "repeat")
+        return bit_of(self.findings, "repeat")
 
     def listed_again(self) -> npt.NDArray[np.bool_]:
         """(L,) which of the listings are not the first of their triplet."""
@@ -147,8 +164,17 @@ class PlannedSource:
         """(T,) record of each triplet."""
         return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
 
+    def positive_record(self) -> Index:
+        """(P,) record of each labelled positive."""
+        return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
-def _bit(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+    def with_findings(self, found: TextFindings) -> PlannedSource:
+        """The source with these findings of its texts."""
+        return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
+
+
+def bit_of(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+    """Which rows of a mask have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
 

@@ -34,7 +34,7 @@ def select(
 
     Where records go, so do the blanks of queries without one.
     """
-    positive_record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    positive_record = planned.positive_record()
     keep_positive = keep_record[positive_record]
     keep_triplet = keep_triplet & keep_record[planned.triplet_record()]
 
@@ -60,6 +60,7 @@ def select(
             planned.listed >= 0, places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
         ),
         findings=planned.findings[keep_triplet],
+        positive_findings=planned.positive_findings[keep_positive],
         blanks=planned.blanks
         if keep_record.all()
         else planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record])),
@@ -123,8 +124,15 @@ def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings
     if settings.objectives:
         other = np.ones(len(planned.positives), np.bool_)
         other[chosen] = False
-        record = np.repeat(np.arange(planned.n_records), counts)
-        return replace(planned, positives=planned.positives[np.lexsort((other, record))])
+        order = np.lexsort((other, planned.positive_record()))
+        return _with_positives(planned, order, planned.positive_offsets)
+    return _with_positives(planned, chosen, np.arange(planned.n_records + 1, dtype=np.int64))
+
+
+def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> PlannedSource:
     return replace(
-        planned, positives=planned.positives[chosen], positive_offsets=np.arange(planned.n_records + 1, dtype=np.int64)
+        planned,
+        positives=planned.positives[places],
+        positive_findings=planned.positive_findings[places],
+        positive_offsets=offsets,
     )

@@ -24,6 +24,7 @@ from secid.results.run import SCHEMA_VERSION, Merged, Run, RunWarning
 from secid.results.separation import CorpusSeparation, Separated, SourceSeparation
 from secid.results.sources import (
     Against,
+    AmongPositives,
     BudgetPoint,
     ControlIdentity,
     ControlResult,
@@ -36,6 +37,7 @@ from secid.results.sources import (
     Status,
     WithoutFlagged,
     control_name,
+    defects_to_drop,
 )
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "AblationRow",
     "Against",
     "Agreement",
+    "AmongPositives",
     "BatchSize",
     "BudgetPoint",
     "Comparison",
@@ -84,4 +87,5 @@ __all__ = [
     "TripletExample",
     "WithoutFlagged",
     "control_name",
+    "defects_to_drop",
 ]

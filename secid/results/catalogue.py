@@ -31,6 +31,8 @@ class Finding:
     limit   : share of the negatives above which the finding stands out; None for findings that only describe.
     rule    : the condition, without thresholds that are settings.   says : what is said of the negatives, a predicate
               ("12 negatives ... ").   do : what to do about them.   urgency : 0 is shown first.
+    formal  : about the form of a text, which gives negatives away only where positives differ. Its limit then holds
+              for the difference from the positives' share, by `AmongPositives.excess`. Source: METHOD 16.2.
     settings : names of the settings that are thresholds of the rule.
     """
 
@@ -42,6 +44,7 @@ class Finding:
     rule: str
     says: str
     do: str
+    formal: bool = False
     settings: tuple[str, ...] = ()
 
     @property
@@ -96,10 +99,30 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="remove them: a query is not a passage",
     ),
     Finding(
-        name="mojibake", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1,
-        rule="the negative was decoded with the wrong character encoding, and the positive of its record was not",
+        name="mojibake", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
+        rule="the negative was decoded with the wrong character encoding",
         says="were decoded with the wrong character encoding",
         do="read the source again in the right encoding: a model can tell negatives by the damage",
+    ),
+    Finding(
+        name="trailing_note", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
+        rule="the last 25 words of the negative speak of the task that it was generated for",
+        says="end in a generator's note about its task",
+        do="cut the note off, and fix the prompt or the parsing of the generator's output",
+    ),
+    Finding(
+        name="wrapper", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
+        rule="the negative is a JSON object or array, a fenced block, or starts with a key of the prompt such as "
+        '"hard_negative":',
+        says="are wrapped in JSON or Markdown",
+        do="take the passage out of its wrapper: fix the parsing of the generator's output",
+    ),
+    Finding(
+        name="loop", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
+        rule="one token, or one sequence of two, makes up more than half of the negative's tokens, of which it has at "
+        "least 20",
+        says="repeat one or two words over and over",
+        do="remove them, and generate again with a repetition penalty",
     ),
     Finding(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
@@ -115,10 +138,30 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="limit how often one passage is used; otherwise the model learns to avoid it everywhere",
     ),
     Finding(
-        name="other_language", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="the negative and the positive of its record are in different languages",
+        name="other_language", needs="texts", counted=False, limit=0.01, urgency=2, formal=True,
+        rule="the negative is in a different language from the positives of its record",
         says="are in a different language from the positive",
         do="mine negatives in the positive's language, unless the mixture is intended",
+    ),
+    Finding(
+        name="unfinished", needs="texts", counted=False, limit=0.01, urgency=2, formal=True,
+        rule="the negative has at least eight words (24 characters in scripts without spaces) and ends in no sentence "
+        "mark, closing brackets and quotes aside, or in an ellipsis; not evaluated for Thai, Lao and Khmer",
+        says="break off in mid-sentence",
+        do="raise the generator's token limit, or cut negatives and positives alike",
+    ),
+    Finding(
+        name="markup", needs="texts", counted=False, limit=0.01, urgency=2, formal=True,
+        rule="HTML or XML tags make up more than 5 % of the negative's characters",
+        says="contain markup",
+        do="strip the tags, or keep those of negatives and positives alike",
+    ),
+    Finding(
+        name="length", needs="texts", counted=False, limit=None, urgency=4, formal=True,
+        rule="the negative has fewer characters than the 1st percentile of the source's positives, or more than the "
+        "99th",
+        says="are shorter or longer than nearly all positives",
+        do="cut or choose passages so that negatives are as long as positives",
     ),
     Finding(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,
@@ -260,6 +303,10 @@ TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() 
 BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
 """Place of a finding in the mask of a row; those of the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
+FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
+"""Findings that compare negatives with positives."""
+DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
+"""Those that damage a positive, too."""
 
 
 def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding | None:

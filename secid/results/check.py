@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from secid.errors import UsageError
-from secid.results import Example, Overlap, SourceFinding, Status
+from secid.results import Example, Overlap, SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 from secid.results.shown import Shown
 
@@ -129,11 +129,16 @@ class CheckedSource:
         return {caution.name: caution for caution in self.cautions}[name]
 
     def shares(self) -> dict[str, tuple[float, float | None]]:
-        """Share and default limit of every finding and caution by name."""
+        """What a limit holds for, and the default limit, of every finding and caution by name."""
         shares: dict[str, tuple[float, float | None]] = {
-            item.name: (item.share, FINDINGS[item.name].limit) for item in self.findings
+            item.name: (item.counted_share, FINDINGS[item.name].limit) for item in self.findings
         }
         return shares | {item.name: (item.fraction, item.limit) for item in self.cautions}
+
+
+def to_drop(source: CheckedSource) -> tuple[str, ...]:
+    """The defects that a copy of the source would be rid of; none where it needs no repair, or is not to be used."""
+    return defects_to_drop(source.findings) if source.status == "repair" else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from secid.results.catalogue import FINDINGS
 from secid.results.inputs import Example, InputFile, TripletExample
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmongPositives:
+    """A formal finding among the distinct labelled positives of a source's queries. Source: METHOD 16.2.
+
+    n_positives : those that have it, of n_labelled.   share : of these.
+    difference  : the share of the negatives minus this one.   standard_error, interval_95 : of the difference, queries
+                  being the sampling unit.
+    excess      : how much the difference is at least: the lower end of the interval, the difference itself where there
+                  are too few queries for one.
+    """
+
+    n_positives: int
+    n_labelled: int
+    share: float
+    difference: float
+    standard_error: float
+    interval_95: tuple[float, float]
+    excess: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +43,7 @@ class SourceFinding:
                   to ECI; 0.0 where ECI is 0, None without an encoder.
     n_queries   : distinct queries that it was evaluated for; None in a report of an earlier version.
     n_rows      : of `repeat`, rows that list no negative but those which earlier rows of their record list.
+    positives   : of a formal finding, the same of the labelled positives.
     """
 
     name: str
@@ -33,7 +55,33 @@ class SourceFinding:
     score_nats: float | None = None
     n_queries: int | None = None
     n_rows: int | None = None
+    positives: AmongPositives | None = None
     examples: tuple[TripletExample, ...]
+
+    @property
+    def counted_share(self) -> float:
+        """What a limit holds for: the share of the negatives, of a formal finding its excess over the positives."""
+        return self.share if self.positives is None else self.positives.excess
+
+    @property
+    def dropping_helps(self) -> bool:
+        """Whether negatives without this finding would be nearer to the positives; True for one that is not formal."""
+        return self.positives is None or self.positives.share < abs(self.positives.difference)
+
+
+def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
+    """The counted defects of a source that a copy without them would be rid of, in the order of the findings.
+
+    A formal defect is one of them where it counts and where dropping makes the difference from the positives smaller.
+    """
+    return tuple(
+        item.name
+        for item in findings
+        if (entry := FINDINGS.get(item.name)) is not None
+        and entry.counted
+        and item.dropping_helps
+        and item.counted_share > ((entry.limit or 0.0) if entry.formal else 0.0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

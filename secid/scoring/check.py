@@ -18,7 +18,7 @@ from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
 from secid.findings.matches import Matcher
 from secid.findings.summary import Case, text_findings, wordless_finding
-from secid.findings.texts import text_masks
+from secid.findings.texts import text_rules
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
 from secid.pool.tokenizer_fit import fitting, misread
@@ -27,8 +27,16 @@ from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
 from secid.read.manifest import changed_files
 from secid.records import Source
-from secid.results.catalogue import CAUTIONS, DEFECTS
-from secid.results.check import CHECK_SCHEMA_VERSION, Check, CheckedSource, Evaluation, FileRead, SourceCaution
+from secid.results.catalogue import CAUTIONS
+from secid.results.check import (
+    CHECK_SCHEMA_VERSION,
+    Check,
+    CheckedSource,
+    Evaluation,
+    FileRead,
+    SourceCaution,
+    to_drop,
+)
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
@@ -57,7 +65,7 @@ def check_sources(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
-    plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_masks)
+    plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_rules)
     try:
         settings = fitting(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
@@ -89,20 +97,16 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
     specs, given : the sources, and the settings that are not left to files and environment.
     """
     unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
-    if unusable or all(source.status != "repair" for source in check.sources):
+    if unusable or not any(to_drop(source) for source in check.sources):
         return check
     flags = [word for name, value in given.items() if value is not None for word in typed(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SAVED, source.name, _defects(source), source.files[0].path))
-        if source.status == "repair"
+        replace(source, repair=repair_command(SAVED, source.name, to_drop(source), source.files[0].path))
+        if to_drop(source)
         else source
         for source in check.sources
     )
     return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
-
-
-def _defects(source: CheckedSource) -> tuple[str, ...]:
-    return tuple(name for name in DEFECTS if source.finding(name).n_negatives)
 
 
 def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:

@@ -22,14 +22,14 @@ from secid.arrays import among, distinct
 from secid.encode import Encoder
 from secid.findings.copies import Positives, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
-from secid.findings.texts import RunTexts, text_masks
+from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.information import spectral_nats
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.part import Keep
-from secid.pool.plan import Mask
+from secid.pool.plan import TextFindings
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
@@ -311,9 +311,9 @@ def read(
     batch_rows: dict[str, Conflicts] = {}
     positives: dict[str, npt.NDArray[Any]] = {}
 
-    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[Mask]:
+    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
         positives.update(stored_positives(queries, passages, sources))
-        return text_masks(queries, passages, sources, known, run=run_texts)
+        return text_rules(queries, passages, sources, known, run=run_texts)
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Flags, distinct
+from secid.findings.formal import Facts, ordinary_lengths
 from secid.findings.openings import (
     NO_KEYS,
     SHARED_FRACTION,
@@ -26,9 +27,11 @@ from secid.findings.openings import (
     queries_by_opening,
     shared_openings,
     tally,
+    used_passages,
 )
-from secid.findings.texts import HUB_SHARE, RunTexts, hub_forms, served
-from secid.pool import DocumentFrequencies, Keys, gather, token_stream
+from secid.findings.shares import ListedNegatives, formal_excess
+from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
+from secid.pool import DocumentFrequencies, Keys, PlannedSource, gather, token_stream
 from secid.pool.coverage import CHUNK_TEXTS
 from secid.pool.frequencies import add_table, frequencies, merge_frequencies
 from secid.pool.group import grouped
@@ -41,7 +44,9 @@ from secid.pool.tokens import distinct_tokens
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Block, Defect, Record
+from secid.results.catalogue import DAMAGE
 from secid.settings import Settings
+from secid.triplets.estimates import GapMoments
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
 FREQUENT = {"negatives": SHARED_FRACTION, "served": HUB_SHARE}
@@ -57,13 +62,16 @@ class Counts:
 
     tables  : by kind, and by source or "" for the run's: the run's `documents`, scored positives and negatives by
               token, and its `positives`, all by opening; a source's distinct `negatives` by opening, and its queries by
-              the opening of a negative (`queries`) and by its normal form (`served`).
+              the opening of a negative (`queries`) and by its normal form (`served`), and its labelled positives by
+              number of characters (`lengths`).
+    formal  : by source, its formal defects among negatives and positives, in the order of DAMAGE.
     phrases : sorted keys of the generators' phrases that open a positive.
     shared  : distinct negatives that two sources have in common, by their names in order; all of a source's own.
     n_texts : distinct queries and passages.
     """
 
     tables: Tables = field(default_factory=dict)
+    formal: Mapping[str, tuple[GapMoments, ...]] = field(default_factory=dict)
     phrases: Keys = field(default_factory=NO_KEYS.copy)
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
     n_texts: int = 0
@@ -73,6 +81,7 @@ class Counts:
         keys = sorted(both[0].keys() | both[1].keys())
         return Counts(
             {key: merge_frequencies([part[key] for part in both if key in part]) for key in keys},
+            {name: _added(self.formal.get(name), other.formal.get(name)) for name in {**self.formal, **other.formal}},
             distinct(np.concatenate([self.phrases, other.phrases])),
             dict(sorted((Counter(self.shared) + Counter(other.shared)).items())),
             self.n_texts + other.n_texts,
@@ -96,7 +105,15 @@ class Counts:
             for name in names
         }
         hubs = {name: hub_forms(self.table("served", name)) for name in names}
-        return RunTexts(RunOpenings(house_style(self.phrases), shared), hubs)
+        lengths = {name: ordinary_lengths(self.table("lengths", name)) for name in names}
+        excess = {name: formal_excess(dict(zip(DAMAGE, own, strict=True))) for name, own in self.formal.items()}
+        return RunTexts(RunOpenings(house_style(self.phrases), shared), hubs, lengths, excess)
+
+
+def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | None) -> tuple[GapMoments, ...]:
+    if not one or not other:
+        return one or other or ()
+    return tuple(a.plus(b) for a, b in zip(one, other, strict=True))
 
 
 def total(parts: Callable[[], Iterable[Counts]]) -> Counts:
@@ -137,13 +154,23 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         forms = text_forms(queries), text_forms(passages)
         tables = {("queries", item.name): queries_by_opening(item, openings) for item in sources}
         tables |= {("served", item.name): served(item, *forms) for item in sources}
+        facts = Facts.of(passages, used_passages(sources), forms[1])
+        tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
+        formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
         of_texts = own.counts(settings.tokenizer)
         if judgements and not own.labelled:
             refuse_unused_collection(readers, settings)
-        return Counts(tables, n_texts=len(queries)) + of_texts
+        return Counts(tables, formal, n_texts=len(queries)) + of_texts
     finally:
         queries.close()
         passages.close()
+
+
+def formal_moments(planned: PlannedSource, facts: Facts, queries: TextStore) -> tuple[GapMoments, ...]:
+    """The formal defects of a source, in the order of DAMAGE."""
+    found = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
+    listed = ListedNegatives(found, queries.keys)
+    return tuple(map(listed.compared, DAMAGE))
 
 
 _NONE = np.zeros(0, np.int64)
@@ -213,7 +240,7 @@ class _OwnTexts:
             tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
             tables["documents", ""] = document_frequencies(store, counted, tokenizer)
             tables["positives", ""] = tally(openings.opening[positive])
-            return Counts(tables, distinct(openings.phrase[positive]), _shared(listed), len(store))
+            return Counts(tables, {}, distinct(openings.phrase[positive]), _shared(listed), len(store))
         finally:
             store.close()
 

@@ -33,7 +33,7 @@ from secid.shards.scores import Scores
 from secid.shards.shard import ROWS
 from secid.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
 from secid.shards.store import StateDir
-from secid.triplets.estimates import Moments
+from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measured import curve_budgets
 
 
@@ -96,6 +96,14 @@ class Whole:
         for part in (*self.parts, *self.silent):
             for name, own in part.moments.items():
                 sums[name] = sums[name].plus(own) if name in sums else own
+        return sums
+
+    def compared(self) -> dict[str, GapMoments]:
+        """Of each formal finding, over all shards."""
+        first, *others = (part.compared for part in (*self.parts, *self.silent))
+        sums = dict(first)
+        for other in others:
+            sums = {name: moments.plus(other[name]) for name, moments in sums.items()}
         return sums
 
     def add(self, vectors: Vectors, arrays: Arrays, number: int, distance: float, dtype: torch.dtype) -> Influence:

@@ -17,8 +17,8 @@ from secid.analyses.ranking import chances, comparisons, score_interval, tie_gro
 from secid.findings.inspector import fraction
 from secid.findings.rows import SAMPLED as OF_SAMPLE
 from secid.findings.shares import FLAGGED
-from secid.findings.status import defects_of, readable, status_of
-from secid.findings.summary import source_finding
+from secid.findings.status import readable, status_of
+from secid.findings.summary import among_positives, source_finding
 from secid.measure.information import trace
 from secid.measure.summary import GateMeans
 from secid.pool import Tally
@@ -32,8 +32,9 @@ from secid.results import (
     SourceFinding,
     SourceResult,
     TripletExample,
+    defects_to_drop,
 )
-from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.catalogue import FINDINGS
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, repair_of, score_fields
@@ -148,9 +149,9 @@ def source_of(
 ) -> SourceResult:
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
-    shares = {name: moments[name].value for name in DEFECTS}
+    findings = tuple(findings_of(whole, sample, moments, tally))
     unknown = moments["unknown_script"].value if "unknown_script" in moments else None
-    status = readable(status_of(shares, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
+    status = readable(status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
     inputs = tuple(files[file.path] for file in sample.paths)
     results = [part.result for part in whole.parts]
     means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
@@ -164,7 +165,7 @@ def source_of(
         status=status,
         n_flagged=moments[FLAGGED].n,
         flagged_share=moments[FLAGGED].value,
-        repair=repair_of(run, sample.name, status, defects_of(shares), inputs),
+        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs),
         without_flagged=without_flagged(whole, sample),
         paths=inputs,
         n_read=tally.n_read,
@@ -175,7 +176,7 @@ def source_of(
         dropped_negatives=tally.dropped,
         examples=tally.examples,
         equal_curve=sample.compared_curve if merged.sampled_queries else sample.equal_curve,
-        findings=tuple(findings_of(whole, sample, moments, tally)),
+        findings=findings,
         finding_overlaps=overlaps_of(whole, sample),
         proxies=Proxies(**proxies),
         gate_histograms={
@@ -205,7 +206,7 @@ def findings_of(
     whole: Whole, sample: SourceResult, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
     """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
-    findings = []
+    findings, compared = [], whole.compared()
     for name in FINDINGS:
         own = sample.finding(name)
         if name in OF_SAMPLE or name not in moments:
@@ -215,7 +216,9 @@ def findings_of(
         weight, information = (fraction(sums[name], sums[""]) for sums in (whole.weights, whole.information))
         share, nats = moments[name], whole.score.nats * information
         finding = source_finding(name, share.n, share, examples, weight, nats)
-        findings.append(replace(finding, n_rows=tally.n_repeated_rows if name == "repeat" else None))
+        positives = among_positives(compared[name]) if name in compared else None
+        n_rows = tally.n_repeated_rows if name == "repeat" else None
+        findings.append(replace(finding, n_rows=n_rows, positives=positives))
     return findings
 
 

@@ -32,13 +32,14 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
 from secid.results import SourceResult
-from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
+from secid.results.catalogue import FINDINGS, FORMAL, TEXT_FINDINGS
+from secid.results.document import adapter_of
 from secid.scoring.run import Scored
 from secid.settings import Settings
 from secid.shards.counts import Counts
 from secid.shards.store import StateDir
 from secid.triplets.embedding import rows_of_ids
-from secid.triplets.estimates import Moments
+from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measured import Measured
 from secid.triplets.variants import base_variant
 
@@ -46,6 +47,8 @@ SAMPLED = 100_000
 """Queries of a source that a merge can sample at most."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
+FormalDefects = dict[str, tuple[GapMoments, ...]]
+"""`Counts.formal`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +57,13 @@ class ListedNumbers:
 
     n_left, n_records : as `records_left` gives them.
     moments   : of each share that was evaluated for all of its queries, by name.
+    compared  : of each formal finding, by name.
     """
 
     n_left: int
     n_records: int
     moments: Mapping[str, Moments]
+    compared: Mapping[str, GapMoments]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +109,9 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     numbers = ShardNumbers(
         plan.tallies,
         silent_of(plan.silent),
-        tuple(numbers_of(item, plan, results[item.name]) for item in scored.measured),
+        tuple(
+            numbers_of(item, plan, results[item.name], scored.findings[item.name].compared) for item in scored.measured
+        ),
         tuple(jaccard_sums(listed)),
         len(plan.queries) + len(plan.passages),
         scored.vectors.dimension,
@@ -146,19 +153,17 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     }
 
 
-def numbers_of(item: Measured, plan: Plan, result: SourceResult) -> SourceNumbers:
-    """The numbers of one source."""
+def numbers_of(item: Measured, plan: Plan, result: SourceResult, compared: Mapping[str, GapMoments]) -> SourceNumbers:
+    """The numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     of_rows = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
-    n_left, n_records = records_left(planned)
+    listed = listed_numbers(planned, plan.queries.keys, compared)
     return SourceNumbers(
-        n_left=n_left,
-        n_records=n_records,
-        moments=ListedNegatives(planned, plan.queries.keys).moments() | of_rows,
+        **vars(replace(listed, moments={**listed.moments, **of_rows})),
         result=result,
         file=planned.source.name,
         n_groups=len(item.triplets.record_offsets) - 1,
@@ -169,10 +174,19 @@ def silent_of(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
     """The numbers of sources without a triplet: they may list blank negatives."""
     found = {}
     for planned in sources:
-        n_left, n_records = records_left(planned)
-        moments = ListedNegatives(planned, np.zeros((0, 16), np.uint8)).moments()
-        found[planned.name] = ListedNumbers(n_left=n_left, n_records=n_records, moments=moments)
+        keys = np.zeros((0, 16), np.uint8)
+        compared = {name: ListedNegatives(planned, keys).compared(name) for name in FORMAL}
+        found[planned.name] = listed_numbers(planned, keys, compared)
     return found
+
+
+def listed_numbers(
+    planned: PlannedSource, query_keys: npt.NDArray[np.uint8], compared: Mapping[str, GapMoments]
+) -> ListedNumbers:
+    """What the records of a source list. query_keys: (n_queries, 16)."""
+    n_left, n_records = records_left(planned)
+    moments = ListedNegatives(planned, query_keys).moments()
+    return ListedNumbers(n_left=n_left, n_records=n_records, moments=moments, compared=compared)
 
 
 def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:
@@ -194,6 +208,7 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
     header = {
         "tables": [[*key, table.n_documents] for key, table in counts.tables.items()],
+        "formal": adapter_of(FormalDefects).dump_python(dict(counts.formal), mode="json"),
         "shared": [[*pair, n] for pair, n in counts.shared.items()],
         "n_texts": counts.n_texts,
     }
@@ -208,7 +223,8 @@ def counts_of_state(state: StateDir, name: str) -> Counts:
         for number, (kind, source, n) in enumerate(header["tables"])
     }
     shared = {(first, second): n for first, second, n in header["shared"]}
-    return Counts(tables, arrays["phrases"], shared, header["n_texts"])
+    formal = adapter_of(FormalDefects).validate_python(header["formal"])
+    return Counts(tables, formal, arrays["phrases"], shared, header["n_texts"])
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,72 @@ class Moments(NamedTuple):
         return sqrt(square / all_**4)
 
 
+Counted = tuple[Floats, Floats, Index]
+"""amount, weight, cluster of some rows, as `Moments.of` takes them."""
+
+
+def _by_query(amount: Floats, weight: Floats, cluster: Index, n_queries: int) -> tuple[Index, Index, Moments]:
+    """(n_queries,) all rows and those that have it, and the moments of the queries that have a row."""
+    n_all, n = (np.bincount(cluster, part, n_queries).astype(np.int64) for part in (weight, amount))
+    moments = Moments.of(amount, weight, cluster, n_queries)
+    return n_all, n, moments._replace(n_queries=int((n_all > 0).sum()))
+
+
+class GapMoments(NamedTuple):
+    """Sums over queries of a share among negatives and of the same among labelled positives, for their difference.
+
+    products : sums of products of a query's numbers of negatives and of positives: all by all, all by those that have
+    it, those that have it by all, and by each other. Those of different queries add up, as `Moments` do.
+    """
+
+    negatives: Moments
+    positives: Moments
+    products: tuple[int, int, int, int]
+
+    @staticmethod
+    def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
+        """Of both sides, whose clusters are places among the same queries."""
+        n_all, n, negatives_moments = _by_query(*negatives, n_queries)
+        m_all, m, positives_moments = _by_query(*positives, n_queries)
+        products = int(n_all @ m_all), int(n_all @ m), int(n @ m_all), int(n @ m)
+        return GapMoments(negatives_moments, positives_moments, products)
+
+    def plus(self, other: GapMoments) -> GapMoments:
+        """Of both sets of queries, which share none."""
+        first, second, third, fourth = (a + b for a, b in zip(self.products, other.products, strict=True))
+        negatives, positives = self.negatives.plus(other.negatives), self.positives.plus(other.positives)
+        return GapMoments(negatives, positives, (first, second, third, fourth))
+
+    @property
+    def n_queries(self) -> int:
+        """Queries of the side that has fewer."""
+        return min(self.negatives.n_queries, self.positives.n_queries)
+
+    @property
+    def value(self) -> float:
+        """The share among negatives minus that among positives."""
+        return self.negatives.value - self.positives.value
+
+    @property
+    def standard_error(self) -> float:
+        """Clustered error of the difference, queries paired."""
+        n, m = self.negatives, self.positives
+        all_all, all_m, n_all, n_m = self.products
+        covariance = n.all * m.all * n_m - n.all * m.n * n_all - n.n * m.all * all_m + n.n * m.n * all_all
+        square = n.standard_error**2 + m.standard_error**2 - 2 * covariance / (n.all * m.all) ** 2
+        return sqrt(max(0.0, square))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the difference; -1 to 1 for too few queries."""
+        return interval(self.value, self.standard_error, self.n_queries, (-1.0, 1.0))
+
+    @property
+    def excess(self) -> float:
+        """How much the difference is at least: the lower end of its interval, itself where there is none."""
+        return self.value if self.n_queries < FEWEST_QUERIES else self.interval[0]
+
+
 class HasError(Protocol):
     """A number with its clustered error."""
 

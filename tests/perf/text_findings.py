@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from secid.findings.copies import restored, stored_positives
-from secid.findings.texts import text_masks
+from secid.findings.texts import text_rules
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore, pieces
 from secid.progress import Silent
@@ -85,13 +85,13 @@ def main() -> None:
         with Watch() as watch:
             if profile:
                 profile.enable()
-            masks = text_masks(plan.queries, plan.passages, plan.sources)
+            masks = text_rules(plan.queries, plan.passages, plan.sources)
             if profile:
                 profile.disable()
                 profile.print_stats("tottime")
         print(f"text findings  {watch}: {watch.cpu_seconds / bare.cpu_seconds:.1f} times the bare loop, "
               f"{watch.cpu_seconds / n * 1e6:.1f} s per million triplets")  # fmt: skip
-        for source, mask in zip(plan.sources, masks, strict=True):
+        for source, (mask, *_) in zip(plan.sources, masks, strict=True):
             n_listed = max(1, int(source.copies.sum()))
             flags = {name: (mask >> np.uint32(BITS[name])) & np.uint32(1) > 0 for name in TEXT_FINDINGS}
             shares = {name: source.copies[flag].sum() / n_listed for name, flag in flags.items()}
@@ -101,7 +101,7 @@ def main() -> None:
                 arrays = stored_positives(plan.queries, plan.passages, plan.sources)
             print(f"stored         {watch}, {sum(a.nbytes for a in arrays.values()) / 2**20:.1f} MiB of arrays")
             with Watch() as watch:
-                text_masks(plan.queries, plan.passages, plan.sources, restored(arrays))
+                text_rules(plan.queries, plan.passages, plan.sources, restored(arrays))
             print(f"with stored    {watch}")
         plan.close()
 

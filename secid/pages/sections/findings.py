@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from secid.pages.findings import present_names, share_interval
+from secid.pages.findings import form_table, present_names, share_interval
 from secid.pages.glossary import rule_of, terms
 from secid.pages.numbers import count, listed, nats, percent
 from secid.pages.page import Section, Table, foreign, number, text
@@ -25,7 +25,7 @@ def findings_section(run: Run) -> Section | None:
         link="Findings",
         title="Findings in numbers",
         paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
-        tables=(*_numbers(run), _rules(run, evaluated), *_overlaps(run, present)),
+        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from secid.pages.findings import damaged_positives
 from secid.pages.numbers import budget, count, fraction, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.results import Run
@@ -22,7 +23,7 @@ MISREADS: Mapping[str, str] = {
 def warning_sentences(run: Run) -> tuple[str, ...]:
     """The warnings of a run, in its order; those of a kind that only a newer secid knows are left out."""
     of_run = [SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES]
-    return (*merged_sentences(run), *of_run)
+    return (*merged_sentences(run), *of_run, *damaged_positives(run.sources))
 
 
 def merged_sentences(run: Run) -> tuple[str, ...]:

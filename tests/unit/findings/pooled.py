@@ -6,8 +6,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from secid.findings.texts import text_rules
 from secid.pool import Plan, PlannedSource
+from secid.pool.plan import Mask
 from secid.records import Record, Source
 from secid.results.catalogue import BITS
 from secid.settings import Settings
@@ -31,6 +36,12 @@ def pooled(*sources: Sequence[Row]) -> Iterator[Plan]:
             yield plan
         finally:
             plan.close()
+
+
+def text_masks(*texts: Any, **options: Any) -> list[Mask]:
+    """The masks of the sources' negatives, without what made-up texts have: odd lengths and no sentences."""
+    shape = np.uint32(1 << BITS["length"] | 1 << BITS["unfinished"])
+    return [found.negatives & ~shape for found in text_rules(*texts, **options)]
 
 
 def plain(plan: Plan) -> list[list[PlainRecord]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from itertools import permutations
 
-import numpy as np
 import pytest
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from secid.findings import languages
-from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_flags, language_numbers
+from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
+from secid.pool.plan import bit_of
 from tests.unit.findings.planned import pool_of
+from tests.unit.findings.pooled import text_masks
 
 TEXTS = {
     "en": [
@@ -166,14 +167,12 @@ def flags_of(folder, *sources, name):
     """By source the flagged (query, negative) pairs."""
     with pool_of(folder, *sources) as plan:
         found = []
-        for planned, flags in zip(plan.sources, language_flags(plan.passages, plan.sources), strict=True):
-            assert flags[name].dtype == np.bool_
-            assert len(flags[name]) == planned.n_triplets
+        for planned, mask in zip(plan.sources, text_masks(plan.queries, plan.passages, plan.sources), strict=True):
+            flags = bit_of(mask, name)
+            assert len(flags) == planned.n_triplets
             queries = plan.queries.take(planned.query[planned.triplet_record()])
             texts = plan.passages.take(planned.negatives)
-            found.append(
-                {pair for pair, flag in zip(zip(queries, texts, strict=True), flags[name], strict=True) if flag}
-            )
+            found.append({pair for pair, flag in zip(zip(queries, texts, strict=True), flags, strict=True) if flag})
     return found
 
 
@@ -235,17 +234,11 @@ def test_a_sound_passage_that_quotes_a_damaged_name_is_sound():
     assert is_mojibake(f"The {wrongly('Müller', 'latin-1')} family kept goats.")  # nothing sound beyond ASCII
 
 
-def test_damaged_negatives_are_flagged_where_the_positive_is_sound(tmp_path):
+def test_damaged_negatives_are_flagged_whatever_the_positive_is(tmp_path):
     damaged = wrongly(TEXTS["de"][1], "latin-1")
     also_damaged = wrongly(TEXTS["de"][2], "cp1252")
-    rows = rows_of(
-        [
-            ([TEXTS["de"][0]], [damaged, TEXTS["de"][2]]),
-            ([also_damaged], [damaged]),  # so the whole record is
-            ([TEXTS["de"][0], also_damaged], [damaged]),
-        ]
-    )
-    assert flags_of(tmp_path, rows, name="mojibake") == [{("query 0", damaged)}]
+    rows = rows_of([([TEXTS["de"][0]], [damaged, TEXTS["de"][2]]), ([also_damaged], [damaged])])
+    assert flags_of(tmp_path, rows, name="mojibake") == [{("query 0", damaged), ("query 1", damaged)}]
 
 
 def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
@@ -257,8 +250,3 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
         first = flags_of(tmp_path, *sources, name=name)
         assert all(first)
         assert flags_of(tmp_path, *reversed(shuffled), name=name) == first[::-1]
-
-
-def test_without_sources_there_are_no_flags(tmp_path):
-    with pool_of(tmp_path, rows_of([(["a goat"], ["a river"])])) as plan:
-        assert language_flags(plan.passages, []) == []

@@ -38,8 +38,12 @@ def with_everything() -> list[dict[str, Any]]:
         row["neg"] += [f"Title {row['pos'][0]}"] * (number % 6 == 1) + ["N/A", "", " "] * (number % 9 == 0)
         row["neg"] += [f"Sure, here is a passage: {passage(3000 + number)}"] * (number % 8 == 2)
         row["neg"] += [row["query"] + "?"] * (number % 10 == 3) + ["The same for all of these."] * (number % 4 == 0)
-        row["neg"] += [f"In contrast to common belief, {passage(4000 + number)}"] * (number % 3 == 0)
+        row["neg"] += [f"In contrast to common belief, {passage(4000 + number)}"] * (number % 5 < 2)
         row["neg"] += [f"Les chÃ¨vres, l'Ã©tÃ© {number}"] * (number % 11 == 4)
+        row["neg"] += [f"{passage(5000 + number)} (This passage does not answer the query.)"] * (number % 13 == 1)
+        row["neg"] += [f'{{"passage": "{passage(6000 + number)}"}}'] * (number % 14 == 2)
+        row["neg"] += [f"{'the ' * 30}{number}."] * (number % 15 == 3)
+        row["neg"] += [f"<p>{passage(7000 + number)}<br></p><p>It is in <i>hall</i>.</p>"] * (number % 16 == 4)
         if number % 12 == 5:
             row["pos"] = [f"The goats climb the steep rocks above the valley until late in autumn, number {number}."]
             row["neg"] += [f"Каждый час от старого вокзала отправляется поезд и приходит в порт номер {number}."]

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from secid.findings import copies
 from secid.findings.copies import restored, stored_positives
-from secid.findings.texts import mask_of, text_masks
+from secid.findings.texts import mask_of
 from secid.pool import normal_form as forms_module
 from secid.pool import select
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 from secid.results.catalogue import BITS
 from tests.unit.findings import slow_texts
-from tests.unit.findings.pooled import names_in, plain, pooled
+from tests.unit.findings.pooled import names_in, plain, pooled, text_masks
 
 PARTS = (
     "Alpha", "alpha", "BETA", "gamma-delta", "x", "Straße", "STRASSE", "ｆｕｌｌ", "naïve", "nai\u0308ve", "नदी", "ﬁn",

@@ -8,7 +8,7 @@ from typing import Any
 
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
 from secid.results import EncoderInfo, IdfInfo, Languages
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FINDINGS, FORMAL
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
 
@@ -37,6 +37,7 @@ def source_of(
         standard_error_nats=0.2 / sqrt(n),
         hardness=None if hardness is None else measured(hardness, n, 0.2 / sqrt(n)),
         findings={name: measured(shares.get(name, 0.0), n) for name in FINDINGS if name != "truncated"},
+        positives=dict.fromkeys(FORMAL, 0.0),
         unrelated=Tail(bound=0.1, share=measured(0.02, n)),
         languages={"en": 0.98, "fr": 0.005},
         mojibake=mojibake,

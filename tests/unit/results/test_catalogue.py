@@ -12,9 +12,11 @@ from secid.findings.rows import SAMPLED
 from secid.results.catalogue import (
     BITS,
     CAUTIONS,
+    DAMAGE,
     DEFECT_LIMIT,
     DEFECTS,
     FINDINGS,
+    FORMAL,
     TEXT_FINDINGS,
     Caution,
     Finding,
@@ -26,13 +28,15 @@ from tests.snapshots import refusal
 
 ENTRIES = [*FINDINGS.values(), *CAUTIONS.values()]
 BY_NEED = {
-    "texts": "false_negative near_copy preamble empty repeat query_echo mojibake shared_opening hub other_language",
+    "texts": "false_negative near_copy preamble empty repeat query_echo mojibake trailing_note wrapper loop "
+    "shared_opening hub other_language unfinished markup length",
     "tokens": "query_without_tokens unknown_script truncated",
     "rows": "inversion random_like weak_positive low_locality high_coverage valid_but_lexical valid_but_far",
     "guide": "suspect",
 }
-"""METHOD 4 and 14."""
-COUNTED = {"false_negative", "near_copy", "repeat", "empty", "preamble", "query_echo", "mojibake"}
+"""METHOD 4, 14 and 16.2."""
+DAMAGED = {"mojibake", "trailing_note", "wrapper", "loop"}
+COUNTED = {"false_negative", "near_copy", "repeat", "empty", "preamble", "query_echo", *DAMAGED}
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "findings.md"
 
 
@@ -40,6 +44,8 @@ def test_the_catalogue_is_the_table_of_the_method():
     names = {need: {name for name, entry in FINDINGS.items() if entry.needs == need} for need in BY_NEED}
     assert names == {need: set(listed.split()) for need, listed in BY_NEED.items()}
     assert set(DEFECTS) == COUNTED
+    assert set(DAMAGE) == DAMAGED
+    assert set(FORMAL) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
     assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
     assert set(FINDINGS) >= SAMPLED
 

@@ -13,7 +13,8 @@ WORDS = [
 
 def passage(number: int, length: int = 24) -> str:
     """Words that differ between numbers; the first five too."""
-    return " ".join(f"{WORDS[(number * 7 + place * (number % 5 + 1)) % 48]}{number}x{place}" for place in range(length))
+    words = (f"{WORDS[(number * 7 + place * (number % 5 + 1)) % 48]}{number}x{place}" for place in range(length))
+    return f"{' '.join(words)}."
 
 
 def clean_rows(n: int = 40, n_negatives: int = 3) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ def check_one(tmp_path: Path, rows: list[Any], **settings: Any) -> CheckedSource
 
 
 def counts(source: CheckedSource) -> dict[str, int]:
-    """How many negatives have each finding, and how many things each caution is about, where any."""
-    numbers = {finding.name: finding.n_negatives for finding in source.findings}
+    """How many negatives have each finding, and how many things each caution is about, where any. Lengths aside, which
+    are made up.
+    """
+    numbers = {finding.name: finding.n_negatives for finding in source.findings if finding.name != "length"}
     numbers |= {caution.name: caution.n for caution in source.cautions if caution.exceeded}
     return {name: n for name, n in numbers.items() if n}
 
@@ -35,7 +38,7 @@ def test_a_clean_source_has_no_finding(tmp_path):
     assert counts(source) == {}
     assert [finding.name for finding in source.findings] == list(CHECKED)
     assert [caution.name for caution in source.cautions] == [name for name in CAUTIONS if "eval" not in name]
-    for finding in source.findings:
+    for finding in (item for item in source.findings if item.name != "length"):
         assert (finding.share, finding.interval_95[0], finding.examples) == (0.0, 0.0, ())
         assert 0.05 < finding.interval_95[1] < 0.12  # 0 of 40 queries
         assert (finding.weight_fraction, finding.score_nats) == (None, None)
@@ -44,7 +47,7 @@ def test_a_clean_source_has_no_finding(tmp_path):
     assert source.positive_coverage_mean > 0.5
 
 
-HUB = "a passage of general interest that goes with everything"
+HUB = "a passage of general interest that goes with everything."
 GOATS = "The goats climb the steep rocks above the valley, where the grass stays green until late in the autumn."
 TRAINS = "Каждый час от старого вокзала отправляется поезд и приходит в порт до отплытия последнего парома."
 
@@ -56,7 +59,7 @@ def false_negative(rows: Rows) -> None:
 
 def near_copy(rows: Rows) -> None:
     rows[4]["neg"].append(f"A title of it: {rows[4]['pos'][0]}")
-    rows[7]["neg"].append(rows[7]["pos"][0].rsplit(" ", 3)[0])
+    rows[7]["neg"].append(f"{rows[7]['pos'][0].rsplit(' ', 3)[0]}.")
 
 
 def preamble(rows: Rows) -> None:
@@ -84,6 +87,31 @@ def mojibake(rows: Rows) -> None:
     rows[7]["neg"][1] = f"Les chÃ¨vres, l'Ã©tÃ© {passage(2)}"
 
 
+def trailing_note(rows: Rows) -> None:
+    rows[4]["neg"][0] += " (Note: this passage is on topic, but it does not answer the query.)"
+    rows[7]["neg"][1] += "\n\nThis passage is a hard negative because the query asks for something else."
+
+
+def wrapper(rows: Rows) -> None:
+    rows[4]["neg"][0] = json.dumps({"hard_negative": rows[4]["neg"][0]})
+    rows[7]["neg"][1] = f"```\n{rows[7]['neg'][1]}\n```."
+
+
+def loop(rows: Rows) -> None:
+    rows[4]["neg"][0] = f"{'the ' * 30}end."
+    rows[7]["neg"][1] = f"Goats {'climb rocks, ' * 15} and then rest."
+
+
+def unfinished(rows: Rows) -> None:
+    rows[4]["neg"][0] = rows[4]["neg"][0].removesuffix(".")
+    rows[7]["neg"][1] += ".."
+
+
+def markup(rows: Rows) -> None:
+    rows[4]["neg"][0] = f"<p>{rows[4]['neg'][0]}</p><br/><a href='https://example.org/'></a>."
+    rows[7]["neg"][1] = f"<html><body><div class='text'>{rows[7]['neg'][1]}</div></body></html>."
+
+
 def shared_opening(rows: Rows) -> None:
     for row in rows[4:19]:
         row["neg"][0] = f"In contrast to common belief, {row['neg'][0]}"
@@ -97,7 +125,7 @@ def hub(rows: Rows) -> None:
 def other_language(rows: Rows) -> None:
     for place in (4, 7):
         rows[place]["pos"] = [f"{GOATS} {rows[place]['pos'][0]}"]
-        rows[place]["neg"][0] = f"{TRAINS} {place}"
+        rows[place]["neg"][0] = f"{TRAINS} {place}."
 
 
 def query_without_tokens(rows: Rows) -> None:
@@ -112,6 +140,11 @@ PLANTED: list[tuple[Callable[[Rows], None], int, int, set[int]]] = [
     (repeat, 5, 125, {5, 8}),
     (query_echo, 2, 120, {5, 8}),
     (mojibake, 2, 120, {5, 8}),
+    (trailing_note, 2, 120, {5, 8}),
+    (wrapper, 2, 120, {5, 8}),
+    (loop, 2, 120, {5, 8}),
+    (unfinished, 2, 120, {5, 8}),
+    (markup, 2, 120, {5, 8}),
     (shared_opening, 15, 120, set(range(5, 20))),
     (hub, 7, 120, set(range(5, 12))),
     (other_language, 2, 120, {5, 8}),
@@ -134,7 +167,7 @@ def test_one_kind_of_planted_defect(tmp_path, plant, n, of, lines):
 
 
 def test_every_finding_of_check_is_planted_here():
-    assert {plant.__name__ for plant, *_ in PLANTED} == set(CHECKED)
+    assert {plant.__name__ for plant, *_ in PLANTED} == set(CHECKED) - {"length"}
 
 
 def test_examples_hold_the_texts_of_their_row(tmp_path):
@@ -349,7 +382,8 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
     assert failures(sources, {"repeat": None}) == ("poisoned: repeat",)
     assert failures(sources, {"repeat": 0.5}) == ()
     assert failures(sources, {"repeat": 16 / 330}) == ()  # passes at the limit
-    assert failures(sources, {"any": None}) == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
+    failed = failures(sources, {"any": None})
+    assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
     assert "poisoned: hub" not in failures(sources, {"any": None, "hub": 1.0})
 
 

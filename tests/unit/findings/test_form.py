@@ -1,0 +1,133 @@
+"""The form of single passages: what generators leave is found, and what people write is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.pool.normal_form import FormKeys, _loops
+from secid.pool.texts import Packed
+
+GOATS = "The goats climb the steep rocks above the valley, where the grass stays green until autumn"
+
+
+@pytest.mark.parametrize(
+    ("text", "unfinished"),
+    [
+        *((f"{GOATS}{end}", True) for end in ("", ",", " and the", "…", "...", " (see the", ":", " 42")),
+        *((f"{GOATS}{end}", False) for end in (".", "!", "?”", ".)", ".'  \n", ".**", "؟", "।", "。", "۔")),
+        ("A title of seven words has no mark", True),
+        ("A title of seven words and no", False),
+        ("山羊在山谷上方陡峭的岩石上攀爬那里的草一直到深秋都是绿色的并且", True),
+        ("山羊在山谷上方陡峭的岩石上攀爬，那里的草一直到深秋都是绿色的。", False),
+        ("山羊在岩石上攀爬", False),
+        ("แพะปีนหินสูงชันเหนือหุบเขาซึ่งหญ้ายังคงเขียวขจีจนถึงปลายฤดูใบไม้ร่วง", False),
+        ("", False),
+        ("\n ", False),
+    ],
+)
+def test_unfinished(text, unfinished):
+    assert is_unfinished(text) == unfinished
+
+
+@pytest.mark.parametrize(
+    ("text", "wrapped"),
+    [
+        *(
+            (text, True)
+            for text in ('{"passage": "Goats."}', "  {'text' : 'Goats.", '["Goats.", "Rocks."]', "```\nGoats")
+        ),
+        *(
+            (text, True)
+            for text in ('"hard_negative": Goats', "**'Negative passage 2'**: Goats", '[{"a": 1}]', "~~~md\nx")
+        ),
+        *(
+            (text, False)
+            for text in ("[1] Goats climb.", "{x | x > 0} is open.", "“Goats” is a film.", "`ls` lists files.")
+        ),
+        *(
+            (text, False)
+            for text in ('"Query by Humming": a system', "def f():\n    return {}", "", "[", '["Goats" he said.')
+        ),
+    ],
+)
+def test_wrapper(text, wrapped):
+    assert is_wrapped(text) == wrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        *(
+            (text, True)
+            for text in ("<p>Goats climb.</p>", "Goats<br/>climb<br>", "<!-- x --> Goats", "<a href='b'>c</a>")
+        ),
+        *((text, False) for text in ("a < b and b > c", "1 <2> 3", f"<b>{GOATS * 3}</b>", "", "<<", "I <3 goats")),
+    ],
+)
+def test_markup(text, markup):
+    assert is_markup(text) == markup
+
+
+@pytest.mark.parametrize(
+    ("text", "loop"),
+    [
+        *((text, True) for text in ("the " * 20, "goat, Goat! " * 10, f"{GOATS} {'climb rocks ' * 20}")),
+        *((text, True) for text in ("好" * 30, "one two three " * 9)),
+        *((text, False) for text in ("the " * 19, GOATS, f"{GOATS} {'climb ' * 12}")),
+        *((text, False) for text in ("one two three four five " * 6, "山羊在岩石上攀爬" * 3)),
+    ],
+)
+def test_loop(text, loop):
+    others = [GOATS, "山羊" * 20, "", "goat " * 40]  # what a text is packed with changes nothing
+    for texts in ([text], [*others, text], [text, *others]):
+        assert _loops(FormKeys.of(Packed.of(texts)))[texts.index(text)] == loop
+
+
+NOTES = {
+    "en": "(Note: this passage is about goats and does not answer the query.)",
+    "en, no brackets": "This passage is a hard negative because it only mentions rocks.",
+    "en, requirements": "*I hope this passage meets your requirements!*",
+    "en, offer": "Let me know if you would like another passage.",
+    "en, question": "[This document discusses goats but doesn't answer the question.]",
+    "de": "(Hinweis: Diese Passage beantwortet die Suchanfrage nicht.)",
+    "fr": "(Remarque : ce passage ne répond pas à la requête.)",
+    "es": "Nota: este pasaje no responde a la consulta.",
+    "it": "(Nota: questo brano non risponde alla richiesta.)",
+    "pt": "(Nota: este trecho não responde à consulta.)",
+    "nl": "(Opmerking: deze passage beantwoordt de zoekvraag niet.)",
+    "pl": "(Uwaga: ten fragment nie odpowiada na zapytanie.)",
+    "tr": "(Not: Bu pasaj sorguyu yanıtlamıyor.)",
+    "id": "(Catatan: paragraf ini tidak menjawab kueri.)",
+    "vi": "(Lưu ý: đoạn văn này không trả lời truy vấn.)",
+    "ru": "(Примечание: этот отрывок не отвечает на запрос.)",
+    "ar": "(ملاحظة: هذه الفقرة لا تجيب عن الاستعلام.)",
+    "hi": "(नोट: यह अनुच्छेद प्रश्न का उत्तर नहीं देता।)",
+    "ko": "(참고: 이 구절은 질의에 답하지 않습니다.)",
+    "zh": "（注：该段落没有回答查询。）",
+    "ja": "（注：この文章はクエリに答えていません。）",
+    "th": "(หมายเหตุ: ข้อความนี้ไม่ได้ตอบคำค้นหา)",
+}
+ORDINARY = (
+    "(Funded by the Commonwealth Foundation; ClinicalTrials.gov number, NCT01044069.)",
+    "The document was signed in 1648, and the question of the border stayed open.",
+    "(see the passage on goats in the second chapter)",
+    "Let me know if you come to the valley in autumn.",
+    "It is a hard question, which this text leaves to the reader.",
+    "return self.query(document, text)",
+    "Note: goats are not allowed on the terrace.",
+    "(dt. Übersetzung: Die Ziegen und der Fluss, 2. Auflage)",
+    "The query returned no document.",
+)
+
+
+@pytest.mark.parametrize("language", NOTES)
+def test_a_note_at_the_end_is_found_and_one_before_a_passage_is_not(language):
+    assert has_trailing_note(f"{GOATS}. {NOTES[language]}")
+    assert has_trailing_note(f"{GOATS}.\n\n{NOTES[language]}\n")
+    assert not has_trailing_note(f"{NOTES[language]} {GOATS}. {GOATS}. {GOATS}. {GOATS}. {GOATS}.")
+
+
+@pytest.mark.parametrize("end", ORDINARY)
+def test_passages_end_in_no_note(end):
+    assert not has_trailing_note(f"{GOATS}. {end}")
