@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from secid.analyses.ablations import ablation, blocks_of, with_noise
 from secid.analyses.budgets import crossings
-from secid.analyses.controls import Control, chosen_kinds
+from secid.analyses.controls import chosen_kinds
 from secid.analyses.in_batch import conflicts
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, comparisons, tie_groups
@@ -75,7 +75,6 @@ class Scored:
 
     run: Run
     measured: tuple[Measured, ...]
-    controls: tuple[tuple[Control, Measured], ...]
     findings: Mapping[str, SourceFindings]
     positives: Mapping[str, npt.NDArray[Any]]
     frequencies: DocumentFrequencies
@@ -250,7 +249,6 @@ def finished(
     return Scored(
         run=run,
         measured=tuple(ranked),
-        controls=tuple(measurements.controls),
         findings=measurements.findings,
         positives={},
         frequencies=measurements.frequencies,

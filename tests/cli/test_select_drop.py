@@ -404,7 +404,7 @@ def test_a_mixture_holds_no_copy_of_a_positive(tmp_path, tiny, invoke):
     write_rows(tmp_path / "plain.jsonl", plain)
     write_rows(tmp_path / "other.jsonl", other)
     api.score(["plain.jsonl", "other.jsonl"], str(tiny), run="run", controls="none")
-    code, out, _ = invoke("mix", "run", "--fix", "other=1", "--base", "other", "-o", "mixed.jsonl", "--json")
+    code, out, _ = invoke("mix", "run", "--shares", "other=1", "--base", "other", "-o", "mixed.jsonl", "--json")
     written = json.loads(out)["written"]
     assert (code, written["n_false_negative"], written["n_near_copy"]) == (0, 1, 1)
     texts = [text for row in read_rows("mixed.jsonl") for text in row["neg"]]
