@@ -217,13 +217,13 @@ def select(
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
-    out, watcher = Path(path), progress or Silent()
-    if Path(run).is_file() and Path(run).suffix == ".json" and Path(run).name != "report.json":
+    out, origin, watcher = Path(path), Path(run), progress or Silent()
+    if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
         from secid.export.select_checked import select_checked
         from secid.results.document import read_check
 
         with work_folder() as work:
-            return select_checked(read_check(Path(run)), source, rule, out, schema, work, watcher, force)
+            return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
     from secid.export.select import select as write_copy
 
     folder, report = _read(run)
