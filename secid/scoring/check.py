@@ -46,7 +46,7 @@ SAVED = "check.json"
 
 
 def check_sources(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     resolved: Resolved,
     folder: Path,
     progress: Progress,
@@ -72,7 +72,6 @@ def check_sources(
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
-        labelled = distinct(plan.known_positives // max(1, len(plan.passages)))
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -85,7 +84,7 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=len(labelled) == len(plan.known_positives),
+        one_positive=plan.one_positive,
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),

@@ -141,7 +141,8 @@ def scored_plan(
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)
-        yield replace(scored, positives=positives, run_texts=run_texts), plan
+        run = replace(scored.run, one_positive=plan.one_positive)
+        yield replace(scored, run=run, positives=positives, run_texts=run_texts), plan
     finally:
         plan.close()
 

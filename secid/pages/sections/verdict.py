@@ -64,7 +64,7 @@ def most_outscore(source: SourceResult) -> bool:
 
 def _one_label(run: Run) -> bool:
     """Return True if no query has a second labelled positive and no guide was used."""
-    return run.guide is None and "control known positive" in run.not_evaluated
+    return run.guide is None and run.one_positive
 
 
 def _has_collection(run: Run) -> bool:
