@@ -112,8 +112,8 @@ class Ordered(Protocol):
 def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
     """Group of each source, 1 first: sources joined by pairs without an established order share one.
 
-    names: in rank order. Sources of different groups are all established against each other. A pair that could not be
-    compared, or is established against the rank order, joins its sources too.
+    names: in rank order. Sources of different groups are all established against each other. A pair that is missing, or
+    established against the rank order, joins its sources too.
     """
     leader = {name: name for name in names}
     ahead = {(pair.first, pair.second) for pair in comparisons if pair.established}
@@ -133,9 +133,20 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[st
 
 
 def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
-    """Return what `rank_groups` does, and None for a source that is in no pair, unless it is the only one."""
-    compared = {name for pair in comparisons for name in (pair.first, pair.second)}
-    groups = rank_groups([name for name in names if name in compared or len(names) == 1], comparisons)
+    """Return the groups of `rank_groups` among sources that were all compared with each other, and None for the rest.
+
+    The source with the most missing pairs is left out first, of equal ones the last, until no pair is missing. Where
+    only one of several would be left, every group is None.
+    """
+    compared = {frozenset((pair.first, pair.second)) for pair in comparisons}
+    kept = list(names)
+    while True:
+        missing = [sum(frozenset((name, other)) not in compared for other in kept if other != name) for name in kept]
+        if not any(missing):
+            break
+        worst = max(missing)
+        del kept[len(kept) - 1 - missing[::-1].index(worst)]
+    groups = rank_groups(kept, comparisons) if len(kept) > 1 or len(names) == 1 else {}
     return {name: groups.get(name) for name in names}
 
 

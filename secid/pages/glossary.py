@@ -30,7 +30,7 @@ NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLA
 """What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others, or could not be compared"
+    "directly or through others; – stands for a source that could not be compared with all the others"
 )
 EXPLANATIONS = {
     "status": "no defects: no counted defect is above its limit, which does not make the source good for training. "

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.ranking import comparisons
+from secid.analyses.ranking import comparisons, tie_groups
 from secid.analyses.shared_queries import PairGap, Pairs
 from secid.measure.uncertainty import Difference, Influence, difference
 from secid.results import Comparison
@@ -91,3 +91,18 @@ def test_three_pairs_share_the_error_of_five_percent():
     assert established(2.2, 2.17, 2.13) == [False, False, False]
     assert established(2.13, 2.6, 2.17) == [False, True, False]
     assert established(2.0, 2.6, 2.3) == [True, True, True]
+
+
+def pair(first: str, second: str, *, established: bool) -> SimpleNamespace:
+    return SimpleNamespace(first=first, second=second, established=established)
+
+
+def test_a_source_that_was_not_compared_with_all_others_joins_no_established_pair():
+    """a and c share no queries, and b is established below a: a letter that all three share would deny it."""
+    pairs = [pair("a", "b", established=True), pair("b", "c", established=False)]
+    assert tie_groups(["a", "b", "c"], pairs) == {"a": 1, "b": 2, "c": None}
+    assert tie_groups(["a", "b", "c"], pairs[:1]) == {"a": 1, "b": 2, "c": None}
+    assert tie_groups(["a", "b"], []) == {"a": None, "b": None}
+    assert tie_groups(["a"], []) == {"a": 1}
+    all_pairs = [*pairs, pair("a", "c", established=True)]
+    assert tie_groups(["a", "b", "c"], all_pairs) == {"a": 1, "b": 2, "c": 2}
