@@ -211,12 +211,11 @@ def select(
 
     Source: METHOD 7, 8, 14.
     """
-    from secid.export.left_out import Rule, findings_to_drop
+    from secid.export.left_out import Rule, defects_of_ranking, findings_to_drop
 
     refuse_settings(settings, OF_LOADING, "the run")
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
-    ranked = any(number is not None for number in (top, min_weight, max_negatives))
-    rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
+    rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop))
     out, origin, watcher = Path(path), Path(run), progress or Silent()
     if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
         from secid.export.select_checked import select_checked
@@ -227,6 +226,9 @@ def select(
     from secid.export.select import select as write_copy
 
     folder, report = _read(run)
+    if drop is None and rule.ranked:
+        findings = [item for part in report.sources if part.name == source for item in part.findings]
+        rule = replace(rule, drop=defects_of_ranking(findings))
     with work_folder() as work:
         return write_copy(report, folder, source, rule, out, schema, encoder, own, work, watcher, force)
 

@@ -369,9 +369,9 @@ def _gap(first: Score, second: Score) -> Difference:
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """Return the scores that a run has anyway: of whole sources, and of sources on the common queries."""
+    """Return the scores that a run has anyway: of whole sources, and of the table where it is of the common queries."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
-    common = {Key(place, counts.common): item for place, item in enumerate(table)}
+    common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}
 
 

@@ -24,7 +24,7 @@ from secid.measure.margins import MARGIN, flagged
 from secid.pages.findings import STATUS
 from secid.pages.numbers import percent
 from secid.pool import Plan, PlannedSource, content_of, select
-from secid.results import Status
+from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 
 By = Literal["similarity", "weight", "influence", "information"]
@@ -39,15 +39,24 @@ LAST = -10.0
 """Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
 
 
-def findings_to_drop(given: str | Sequence[str] | None, *, ranked: bool) -> tuple[str, ...]:
+def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
+    """Return the defects that a ranking drops first, in the order of the catalogue: they are often the hardest of all.
+
+    A formal defect is one of them only where it counts and where dropping makes the difference from the positives
+    smaller; elsewhere a copy without it would be easier to tell from the positives.   findings : of the source.
+    """
+    helped = defects_to_drop(findings)
+    return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
+
+
+def findings_to_drop(given: str | Sequence[str] | None, default: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return names of findings in the order of the catalogue, each once.
 
-    given : names, or several separated by commas; "none" for no finding; None for the default, which is every defect
-    with a ranking rule, else no finding.   ranked : True if there is a ranking rule.
+    given : names, or several separated by commas; "none" for no finding; None for the default.
     Raises UsageError for an unknown name, or "none" among others.
     """
-    if given is None:  # defects are often the hardest negatives of all, so a ranking alone would keep them
-        return DEFECTS if ranked else ()
+    if given is None:
+        return default
     parts = [given] if isinstance(given, str) else given
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
     known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
@@ -152,7 +161,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
         raise UsageError(
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
             f"of its negatives have a defect), the source's is “{STATUS[before.status]}”",
-            remedy=f"drop the defects, too (--drop {','.join(DEFECTS)}), or write the copy anyway with --force",
+            remedy="drop its defects as well, as a ranking without --drop does, or write the copy anyway with --force",
         )
 
 

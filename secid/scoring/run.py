@@ -157,7 +157,7 @@ def scores_under(
 ) -> dict[str, float]:
     """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
     measurements = measure(plan, encoder, settings, folder, Clock(), progress, None, texts=findings)
-    ranked = ranked_sets(measurements.items, measurements.level, settings.budget)
+    ranked = ranked_sets(measurements.table, measurements.level, settings.budget)
     return {item.name: item.nats(settings.budget) for item in ranked}
 
 

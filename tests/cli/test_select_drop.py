@@ -463,13 +463,12 @@ def test_a_source_of_flagged_negatives_alone_leaves_nothing(tmp_path, tiny, invo
 
 
 def test_names_are_parsed_as_the_catalogue_lists_them():
-    assert findings_to_drop("repeat,false_negative", ranked=False) == ("false_negative", "repeat")
-    assert findings_to_drop(["repeat", " preamble ,repeat"], ranked=True) == ("preamble", "repeat")
-    assert findings_to_drop(None, ranked=True) == DEFECTS
-    assert findings_to_drop(None, ranked=False) == findings_to_drop("none", ranked=True) == ()
-    assert findings_to_drop((), ranked=True) == ()
+    assert findings_to_drop("repeat,false_negative") == ("false_negative", "repeat")
+    assert findings_to_drop(["repeat", " preamble ,repeat"], ("empty",)) == ("preamble", "repeat")
+    assert findings_to_drop(None, ("empty",)) == ("empty",)
+    assert findings_to_drop(None) == findings_to_drop("none", ("empty",)) == findings_to_drop((), ("empty",)) == ()
     with pytest.raises(UsageError, match="'f'"):
-        findings_to_drop(("f",), ranked=True)
+        findings_to_drop(("f",))
 
 
 def test_json_of_a_drop_is_that_of_the_api(run, invoke):

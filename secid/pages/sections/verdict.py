@@ -20,7 +20,8 @@ from secid.pages.sanitize import code, named
 from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
-from secid.results import Run, SourceResult
+from secid.results import Run
+from secid.results.sources import TableNumbers
 from secid.results.catalogue import DEFECTS
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
@@ -52,12 +53,12 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 def headline(run: Run) -> str:
     """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
-    hard = [source.name for source in run.sources if most_outscore(source)]
+    hard = [source.name for source in run.sources if most_outscore(source.in_table(run.budget))]
     outscored = f"Most negatives outscore the positive in {names_of(hard, len(run.sources))}." if hard else ""
     return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
 
 
-def most_outscore(source: SourceResult) -> bool:
+def most_outscore(source: TableNumbers) -> bool:
     """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
     return (source.hardness or 0.0) > 1.0 or source.inversion_fraction > INVERTED
 
