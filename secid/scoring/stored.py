@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.results import Run
+from secid.results.commands import typed
 from secid.results.document import AGAIN, REPORT_NAME
-from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, FLAG, PERMISSIONS, Resolved, Settings, checked, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from secid.results.check import Check
@@ -89,14 +90,29 @@ def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
     Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
     setting : of ENCODERS.   where : the file or folder that stores it.
     """
-    name = stored or ""
-    kind = "an address" if encoder_kind(name) == "endpoint" else "a local folder"
-    if kind == "an address" or (name and Path(name).expanduser().is_dir()):
+    if stored and (kind := _place(stored)):
         raise EncoderError(
             f"{setting} is {kind} that only this file names",
             where=where,
-            remedy=f"if you trust it, add {_typed(setting, name)}",
+            remedy=f"if you trust it, add {_typed(setting, stored)}",
         )
+
+
+def _place(encoder: str) -> str:
+    """ "an address" or "a local folder"; "" for an encoder that is loaded by its name."""
+    if encoder_kind(encoder) == "endpoint":
+        return "an address"
+    return "a local folder" if Path(encoder).expanduser().is_dir() else ""
+
+
+def words_of_loading(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a command on the run folder must repeat to load the run's encoder again, as words of a command line.
+
+    values : the settings that the user gave for the run, by name.
+    """
+    names = [name for name in ("encoder", *PERMISSIONS) if values.get(name)]
+    needed = [name for name in names if name in PERMISSIONS or _place(values[name])]
+    return tuple(word for name in needed for word in typed(name, values[name]))
 
 
 def _typed(setting: str, name: str) -> str:
