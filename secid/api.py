@@ -23,6 +23,7 @@ from secid.scoring.encoders import (
     command_of_probe,
     load_noted,
     refuse_invalid_combinations,
+    refuse_missing,
     refuse_no_encoder,
     refuse_one_encoder_twice,
     with_other_encoders,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    sources: Sequence[Any],
+    sources: Any,
     encoder: EncoderLike | None = None,
     *,
     run: str | PathLike[str] | None = None,
@@ -60,8 +61,9 @@ def score(
 ) -> Run:
     """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
 
-    sources  : files, globs, folders of shards, "name=path", or "-" for standard input; and objects, alone or as
-               (name, object): DataFrames and other tables that export Arrow streams, datasets, iterables of dicts.
+    sources  : a source, a list of sources, or a dict of sources by name. A source is a file, glob, folder of shards,
+               "name=path", "-" for standard input, or an object, alone or as (name, object): a DataFrame or other
+               table that exports an Arrow stream, a dataset, or an iterable of dicts.
     encoder  : short name, hub name, folder, vectors file, endpoint, a SentenceTransformer, or an Encoder object.
     run      : folder for report.json, report.md, report.html, negatives.parquet and state/; none by default.
     force    : replace an existing run folder.
@@ -90,16 +92,17 @@ def score(
     from secid.run_folder.write import Recorder, RunFolder
 
     recorder = Recorder(progress)
-    files, words = given_sources(sources, values, recorder)  # an error here comes before what takes seconds is imported
-    from secid.scoring.run import scored_plan
-    from secid.triplets.guide import load_guide
-
+    files, words = given_sources(sources, values, recorder)
     recorder.start("open files", None, "")
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
-        opened(files, values) as readers,  # a file that cannot be understood is an error before an encoder is loaded
+        opened(files, values) as readers,
     ):
+        refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        from secid.scoring.run import scored_plan
+        from secid.triplets.guide import load_guide
+
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
@@ -214,13 +217,13 @@ def select(
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
-    out, watcher = Path(path), progress or Silent()
-    if Path(run).is_file() and Path(run).suffix == ".json" and Path(run).name != "report.json":
+    out, origin, watcher = Path(path), Path(run), progress or Silent()
+    if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
         from secid.export.select_checked import select_checked
         from secid.results.document import read_check
 
         with work_folder() as work:
-            return select_checked(read_check(Path(run)), source, rule, out, schema, work, watcher, force)
+            return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
     from secid.export.select import select as write_copy
 
     folder, report = _read(run)
@@ -268,7 +271,7 @@ def _read(run: str | PathLike[str]) -> tuple[Path, Run]:
 
 
 def check(
-    sources: Sequence[Any],
+    sources: Any,
     *,
     against_eval: str | PathLike[str] | None = None,
     fail_on: Sequence[str] = (),
@@ -294,20 +297,20 @@ def check(
     limits = parse_limits(fail_on)
     resolved, progress = begun(None, settings, progress)
     values = resolved.values
-    from secid.read import given_sources
+    from secid.read import given_sources, opened
+    from secid.read.evaluation import read_evaluation
 
     files, words = given_sources(sources, values, progress)
-    from secid.read.evaluation import read_evaluation
-    from secid.scoring.check import check_sources, with_commands
-
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
-    with work_folder() as work:
-        report = check_sources(files, resolved, work, progress, evaluation)
+    with work_folder() as work, opened(files, values) as readers:
+        from secid.scoring.check import check_sources, with_commands
+
+        report = check_sources(readers, resolved, work, progress, evaluation)
     return with_commands(replace(report, failed=failures(report.sources, limits)), words, settings)
 
 
 def audit(
-    sources: Sequence[Any],
+    sources: Any,
     encoder: EncoderLike | None = None,
     *,
     qrels: str | PathLike[str] | None = None,
@@ -336,20 +339,22 @@ def audit(
     values = resolved.values
     refuse_no_encoder(encoder, values)
     clock = Clock()
+    from secid.findings.judgements import label_files
     from secid.read import given_sources, opened
 
     files, _ = given_sources(sources, values, progress)
-    from secid.scoring.audit import audit_sources, label_files
-
     labels = label_files(None if qrels is None else fspath(qrels), split, values)
     with work_folder() as work, opened(files, values) as readers:
+        refuse_missing(encoder, values, progress)
+        from secid.scoring.audit import audit_sources
+
         return audit_sources(
             readers, labels, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress
         )
 
 
 def probe(
-    sources: Sequence[Any],
+    sources: Any,
     encoder: EncoderLike | None = None,
     *,
     steps: int = 100,
@@ -407,10 +412,12 @@ def probe(
         check_writable(folder / PROBE_NAME)
     files, _ = given_sources(sources, values, progress)
     clock = Clock()
-    from secid.probing.run import probe_sources
     from secid.run_folder.write import add_probe
 
     with work_folder() as work, opened(files, values) as readers:
+        refuse_missing(encoder, values, progress)
+        from secid.probing.run import probe_sources
+
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
         )
@@ -420,7 +427,7 @@ def probe(
 
 
 def gate(
-    sources: Sequence[Any],
+    sources: Any,
     against: str | PathLike[str],
     *,
     policy: str | PathLike[str] | Mapping[str, Any] | None = None,

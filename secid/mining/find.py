@@ -17,6 +17,7 @@ from secid.arrays import Flags, Floats, Index, best_first, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.findings.copies import spread
+from secid.findings.judgements import label_files
 from secid.mining.choose import FILL, Choice, Lists, Picks, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.methods import Bm25, Dense, Hybrid, Method, MiningPlan, Random
@@ -27,7 +28,6 @@ from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
 from secid.read import opened, resolve_sources
 from secid.read.collection import noted_collection
-from secid.scoring.audit import label_files
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots

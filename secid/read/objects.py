@@ -56,18 +56,28 @@ class ObjectSpec:
 Spec = str | ObjectSpec
 
 
-def specs_of(sources: Iterable[Any]) -> list[Spec]:
-    """Sources as the API takes them: paths and `name=path` as text, objects with their names.
+def specs_of(sources: Any) -> list[Spec]:
+    """Sources as the API takes them, one alone, several, or by name: paths and `name=path` as text, objects with their
+    names.
 
     An object without a name is called after its place in the list: source-1, source-2.
     Raises UsageError for what is no source, with a list of what is.
     """
-    if isinstance(sources, str | PathLike | Mapping) or hasattr(sources, "__arrow_c_stream__") or _is_dataset(sources):
-        raise UsageError(f"sources are a list, not one {_kind(sources)}", remedy="put it in brackets: [source]")
+    return [_spec(source, place) for place, source in enumerate(_listed(sources), 1)]
+
+
+def _listed(sources: Any) -> list[Any]:
+    """One source as a list of itself, and sources by name as (name, source). Dicts alone are the rows of one source."""
+    if isinstance(sources, Mapping):
+        return list(sources.items())
+    if isinstance(sources, str | PathLike) or _is_table(sources) or not isinstance(sources, Iterable):
+        return [sources]
     given = list(sources)
-    if len(given) > 1 and all(type(row) is dict for row in given):
-        raise UsageError("sources are a list, not the rows of one", remedy="put the rows in brackets: [rows]")
-    return [_spec(source, place) for place, source in enumerate(given, 1)]
+    return [given] if given and all(type(row) is dict for row in given) else given
+
+
+def _is_table(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or _is_dataset(value)
 
 
 def _spec(given: Any, place: int) -> Spec:

@@ -61,9 +61,7 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def given_sources(
-    sources: Iterable[Any], settings: Settings, progress: Progress
-) -> tuple[tuple[Source, ...], list[str]]:
+def given_sources(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
     """Sources as `resolve_sources` gives them, after a note of the files that are passed over; and the words that name
     them on a command line: standard input for an object, since no command can read it again.
     """
@@ -75,7 +73,7 @@ def given_sources(
     return found, words
 
 
-def resolve_sources(sources: Iterable[Any], settings: Settings) -> tuple[Source, ...]:
+def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
     """The named sources of what a command line or the API is given (`specs_of`), in its order.
 
     Raises InputError where a pattern or path matches nothing, may not be read, or a shard is missing; UsageError where

@@ -65,6 +65,7 @@ class Run(Shown):
     """One run: the settings, the encoder, the ranked sources, and what it took.
 
     budget: the B that the ranking was made at; 1 is the paper's score.
+    one_positive: whether no query of the files and of a collection's qrels has a second labelled positive.
     equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
     same numbers, or cannot be cut.
     corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
@@ -91,6 +92,7 @@ class Run(Shown):
     crossings: tuple[Crossing, ...]
     overlaps: tuple[Overlap, ...]
     ablations: tuple[Ablation, ...]
+    one_positive: bool = False
     equal_numbers: EqualNumbers | None = None
     slices: tuple[Slice, ...] = ()
     margins: tuple[SourceMargins, ...] = ()
@@ -112,7 +114,7 @@ class Run(Shown):
 
     @cached_property
     def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
-        """The overlaps by the name of the first source of the pair."""
+        """Overlaps by the name of the pair's first source."""
         grouped: dict[str, list[Overlap]] = {}
         for overlap in self.overlaps:
             grouped.setdefault(overlap.first, []).append(overlap)

@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""Errors of a file that is not as secid writes it."""
+"""Errors that reading a damaged file can raise."""
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def source_entries(folder: Path) -> list[Entry]:
 
 
 def _file_name(name: str) -> str:
-    """The name of a file in state/. Raises ValueError for one that leads out of it."""
+    """Return the name of a file in state/. Raises ValueError for a path that leads out of it."""
     if Path(name).name != name:
         raise ValueError(f"{name!r} is not the name of a file")
     return name

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from secid.analyses.audit import Negatives, source_audit
 from secid.arrays import among, distinct
 from secid.encode import Encoder, smallest_distance
-from secid.errors import InputError, UsageError
+from secid.errors import InputError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
 from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots
@@ -23,9 +23,7 @@ from secid.pool.reading import read_plan
 from secid.pool.restrict import select
 from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import BEIR_FOLDER, Collection, collection_files, noted_collection
-from secid.read.evaluation import of_split
-from secid.read.sources import data_files
+from secid.read.collection import Collection, noted_collection
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.clock import Clock
@@ -37,37 +35,6 @@ from secid.triplets.positives import triplets_of
 from secid.version import VERSION
 
 Keys = npt.NDArray[np.uint64]
-
-
-def label_files(qrels: str | None, split: str | None, settings: Settings, instead: str | None = None) -> Sequence[str]:
-    """The qrels of an audit: the file given, or those of the collection, of one split or of all.
-
-    instead : what a command without --qrels takes in place of a collection's.
-    Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
-    that the file's ids stand for; InputError where the collection has no qrels.
-    """
-    if qrels is None and settings.collection is None:
-        raise UsageError(
-            "no labels given", remedy=f"--collection DIR (a BEIR folder with qrels), or {instead or '--qrels FILE'}"
-        )
-    texts = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
-    if qrels is not None:
-        if settings.collection is not None:
-            remedy = f"leave out one; with --qrels, {texts} name the texts"
-            raise UsageError("--collection has qrels of its own", where="--qrels", remedy=remedy)
-        if split is not None:
-            raise UsageError("has no effect on a single file: --collection DIR has splits", where="--split")
-        if settings.corpus is None or settings.queries is None:
-            remedy = f"{texts} name their texts, or --collection DIR does"
-            raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
-        return data_files(qrels)
-    remedy = f"--qrels FILE names the judgements, and {texts} the texts"
-    remedy = f"{instead} names queries and positives" if instead else remedy
-    files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
-    if split is not None and not of_split(files, split):
-        names = ", ".join(Path(file).name for file in files)
-        raise UsageError(f"no qrels of a split {split!r}", where="--split", remedy=f"the collection has {names}")
-    return files if split is None else of_split(files, split)
 
 
 def audit_sources(

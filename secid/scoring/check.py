@@ -42,11 +42,11 @@ from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
 SAVED = "check.json"
-"""The file of the command that saves a check."""
+"""File name in the printed command that saves a check."""
 
 
 def check_sources(
-    sources: Sequence[Source],
+    sources: Sequence[Source | Reader],
     resolved: Resolved,
     folder: Path,
     progress: Progress,
@@ -72,7 +72,6 @@ def check_sources(
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
-        labelled = distinct(plan.known_positives // max(1, len(plan.passages)))
     finally:
         plan.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
@@ -85,7 +84,7 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=len(labelled) == len(plan.known_positives),
+        one_positive=plan.one_positive,
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),
@@ -210,7 +209,7 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
 
 
 def _with_content(reader: Reader) -> tuple[FileRead, ...]:
-    """What was read of each file of a source."""
+    """Add hash and size of what was read to each file of a source."""
     content = {own.path: own for own in reader.content()}
     return tuple(
         replace(file, sha256=content[file.path].sha256, n_bytes=content[file.path].n_bytes) for file in reader.files

@@ -55,6 +55,27 @@ def begun(
     return resolved, watcher
 
 
+def refuse_missing(
+    encoder: EncoderLike | None, settings: Settings, progress: Progress, others: Sequence[str] = ()
+) -> None:
+    """Raises EncoderError for a target, guide or further encoder that is not there, which loading would find only after
+    torch is imported. One of the hub is fetched here.
+    """
+    from secid.encode import load
+    from secid.encode.locate import locate
+
+    named = [] if encoder is not None and not isinstance(encoder, str) else [settings]
+    named += [under(settings, name) for name in (*others, settings.guide, settings.guide_reranker) if name is not None]
+    for own in named:
+        name = own.encoder or ""
+        progress.start(f"load {name}", None, "")
+        kind = encoder_kind(name)
+        if kind == "model":
+            locate(own)
+        elif kind == "vectors" and not Path(name).is_file():
+            load(own)
+
+
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load

@@ -141,7 +141,8 @@ def scored_plan(
         with clock.stage("publish"):
             files = {path: file for reader in readers for path, file in input_files(reader).items()}
             scored = finished(measurements, files, encoder, resolved, clock, run_folder)
-        yield replace(scored, positives=positives, run_texts=run_texts), plan
+        run = replace(scored.run, one_positive=plan.one_positive)
+        yield replace(scored, run=run, positives=positives, run_texts=run_texts), plan
     finally:
         plan.close()
 
@@ -173,7 +174,8 @@ def finished(
     cut = ranked_sets(measurements.table, measurements.level, settings.budget)
     same = same_queries(cut)
     names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same)
-    order = sorted(range(len(cut)), key=lambda place: names.index(cut[place].name))
+    place_of = {item.name: place for place, item in enumerate(cut)}
+    order = [place_of[name] for name in names]
     ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
     table = [measurements.table[place] for place in order]
     level = [measurements.level[place] if measurements.level else None for place in order]

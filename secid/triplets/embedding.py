@@ -83,14 +83,17 @@ class Embedder:
         if not n_texts:
             return
         self._rows.reserve(n_texts)
-        self._progress.start("encode", n_texts, "texts")
         self.counts["n_texts"] += n_texts
         try:
             if self._cache is not None:
+                self._progress.start("read the cache", None, "texts")  # apart: it says nothing of the time to encode
                 self._look_up(self._cache, missing)
                 missing = {role: self._missing(role, ids) for role, ids in missing.items()}
-                self._cache.expect(sum(map(len, missing.values())), self._encoder.info.dim)
+                n_texts = sum(map(len, missing.values()))
+                self._cache.expect(n_texts, self._encoder.info.dim)
                 self._say()
+            if n_texts:
+                self._progress.start("encode", n_texts, "texts")
             for role, ids in missing.items():
                 self._encode(role, ids)
         except BaseException:  # also on Ctrl-C, and this error is the one reported

@@ -13,12 +13,11 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from secid import api
 from secid.errors import InputError, UsageError
-from secid.findings.judgements import read_judgements
+from secid.findings.judgements import label_files, read_judgements
 from secid.pages.audit_page import audit_page
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
 from secid.results.document import json_of
-from secid.scoring.audit import label_files
 from secid.settings import Settings
 from tests.cli.conftest import ROOT, Invoke
 from tests.oracle import audit as oracle

@@ -9,6 +9,7 @@ import pytest
 
 from secid import api
 from secid.errors import UsageError
+from secid.pages.sections.verdict import headline
 
 pytestmark = pytest.mark.usefixtures("tiny_is_named")
 
@@ -62,6 +63,23 @@ def test_a_negative_that_the_qrels_call_relevant_is_a_false_negative(collection,
         assert not any(f.n_negatives for f in plain.sources[0].findings)
         assert (plain.sources[0].n_records, plain.sources[0].n_positives) == (2, 2)
     assert (report.sources[0].n_records, report.sources[0].n_positives) == (2, 2)
+
+
+@pytest.mark.parametrize("controls", ["none", "random", "all"])
+def test_one_label_per_query_is_said_whatever_the_controls(collection, tiny, controls):
+    file = written("in.jsonl", ROWS, texts=True)
+    second = written("second.jsonl", [*ROWS, ("q1", "d2", ["d5"])], texts=True)
+    said = {}
+    for name, sources, more in (
+        ("alone", [file], {}),
+        ("qrels", [file], {"collection": str(collection)}),
+        ("second", [second], {}),
+        ("sample", [second], {"max_records": 1, "seed": 1}),
+    ):
+        run = api.score(sources, str(tiny), controls=controls, **more)
+        said[name] = (run.one_positive, "one label per query" in headline(run))
+        assert run.one_positive == api.check(sources, **more).one_positive
+    assert said == {"alone": (True, True), **dict.fromkeys(("qrels", "second", "sample"), (False, False))}
 
 
 def test_the_run_counts_and_keeps_them_and_select_drops_by_them(collection, tiny):

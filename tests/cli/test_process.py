@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 import secid
 from secid.cli.app import code_of_ending
-from tests.cli.conftest import child_environment, listing, rows, start, write_rows
+from tests.cli.conftest import FIXTURES, child_environment, listing, rows, start, write_rows
 from tests.tiny_bert import save_tiny_bert
 
 PATIENCE_SECONDS = 90.0
@@ -185,6 +186,43 @@ def test_without_a_command_the_help_is_shown(invoke):
     outcome = invoke()
     assert outcome.code == 2
     assert "score" in outcome.out + outcome.err
+
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "scipy")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("score columns.jsonl --encoder minilm", "--query-column"),
+        ("score in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
+        ("score in.jsonl --encoder minilm --encoder e5-bse", "did you mean 'e5-base'"),
+        ("score in.jsonl --encoder minilm --guide e5-bse", "did you mean 'e5-base'"),
+        ("score in.jsonl --encoder minilm --guide-reranker ./none", "check the path"),
+        ("score in.jsonl --encoder owner/none", "not in the hub cache"),
+        ("score in.jsonl --encoder none.npz", "no such file"),
+        ("check columns.jsonl", "--query-column"),
+        ("probe columns.jsonl --encoder minilm", "--query-column"),
+        ("probe in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
+        ("audit in.jsonl --encoder minilm", "no labels given"),
+        ("audit columns.jsonl --encoder minilm --collection beir", "--query-column"),
+        ("audit in.jsonl --encoder e5-bse --collection beir", "did you mean 'e5-base'"),
+    ],
+)
+def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(words, said, tmp_path):
+    write_rows(tmp_path / "in.jsonl", rows(5))
+    (tmp_path / "columns.jsonl").write_text('{"foo": "x", "bar": ["y"]}\n' * 5, encoding="utf-8")
+    shutil.copytree(FIXTURES / "collection", tmp_path / "beir")
+    code = (
+        "import sys\nfrom secid.cli.app import main\n"
+        f"code = main({words.split()!r})\n"
+        f"print(code, sorted(sys.modules.keys() & {set(HEAVY)!r}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment(), cwd=tmp_path
+    )
+    assert done.stdout == "2 []\n"
+    assert said in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "active")])

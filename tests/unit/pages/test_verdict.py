@@ -118,14 +118,14 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
-    one = replace(CLEAN, guide=None, not_evaluated={"control known positive": "no_second_positive"})
+    one = replace(CLEAN, guide=None, one_positive=True)
     assert "one label per query" in headline(one)
     text = " ".join(verdict(one))
     assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
     collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
     text = " ".join(verdict(replace(one, settings=collection)))
     assert ("secid audit" in text, "--guide NAME" in text) == (False, True)
-    assert "one label per query" not in headline(replace(one, not_evaluated={}))
+    assert "one label per query" not in headline(replace(one, one_positive=False))
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,20 @@ def test_objects_are_named_after_their_place(file):
     assert names == ["rows", "source-2", "a b", "c", "source-5"]
 
 
+@pytest.mark.parametrize("kind", [*MAKERS, "path"])
+def test_one_source_needs_no_list_and_a_dict_names_sources(kind, file):
+    def source():
+        return file if kind == "path" else MAKERS[kind](ROWS)
+
+    expected = as_rows(read(file)[0][1], str(file))
+    for given, name in ((source(), "rows" if kind == "path" else "source-1"), ({"mine": source()}, "mine")):
+        (one,) = resolve_sources(given, Settings())
+        assert one.name == name
+        assert as_rows([*open_source(one, Settings())], str(file) if kind == "path" else f"<{name}>") == expected
+    names = [one.name for one in resolve_sources({"a": source(), "b": ROWS, "c": str(file)}, Settings())]
+    assert names == ["a", "b", "c"]
+
+
 def test_a_large_batch_is_written_in_slices():
     """Else a DataFrame, which is one batch, would be in memory twice; and views would be written whole each time."""
     texts = pa.array(["x" * 100] * 20_000)
@@ -124,20 +138,21 @@ def test_a_single_row_is_no_document_that_holds_rows():
     assert [item.query for item in read(("x", [row]))[0][1]] == ["q"]
 
 
+class DatasetDict(dict):
+    """Stands for that of the library datasets, which is a dict too."""
+
+
 class Unwritable:
     """A value that JSON has no form for."""
 
 
 def test_refusals(snapshot):
-    """A dict stands for a DatasetDict, which is one."""
     table = pa.Table.from_pylist(ROWS)
     cases = {
-        "a table alone": table,
-        "a path alone": "rows.jsonl",
         "a number": [3],
+        "a number alone": 3,
         "bytes": [b"rows"],
-        "a dict of tables": [{"train": table, "test": table}],
-        "rows outside of a list": ROWS,
+        "a dict of tables": [DatasetDict({"train": table, "test": table})],
         "a name without object": [("x",)],
         "an empty name": [(" ", ROWS)],
         "a path that is not there": [("x", "none.jsonl")],
@@ -175,5 +190,5 @@ def test_a_row_that_the_quick_writer_refuses_is_written_by_another():
 def test_commands_are_offered_for_files_alone(tmp_path):
     rows = [{"query": f"q {n}", "pos": [f"p {n}"], "neg": [f"p {n}", f"n {n}"]} for n in range(30)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    assert "rows.jsonl" in str(secid.check([tmp_path / "rows.jsonl"]).save)
-    assert secid.check([("rows", rows)]).save is None
+    assert "rows.jsonl" in str(secid.check(tmp_path / "rows.jsonl").save)
+    assert secid.check({"rows": rows}).save is None
