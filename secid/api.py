@@ -6,7 +6,7 @@ The examples run in the folder that holds `fixtures`, one after the other. `mine
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -36,10 +36,10 @@ from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import Description, EncoderLike
-    from secid.export.best_mixture import MixResult
     from secid.export.flagged import Flagged
     from secid.export.left_out import By, Selection
     from secid.export.mixture import Blend
+    from secid.export.mixture_score import MixtureScore
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
     from secid.results import Run
@@ -121,26 +121,24 @@ def score(
     return scored.run
 
 
-def mix(
-    run: str | PathLike[str],
-    *,
-    budget: float | None = None,
-    max_share: float = 1.0,
-    fixed: Mapping[str, float] | None = None,
-    with_controls: bool = False,
-) -> MixResult:
-    """The proportions of a run's sources that hold the most information, from its saved states alone.
+def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float | None = None) -> MixtureScore:
+    """The score of a run's sources mixed in these shares, from its saved states alone.
 
-    run       : a run folder of `secid score`.   budget : B; that of the run by default.
-    max_share : largest share of a source that is not fixed.   fixed : share by source name.
-    with_controls : let controls take a share too, to see how much of them the score would choose.
-    Returns the mixture with its certificate, baselines and every pairwise hybrid. Raises SecidError.
+    run    : a run folder of `secid score`.   budget : B; that of the run by default.
+    shares : proportion of each source, 0 or more, adding up to 1 but for rounding; they are divided by their sum.
+    Raises SecidError.
+
+    >>> import secid
+    >>> mixture = secid.mix("runs/doc", {"bm25": 0.6, "poisoned": 0.4})
+    >>> [part.name for part in mixture.parts]
+    ['bm25', 'poisoned']
+
     Source: METHOD 7.
     """
-    from secid.export.best_mixture import mix as best
+    from secid.export.mixture_score import score_of_mixture
 
     folder, report = _read(run)
-    return best(folder, report, report.budget if budget is None else budget, max_share, fixed, with_controls)
+    return score_of_mixture(folder, report, shares, report.budget if budget is None else budget)
 
 
 def write_mixture(
@@ -151,19 +149,15 @@ def write_mixture(
     base: str | None = None,
     schema: Schema | None = None,
     seed: int | None = None,
-    max_share: float = 1.0,
-    fixed: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Blend:
     """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
 
     run    : a run folder whose input files are still in place, unchanged.
-    shares : proportion of each source, 0 or more, adding up to 1 within 1e-6; their order changes nothing.
+    shares : as in `mix`; their order changes nothing.
     path   : a new file; .jsonl, .jsonl.gz or .parquet.   schema : as in `select`, of the base.
     base   : source whose rows are written; the first in rank with a share by default.
     seed   : of the draws; that of the run by default.
-    max_share, fixed : as in `mix`: no source but the fixed ones has more than this share of the drawn negatives, even
-             where others run out; then the file has fewer negatives.
     Raises SecidError. Source: METHOD 7.
     """
     from secid.export.mixture import write_blend
@@ -172,7 +166,7 @@ def write_mixture(
     chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
-        return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen, max_share, fixed)
+        return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen)
 
 
 def select(
@@ -223,13 +217,13 @@ def select(
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     ranked = any(number is not None for number in (top, min_weight, max_negatives))
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop, ranked=ranked))
-    out, watcher = Path(path), progress or Silent()
-    if Path(run).is_file() and Path(run).suffix == ".json" and Path(run).name != "report.json":
+    out, origin, watcher = Path(path), Path(run), progress or Silent()
+    if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
         from secid.export.select_checked import select_checked
         from secid.results.document import read_check
 
         with work_folder() as work:
-            return select_checked(read_check(Path(run)), source, rule, out, schema, work, watcher, force)
+            return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
     from secid.export.select import select as write_copy
 
     folder, report = _read(run)

@@ -11,7 +11,7 @@ FLOAT32_DISTANCE = 1e-3
 """||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
 
 SCORE_UNIT = 2.0**-30
-"""About 1e-9: scores are compared as whole multiples of it. Float64 sums in another order differ by 1e-14 at most, and
+"""Scores are compared as whole multiples of this (about 1e-9). Float64 sums in another order differ by at most 1e-14,
 scores of different texts mostly by more than 1e-6. Source: METHOD 11."""
 
 Flags = npt.NDArray[np.bool_]
@@ -52,24 +52,24 @@ def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second:
 
 
 def rounded(scores: Floats, unit: float = SCORE_UNIT) -> Floats:
-    """The nearest multiple of `unit`, which is a power of two. Infinity and NaN stay as they are."""
+    """Round to the nearest multiple of `unit`, a power of two. Infinity and NaN stay."""
     multiples: Floats = np.rint(scores / unit)
     multiples *= unit
     return multiples
 
 
 def best_first(scores: Floats, content: npt.NDArray[Any], *groups: npt.NDArray[Any], unit: float = SCORE_UNIT) -> Index:
-    """Places in the order of every selection: largest rounded score first, equal scores by the content of their texts.
+    """Return the order of every selection: largest rounded score first, ties by the content of the texts.
 
     scores, content : (n,), or (q, m) to order each row. content is a hash of the text, or its rank by such a hash.
-    groups : (n,) each, ahead of the score; the last one counts most. NaN comes last. Source: METHOD 11.
+    groups : (n,) each, sort keys before the score, the last one first. NaN comes last. Source: METHOD 11.
     """
     order: Index = np.lexsort((content, -rounded(scores, unit), *groups))
     return order
 
 
 def best(scores: Floats, content: npt.NDArray[Any], k: int) -> Index:
-    """(k,) places of the k best by `best_first`, best first; fewer where there are fewer. Only the best are sorted."""
+    """Return (k,) places of the k best by `best_first`, or of all if there are fewer. Only the best are sorted."""
     places = np.arange(len(scores))
     if len(scores) > k:
         near = rounded(scores)

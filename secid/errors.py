@@ -110,7 +110,7 @@ def plainly(error: Exception) -> str:
 
 
 def of_encryption(error: Exception) -> bool:
-    """Whether pyarrow could not read a Parquet file because the file, or a column, is encrypted."""
+    """Return True if pyarrow failed on a Parquet file because the file or a column is encrypted."""
     return "decrypt" in str(error)
 
 

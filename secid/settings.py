@@ -285,9 +285,9 @@ ENCODING = (
 )  # fmt: skip
 """Settings of the files, and of the encoder: those that commands with either take."""
 PERMISSIONS = ("trust_remote_code", "allow_pickle")
-"""Settings that let the files of an encoder run code. No file can set them."""
+"""Settings that let an encoder's files run code. No settings file can set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")
-"""Settings that name what scores, so also where texts are sent."""
+"""Settings that name a model, and so where texts are sent."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that a shard has no use for: `secid merge` makes what they ask for of a sample."""
 OF_MACHINE = (
@@ -321,11 +321,11 @@ def under_guide(settings: Settings) -> Settings:
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
-"""Files of settings in the working directory, and the table of [tool] that holds them."""
+"""Settings files of the working directory, each with its table under [tool] or None."""
 ENVIRONMENT_PREFIX = "SECID_"
 SHOWN = Repr()
 SHOWN.maxstring = SHOWN.maxother = 200
-"""How a refused value is shown: cut where it is long or deep."""
+"""Shows a refused value, cut if it is long or deeply nested."""
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
@@ -334,7 +334,7 @@ FLAG = "flag"
 """The origin of a value that was typed, by a flag or by --set, or passed from Python."""
 
 AUTOMATIC = "automatic"
-"""The origin of a value that nobody set and that was chosen for the sources."""
+"""Origin of a value that was not set, but chosen for the sources."""
 
 
 def flag_of(name: str, value: object = None) -> str:
@@ -405,7 +405,7 @@ class Resolved:
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
 
     def automatic(self, **values: Any) -> Resolved:
-        """With values that were chosen for the sources: their origin is "automatic"."""
+        """Return the settings with values that were chosen for the sources; their origin is "automatic"."""
         return Resolved(replace(self.values, **values), {**self.origin, **dict.fromkeys(values, AUTOMATIC)})
 
     def changed(self, **values: Any) -> Resolved:
@@ -445,7 +445,7 @@ def resolve(
 
 
 def read_toml(data: bytes, where: str) -> dict[str, Any]:
-    """The document in a TOML file. Raises SettingsError."""
+    """Parse a TOML file. Raises SettingsError."""
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and arrays nested too deeply

@@ -270,7 +270,7 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """(R, k) passages at these places among the candidates, and which are there and no positive of their query."""
+    """Return (R, k) the candidates at these places, and flags of those that are not a positive of their query."""
     table = base.candidates[places]
     return table, (places >= 0) & ~among(pairs(base.query[:, None], table, base.n_passages), base.known)
 

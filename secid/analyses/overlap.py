@@ -21,7 +21,7 @@ class Listed(NamedTuple):
 
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
-    """What each pair of sources shares, over the smaller of the two; no pair gives the empty tuple."""
+    """Return what each pair of sources shares, relative to the smaller one. One source gives the empty tuple."""
     documents = [distinct(source.negative) for source in sources]
     known = np.zeros(max((int(ids[-1]) for ids in documents), default=0) + 1, np.bool_)
     n_queries = [len(distinct(source.query)) for source in sources]
@@ -40,9 +40,9 @@ def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
 def overlap_of(
     first: str, second: str, n_shared: int, jaccard: float, n_queries: int, n_shared_documents: int, n_documents: int
 ) -> Overlap:
-    """What two sources share.
+    """Build the overlap of two sources.
 
-    n_shared, jaccard : queries of both, and the sum of `jaccard_sums`.
+    n_shared : shared queries.   jaccard : their sum as in `jaccard_sums`.
     n_queries, n_documents : distinct ones of the smaller source.
     """
     return Overlap(
@@ -55,17 +55,17 @@ def overlap_of(
 
 
 def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
-    """Each pair by name, and the sum over the queries of both of |negatives in both| / |negatives in either|."""
+    """Return for each pair, by name, the sum over shared queries of |negatives in both| / |negatives in either|."""
     _, sums = _shared_queries(sources)
     pairs_of = combinations(range(len(sources)), 2)
     return [(sources[a].name, sources[b].name, float(sums[a, b])) for a, b in pairs_of]
 
 
 def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
-    """(S, S) how many queries source a shares with each later source b, and the sums of `jaccard_sums`.
+    """Return (S, S) how many queries source a shares with each later source b, and the sums of `jaccard_sums`.
 
-    A cell is a query of a source; the triplets of all sources lie one source after the other, so that a source is
-    compared with all later ones at once.
+    A cell is a query of a source. The triplets of all sources are concatenated, so that a source is compared with all
+    later ones at once.
     """
     n_shared, sums = np.zeros((len(sources),) * 2, np.int64), np.zeros((len(sources),) * 2)
     if len(sources) < 2:

@@ -35,10 +35,10 @@ def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
 
 
 def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
-    """All pairs at the run's budget, the higher-scored first, with Holm-adjusted p.
+    """Return all pairs at the run's budget, the higher-scored source first, with Holm-adjusted p.
 
-    stop : an early stop: an order is then established at the level of the look that ended it, since the sample was
-    ended for what it showed. Source: METHOD 8, 16.1.
+    stop : after an early stop an order is established at the level of the look that ended the sample, since the sample
+    ended because of what it showed. Source: METHOD 8, 16.1.
     """
     gaps = [pair.difference for pair in pairs.gaps]
     p_values = np.array([gap.p() for gap in gaps])
@@ -133,7 +133,7 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[st
 
 
 def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
-    """The same; None for a source that is in no pair, unless it is the only one."""
+    """Return what `rank_groups` does, and None for a source that is in no pair, unless it is the only one."""
     compared = {name for pair in comparisons for name in (pair.first, pair.second)}
     groups = rank_groups([name for name in names if name in compared or len(names) == 1], comparisons)
     return {name: groups.get(name) for name in names}

@@ -1,7 +1,7 @@
-"""Sources compared on the queries that both have, and which queries the table is of. Source: METHOD 16.1.
+"""Compares sources on the queries that both have, and chooses the queries of the table. Source: METHOD 16.1.
 
-Sources of the same queries are compared by what is measured of them anyway. A score restricted to shared queries needs
-a matrix of its own, so there are at most MOST_SETS of them; other pairs compare tr M, which needs sums alone.
+Sources with the same queries need no further measurement. A score on shared queries needs its own matrix, so at most
+MOST_SETS are computed; the remaining pairs compare tr M, which needs sums alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import Flags, Index, among, distinct
+from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.summary import INVERSION
 from secid.measure.uncertainty import Difference, Influence, difference
@@ -29,20 +29,24 @@ from secid.triplets.query_sums import QuerySums, ratio_gap, total
 from secid.triplets.random_reference import RandomReference
 
 FEWEST_SHARED = 30
-"""Shared queries below which sources of different queries are not compared."""
+"""Two sources with different queries are compared only if they share at least this many."""
 OF_LARGER = 0.2
-"""Share of the larger source's queries below which two sources are not compared: the rest may be unlike them."""
+"""They must also share this fraction of the larger source's queries: the rest may be unlike the shared ones."""
 OF_SMALLEST = 0.5
-"""Share of the smallest source's queries from which the columns of the table are of the queries that all share."""
+"""The table uses the common queries if they are at least this fraction of the smallest source's."""
 MOST_SETS = 64
-"""Sources restricted to shared queries that are scored, a matrix each."""
+"""Restricted sources that are scored at most: each needs its own matrix."""
 Pair = tuple[int, int]
 Score = tuple[Influence, float]
-"""Of a set, at the run's budget."""
+"""Influence and ECI of a set of triplets at the run's budget."""
 
 
 class Key(NamedTuple):
-    """A source restricted to a set of queries, and cut to the size of another source where that is beyond -1."""
+    """A source restricted to a set of queries.
+
+    place : the source's.   queries : identity of the set.   partner : place of the source whose size it is cut to, -1
+    if it is not cut.
+    """
 
     place: int
     queries: bytes
@@ -50,7 +54,10 @@ class Key(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Queries that two sources share. identity : equal for equal sets.   n_larger : queries of the larger source."""
+    """The queries that two sources share.
+
+    n : how many.   n_larger : queries of the larger source.   identity : equal for equal sets.
+    """
 
     n: int
     n_larger: int
@@ -58,19 +65,19 @@ class Shared(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether both sources have the same queries."""
-        return self.n == self.n_larger  # of the larger, and so of both
+        """True if both sources have the same queries."""
+        return self.n == self.n_larger
 
     @property
     def compares(self) -> bool:
-        """Whether they are enough for a comparison."""
+        """True if they are enough for a comparison."""
         return self.is_same or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
 
 
 class SharedCounts:
-    """Which queries sources share, added up over parts of the queries.
+    """Counts the queries that sources share, one part of the queries at a time.
 
-    n_queries : distinct ones of all sources.   n_common : those of every source.
+    n_queries : queries of any source.   n_common : queries of every source.
     """
 
     def __init__(self, n_sources: int) -> None:
@@ -81,7 +88,7 @@ class SharedCounts:
         self._common = blake2b(digest_size=16)
 
     def add(self, has: Flags) -> None:
-        """has : (S, n) which sources have which queries of a part."""
+        """Count a part of the queries. has : (S, n) which sources have which of them."""
         packed = np.packbits(has, axis=1)
         for a, b in self._pairs:
             both = packed[a] & packed[b]
@@ -93,34 +100,34 @@ class SharedCounts:
         self._common.update(common)
 
     def of(self, a: int, b: int) -> Shared:
-        """Of two sources, or of one with itself."""
+        """Return what two sources share; a source shares all of its queries with itself."""
         a, b = min(a, b), max(a, b)
         n_larger = max(self._n[a, a], self._n[b, b])
         return Shared(self._n[a, b], n_larger, self._hashes[a, b].digest())
 
     @property
     def common(self) -> bytes:
-        """The identity of the queries that all sources have."""
+        """Identity of the queries that all sources have."""
         return self._common.digest()
 
     @property
     def is_same(self) -> bool:
-        """Whether all sources have the same queries."""
+        """True if all sources have the same queries."""
         return self.n_common == self.n_queries
 
     @property
     def n_smallest(self) -> int:
-        """Queries of the source that has fewest."""
+        """Number of queries of the smallest source."""
         return min(n for (a, b), n in self._n.items() if a == b)
 
     @property
     def in_table(self) -> bool:
-        """Whether the columns of the table are of the queries that all sources share, which are not all of them."""
+        """True if the table uses the common queries, which are then fewer than all."""
         return not self.is_same and self.n_common >= max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest)
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:
-    """(S, n) which sources have which query ids. queries : (Q,) ids of each source; n is above every one."""
+    """Return (S, n) which sources have which query ids. queries : (Q,) ids of each source; n exceeds all of them."""
     has = np.zeros((len(queries), 1 + max((int(own.max()) for own in queries if len(own)), default=-1)), np.bool_)
     for row, own in zip(has, queries, strict=True):
         row[own] = True
@@ -128,21 +135,22 @@ def flags_of(queries: Sequence[Index]) -> Flags:
 
 
 def counts_of(has: Flags) -> SharedCounts:
-    """Of one process."""
+    """Count the shared queries of one process. has : (S, n)."""
     counts = SharedCounts(len(has))
     counts.add(has)
     return counts
 
 
 def same_queries(items: Sequence[Measured]) -> bool:
-    """Whether all sources have the same queries."""
+    """Return True if all sources have the same queries."""
     first = items[0].influence.queries
     return all(np.array_equal(item.influence.queries, first) for item in items)
 
 
 def table_sets(triplets: Sequence[Triplets]) -> list[Triplets] | None:
-    """The sources on the queries that all of them share, where the table's columns are of these; a set itself where
-    nothing is cut of it. None where sources have the same queries, or share too few.
+    """Restrict sources to the queries that all of them share. A source that loses nothing is returned itself.
+
+    Returns None if the sources have the same queries, or share too few for the table.
     """
     has = flags_of([rows.query for rows in triplets])
     if not counts_of(has).in_table:
@@ -153,10 +161,10 @@ def table_sets(triplets: Sequence[Triplets]) -> list[Triplets] | None:
 
 
 def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], known: Collection[Key]) -> list[Pair]:
-    """The pairs that are compared by their scores, those of most shared queries first.
+    """Choose the pairs that are compared by score: pairs with more shared queries come first.
 
-    sizes : shared queries.   sets : what each pair compares.   known : sets that are scored already.
-    Of a pair both sets are scored or none, at most MOST_SETS in all beyond the known.
+    sizes : number of shared queries.   sets : the two sets that a pair compares.   known : sets already scored.
+    Both sets of a chosen pair are scored, at most MOST_SETS beyond the known ones.
     """
     pairs, chosen = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
@@ -169,9 +177,9 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
 
 @dataclass(frozen=True)
 class PairGap:
-    """How far two sources lie apart on the queries that both have, the first above the second.
+    """The difference of two sources on the queries that both have; the first is the higher one.
 
-    number : what is compared.   hardness, outscoring : differences, None where a side has no value.
+    number : what `difference` is of.   hardness, outscoring : None if a side has no value.
     """
 
     first: str
@@ -182,7 +190,7 @@ class PairGap:
     outscoring: Gap | None = None
 
     def turned(self) -> PairGap:
-        """With the higher one first; of equals the first by name."""
+        """Put the higher source first; equal sources go by name."""
         nats = self.difference.nats
         if nats > 0 or (nats == 0 and self.first < self.second):
             return self
@@ -197,16 +205,19 @@ class PairGap:
 
 @dataclass(frozen=True)
 class Pairs:
-    """All pairs of sources. apart : those that share too few queries to be compared, and how many they share."""
+    """All pairs of sources.
+
+    gaps : the pairs that are compared.   apart : pairs that share too few queries, and how many they share.
+    """
 
     gaps: tuple[PairGap, ...]
     apart: tuple[tuple[str, str, int], ...] = ()
 
     def order(self, scores: Mapping[str, float], *, same: bool) -> list[str]:
-        """Sources by score, of equal ones by name; where these are of different queries by the pairs that a source wins
-        less those that it loses, then by score, those in no pair last.
+        """Rank the sources by score, then by name.
 
-        scores : of the table, by name.   same : whether they are of the same queries.
+        If their scores are of different queries, wins minus losses over the pairs decide before the score, and sources
+        in no pair come last.   scores : the table's, by name.   same : True if they are of the same queries.
         """
         if same:
             return sorted(scores, key=lambda name: (-scores[name], name))
@@ -218,7 +229,7 @@ class Pairs:
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
     def in_order(self, names: Sequence[str]) -> Pairs:
-        """Pairs in the order of the sources."""
+        """Sort the pairs by the order of the sources."""
         place = {name: number for number, name in enumerate(names)}
 
         def key(pair: PairGap) -> list[int]:
@@ -228,24 +239,31 @@ class Pairs:
 
 
 class Columns(NamedTuple):
-    """What needs sums by query alone. hardness : None without a random reference."""
+    """Numbers of a source that need only sums by query. hardness : None without a random reference."""
 
     trace: QuerySums
     outscoring: QuerySums
     hardness: QuerySums | None
 
     @staticmethod
-    def of(item: Measured, smallest_distance: float, reference: RandomReference | None) -> Columns:
-        """Those of a measured source."""
-        gates, squared = item.table.gates(), item.table.dots().squared_distance.numpy()
-        return Columns(
-            QuerySums.of(item.triplets, np.where(squared > smallest_distance**2, gates.weight.numpy(), 0.0)),
-            QuerySums.of(item.triplets, gates.consistency.numpy() < INVERSION),
-            None if reference is None else item.table.hardness_sums(reference),
-        )
+    def of(
+        triplets: Triplets,
+        squared: Floats,
+        weight: Floats,
+        outscores: Flags,
+        distance: float,
+        hardness: QuerySums | None = None,
+    ) -> Columns:
+        """Sum columns by query.
+
+        squared, weight, outscores : (T,) ||n - p||², w, and which negatives outscore the positive.
+        distance : the smallest ||n - p|| that counts.
+        """
+        usable = np.where(squared > distance**2, weight, 0.0)
+        return Columns(QuerySums.of(triplets, usable), QuerySums.of(triplets, outscores), hardness)
 
     def among(self, queries: Flags) -> Columns:
-        """Of some queries, flagged by id."""
+        """Restrict them to some queries. queries : flags by query id."""
         return Columns._make(None if sums is None else sums.among(queries) for sums in self)
 
 
@@ -258,20 +276,17 @@ def compared_pairs(
     reference: RandomReference | None = None,
     table: Sequence[Measured] = (),
 ) -> Pairs:
-    """All pairs of the sources of one process.
+    """Compare all pairs of the sources of one process, at the run's budget, which is the first of each.
 
-    items : the sources, with all of their queries.   cut : what they are ranked by.
-    table : the sources on the queries that all share, where the table is of these.
-    The first budget of each is the run's.
+    items : the sources with all of their queries.   cut : the sets that they are ranked by.
+    table : the sources on the queries that all share, if the table uses these.
     """
     items, cut, table = (sorted(sets, key=lambda item: item.name) for sets in (items, cut, table))
-    columns = [Columns.of(item, bench.smallest_distance, reference) for item in items]
+    columns = [_columns(item, bench.smallest_distance, reference) for item in items]
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
-        scored = [(item.influence, _nats(item)) for item in cut]
-        every = [difference(one, other, nats - less) for (one, nats), (other, less) in combinations(scored, 2)]
-        pairs = combinations(zip(names, columns, strict=True), 2)
-        return Pairs(tuple(pair_gap(a, b, gap) for (a, b), gap in zip(pairs, every, strict=True)))
+        sides = combinations(zip(names, columns, map(_score, cut), strict=True), 2)
+        return Pairs(tuple(pair_gap((a, own), (b, other), _gap(one, two)) for (a, own, one), (b, other, two) in sides))
     has = flags_of([item.influence.queries for item in items])
     counts = counts_of(has)
     shared = {pair: counts.of(*pair) for pair in combinations(places, 2)}
@@ -291,8 +306,7 @@ def compared_pairs(
             if key not in scores:
                 keeps = keeps or _keeps(plan, [items[a], items[b]], both, settings)
                 scores[key] = bench.score_of(items[key.place], keeps[place], settings.budget)
-        (one, nats), (other, nats_of_other) = (scores[key] for key in sets[a, b])
-        gaps.append(pair_gap(first, second, difference(one, other, nats - nats_of_other)))
+        gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
     apart = tuple((names[a], names[b], own.n) for (a, b), own in shared.items() if (a, b) not in compared)
     return Pairs(tuple(gaps), apart)
 
@@ -300,10 +314,11 @@ def compared_pairs(
 def control_gaps(
     control: Measured, of: str | None, table: Sequence[Measured], bench: Bench, *, alike: bool
 ) -> dict[str, Difference]:
-    """What sources score above a control at budget 1, by name. of: the only source that it is compared with.
+    """Return each source's score minus the control's, at budget 1, by name.
 
-    alike : whether all sources have the same queries. Else the control is compared on those of the source, where
-    these are FEWEST_SHARED or all that it has.
+    of : the only source that the control is compared with, None for all.   alike : True if all sources have the same
+    queries. Otherwise the control is restricted to the source's queries, and is not compared if fewer than
+    FEWEST_SHARED of its queries are left and some are lost.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
     for source in table:
@@ -321,35 +336,47 @@ def control_gaps(
 
 
 def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Difference | None = None) -> PairGap:
-    """The difference of two sources, by name, on the same queries; of tr M where their scores are not known."""
+    """Compare two sources on the same queries.
+
+    first, second : name and columns.   gap : difference of their scores; if None, tr M is compared.
+    """
     (a, own), (b, other) = first, second
     hardness = ratio_gap(own.hardness, other.hardness) if own.hardness and other.hardness else None
     outscoring = ratio_gap(own.outscoring, other.outscoring)
-    number: Number = "score" if gap else "trace"
-    return PairGap(a, b, gap or trace_gap(own.trace, other.trace), number, hardness, outscoring).turned()
-
-
-def trace_gap(first: QuerySums, second: QuerySums) -> Difference:
-    """The difference of tr M of two sources on the same queries."""
-    gap = ratio_gap(first, second)
+    number: Number = "score"
     if gap is None:
-        raise ValueError("no negatives")
-    return Difference(gap.value, gap.standard_error, gap.n_shared, gap.n_queries)
+        trace = ratio_gap(own.trace, other.trace)
+        if trace is None:
+            raise ValueError("no negatives")
+        gap, number = Difference(trace.value, trace.standard_error, trace.n_shared, trace.n_queries), "trace"
+    return PairGap(a, b, gap, number, hardness, outscoring).turned()
 
 
-def _nats(item: Measured) -> float:
-    return item.nats(item.influence.budgets[0])
+def _columns(item: Measured, distance: float, reference: RandomReference | None) -> Columns:
+    gates, squared = item.table.gates(), item.table.dots().squared_distance.numpy()
+    outscores = gates.consistency.numpy() < INVERSION
+    hardness = None if reference is None else item.table.hardness_sums(reference)
+    return Columns.of(item.triplets, squared, gates.weight.numpy(), outscores, distance, hardness)
+
+
+def _score(item: Measured) -> Score:
+    return item.influence, item.nats(item.influence.budgets[0])
+
+
+def _gap(first: Score, second: Score) -> Difference:
+    (one, nats), (other, nats_of_other) = first, second
+    return difference(one, other, nats - nats_of_other)
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """What is measured anyway: sources whole, and on the queries that all share."""
+    """Return the scores that a run has anyway: of whole sources, and of sources on the common queries."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)}
-    return {key: (item.influence, _nats(item)) for key, item in {**common, **whole}.items()}
+    return {key: _score(item) for key, item in {**common, **whole}.items()}
 
 
 def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
-    """What a pair compares. Beyond budget 1 both are cut to equal size, so that no other pair has the same."""
+    """Return the two sets that a pair compares. Beyond budget 1 both are cut to equal size, for this pair alone."""
     a, b = pair
     if settings.budget <= 1.0:
         return [Key(a, shared.identity), Key(b, shared.identity)]
@@ -357,7 +384,7 @@ def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
 
 
 def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
-    """(T,) rising places of the triplets of two sources that are compared."""
+    """Return (T,) rising places of the compared triplets, for each of two sources."""
     keeps = [np.flatnonzero(queries[item.triplets.query]) for item in items]
     if settings.budget <= 1.0:
         return keeps
@@ -369,9 +396,10 @@ def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Sett
 def chosen_queries(
     names: Sequence[str], has: Flags, hardness: Sequence[QuerySums], n_queries: int
 ) -> tuple[RunWarning, ...]:
-    """A warning on sources that have only some of the run's queries, with what these are like: the hardness of the
-    other sources on them and on the rest, where both are FEWEST_SHARED queries or more.
+    """Warn of sources that have only some of the run's queries.
 
+    The warning compares the hardness of the other sources on these queries and on the rest; a source is left out if
+    either has fewer than FEWEST_SHARED queries.
     has : (S, n) which sources have which queries.   hardness : of each source.   n_queries : of the run.
     """
     sources = {}

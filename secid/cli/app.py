@@ -137,7 +137,7 @@ def _unexpected(error: Any) -> int:
 
 
 def code_of_ending(error: BaseException | None) -> int | None:
-    """The exit code of Ctrl-C or a signal that an error follows from: interrupted work may fail with one of its own."""
+    """Return the exit code of the Ctrl-C or signal that an error follows from: interrupted work may raise its own."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED
@@ -152,7 +152,7 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _code_of(number: int) -> int:
-    """The exit code of a process that a signal ended, as shells have it."""
+    """Return the exit code that shells give a process ended by a signal."""
     return 128 + number
 
 

@@ -1,6 +1,6 @@
-"""Lines for standard output and standard error that are no page: each goes through the sanitiser.
+"""Writes lines to standard output and standard error through the sanitiser.
 
-`pages.terminal` prints pages, `console` notes and progress. A test checks that nothing else writes.
+`pages.terminal` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from contextlib import suppress
 
 
 def say(*lines: str) -> None:
-    """Prints lines to standard output."""
+    """Print lines to standard output."""
     from secid.pages.sanitize import log_line
 
     sys.stdout.write("".join(f"{log_line(line)}\n" for line in lines))
 
 
 def complain(text: str) -> None:
-    """Prints a text of one or several lines to standard error, which may be closed."""
+    """Print a text of one or more lines to standard error, which may be closed."""
     from secid.pages.sanitize import log_line
 
     with suppress(OSError, AttributeError):
@@ -26,7 +26,7 @@ def complain(text: str) -> None:
 
 
 def say_json(text: str) -> None:
-    """Prints a JSON document to standard output."""
+    """Print a JSON document to standard output."""
     from secid.pages.sanitize import json_shown
 
     sys.stdout.write(json_shown(text))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,36 +18,29 @@ from secid.settings import flag_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.best_mixture import MixResult
     from secid.export.mixture import Blend
+    from secid.export.mixture_score import MixtureScore
     from secid.export.writer import Schema
     from secid.pages.page import Table
     from secid.results import Run
 
-NOT_RETRIEVAL = "This mixture maximises the score, not retrieval: whether it trains a better encoder is not measured."
-OPTIMUM_NATS = 1e-10
-"""Gap below which nothing is left to gain."""
-COLUMNS = "loss without: nats lost if the source is left out and the others are mixed again."
-COSTS = "Below 0 the share that was fixed for it costs nats."
-ALONE = "At budget {budget:g} the best mixture is {name} alone, or nearly so."
+NOT_RETRIEVAL = "Whether this mixture trains a better encoder is not measured."
 REMARKS = {
-    "only_source": "{name} is the only source of this run: there is nothing to mix it with.",
-    "alone": ALONE,
-    "alone_by_rule": f"{ALONE} At B = 1 the score is nearly the mean weight, so this is to be expected.",
-    "near_alone": "At B = 1 the score is nearly the mean weight of the negatives, so the best mixture lies close to "
-    "one source: it holds {gain:.2g} nats more than {name} alone.",
-    "same_information": "{first} and {second} hold the same information, so the split between them is arbitrary.",
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
     "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
-    "low, so shares and hybrids favour the larger source. To compare, score samples of equal size "
-    f"({flag_of('max_records')}, {flag_of('first_k')}).",
-    "control": "The score gives the control {name} a share of {share:.1%}: it does not always prefer mined negatives.",
+    f"low. To compare, score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}).",
 }
 """What limits the numbers of a mixture, by kind."""
+SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
+"""One share of many, where a name may hold commas."""
 
 
 def mix(
     run: RunFolder,
+    shares: Annotated[
+        str | None,
+        flag("--shares", of="NAME=S,…", text="Share of each source in the mixture, as in bm25=0.6,dense=0.4."),
+    ] = None,
     budget: Annotated[
         float | None,
         flag(
@@ -55,14 +49,6 @@ def mix(
             text="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
         ),
     ] = None,
-    max_share: Annotated[float, flag("--max-share", of="S", text="Largest share of any source.")] = 1.0,
-    fix: Annotated[
-        list[str] | None, flag("--fix", of="NAME=SHARE", text="Set the share of a source, or of a control; repeatable.")
-    ] = None,
-    with_controls: Annotated[
-        bool,
-        flag("--with-controls", text="Let controls take a share too, to see how much of them the score would choose."),
-    ] = False,
     out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"Also write the mixed file. {OUT_HELP}")] = None,
     schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
     base: Annotated[
@@ -79,11 +65,11 @@ def mix(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find the mixture of a run's sources with the highest score.
+    """Score a mixture of a run's sources, and write it as a file.
 
-    It maximises the score, not retrieval.
+    The shares are yours to choose: none are recommended.
 
-    Example: secid mix secid-runs/mine --budget 1000 --max-share 0.7 -o mixed.jsonl
+    Example: secid mix secid-runs/mine --shares bm25=0.6,dense=0.4 -o mixed.jsonl
     """
     from dataclasses import asdict
     from typing import cast
@@ -93,24 +79,15 @@ def mix(
     from secid.cli.outputs import print_json
     from secid.results.document import read_run
 
-    if out is not None and with_controls:
-        raise UsageError("controls are in no file, so a mixture with them cannot be written", where="--with-controls")
-    bounds = parse_shares(fix or [])
-    mixture = api.mix(run, budget=budget, max_share=max_share, fixed=bounds, with_controls=with_controls)
+    if shares is None:
+        raise no_shares([source.name for source in read_run(run).sources])
+    by_source = parse_shares(shares)
+    mixture = api.mix(run, by_source, budget=budget)
     written = None
     if out is not None:
-        shares = {part.name: part.share for part in mixture.parts}
         with ConsoleProgress(quiet) as progress:
             written = api.write_mixture(
-                run,
-                shares,
-                out,
-                base=base,
-                schema=cast("Schema | None", schema),
-                seed=seed,
-                max_share=max_share,
-                fixed=list(bounds),
-                progress=progress,
+                run, by_source, out, base=base, schema=cast("Schema | None", schema), seed=seed, progress=progress
             )
     if json:
         print_json({**asdict(mixture), "written": None if written is None else asdict(written)})
@@ -118,54 +95,57 @@ def mix(
         _print(stdout(), read_run(run), mixture, written)
 
 
-def parse_shares(texts: list[str]) -> dict[str, float]:
-    """NAME=SHARE texts as numbers by name. Raises UsageError for another form or a name given twice."""
+def no_shares(names: Sequence[str]) -> UsageError:
+    """The error where no shares are given. Its remedy is equal shares, to type again or to change."""
+    import shlex
+
+    equal = ",".join(f"{name}={1 / len(names):.4g}" for name in names)
+    return UsageError("give the share of each source", where="--shares", remedy=f"--shares {shlex.quote(equal)}")
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """NAME=SHARE,NAME=SHARE as numbers by name. Raises UsageError for another form or a name given twice."""
     shares: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.rpartition("=")
+    at = 0
+    while at < len(text) or not shares:
+        part = SHARE.match(text, at)
         try:
-            share = float(number)
+            share = float(part[2]) if part else -1.0
         except ValueError:
             share = -1.0
-        if not name or not 0.0 <= share <= 1.0:
-            raise UsageError(f"{text!r} is not NAME=SHARE with a share between 0 and 1", where="--fix")
-        if name in shares:
-            raise UsageError(f"{name!r} is given twice", where="--fix")
+        if part is None or not 0.0 <= share <= 1.0:
+            raise UsageError(
+                f"{text[at:]!r} does not begin with NAME=SHARE, a share between 0 and 1",
+                where="--shares",
+                remedy="write --shares bm25=0.6,dense=0.4",
+            )
+        if (name := part[1].strip()) in shares:
+            raise UsageError(f"{name!r} is given twice", where="--shares")
         shares[name] = share
+        at = part.end()
     return shares
 
 
-def _print(console: Console, run: Run, mixture: MixResult, written: Blend | None) -> None:
-    """Prints the mixture, what is wrong with the sources in it, and the file that was written."""
+def _print(console: Console, run: Run, mixture: MixtureScore, written: Blend | None) -> None:
+    """Prints the score, what is wrong with the sources in the mixture, and the file that was written."""
     from secid.pages.findings import statuses_line
-    from secid.pages.sanitize import plain
     from secid.pages.terminal import command, print_table, write
 
-    bounded = mixture.max_share < 1.0 or any(part.fixed for part in mixture.parts)
-    equal = "near-equal shares" if bounded else "equal shares"
-    within = " within the bounds" if bounded else ""
-    best = f"The best mixture{within} scores {mixture.nats:.4f} nats at B = {mixture.budget:g}"
-    single = f"{plain(mixture.best_single)} alone {mixture.best_single_nats:.4f}"
-    write(console, f"{best}, {single}, {equal} {mixture.equal_nats:.4f}.", "bold")
-    if mixture.gap_nats >= OPTIMUM_NATS:
-        write(console, f"No allowed mixture scores more than {mixture.gap_nats:.1e} nats above it.")
-    taken = {part.name for part in mixture.parts if part.share > 0}
+    write(console, f"The mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}.", "bold")
+    taken = {part.name for part in mixture.parts}
     used = [source for source in run.sources if source.name in taken]
-    if used:
-        write(console, f"Sources in the mixture. {statuses_line(used)}")
+    write(console, f"Sources in the mixture. {statuses_line(used)}")
     for source in used:
         command(console, source.repair or "", indent=2)
     write(console, NOT_RETRIEVAL)
     console.print()
     print_table(console, _shares_table(mixture))
-    costs = any((part.loss_without_nats or 0.0) < 0.0 for part in mixture.parts)
-    write(console, f"{COLUMNS} {COSTS if costs else ''}".rstrip())
     print_lines(console, (words(REMARKS, remark) for remark in mixture.remarks))
     if written is not None:
-        print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written, mixture.max_share)))
+        print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written)))
 
 
-def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
+def _drawing_lines(written: Blend) -> Iterator[str]:
     """Where the negatives come from, and what was short in the drawing."""
     from secid.pages.numbers import plural
 
@@ -182,19 +162,13 @@ def _drawing_lines(written: Blend, max_share: float) -> Iterator[str]:
         yield f"not drawn: {positives} of their query, {copies} of one"
     if written.n_short:
         yield f"{plural(written.n_short, 'negative')} short of the shares; other sources gave more where they could"
-    if written.n_cut:
-        yield f"{plural(written.n_cut, 'negative')} left out: with them a source would exceed --max-share {max_share:g}"
 
 
-def _shares_table(mixture: MixResult) -> Table:
+def _shares_table(mixture: MixtureScore) -> Table:
     from secid.pages.numbers import percent
     from secid.pages.page import Table, foreign, number
     from secid.pages.sanitize import plain
 
-    rows = []
-    for part in mixture.parts:
-        loss = "–" if part.loss_without_nats is None else f"{part.loss_without_nats:.4f}"
-        share = percent(part.share) + (" fixed" if part.fixed else "")
-        rows.append((plain(part.name), share, f"{part.single_nats:.4f}", loss))
-    columns = (foreign("source"), *map(number, ("share", "score alone", "loss without")))
-    return Table(caption="Shares of the best mixture", columns=columns, rows=tuple(rows))
+    rows = tuple((plain(part.name), percent(part.share), f"{part.single_nats:.4f}") for part in mixture.parts)
+    columns = (foreign("source"), number("share"), number("score alone"))
+    return Table(caption="Shares of the mixture", columns=columns, rows=rows)

@@ -54,7 +54,7 @@ def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
 
 
 def is_object(encoder: object) -> bool:
-    """Whether an encoder is given as an object, not by its name."""
+    """Return True if the encoder is an object, not a name."""
     return encoder is not None and not isinstance(encoder, str)
 
 

@@ -161,13 +161,13 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
 
 
 def _is_openai(base: str) -> bool:
-    """Whether the address is OpenAI's own, over TLS."""
+    """Return True if the address is OpenAI's own, over TLS."""
     address = urllib.parse.urlsplit(base)
     return (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
 
 
 def _named_remedy(settings: Settings) -> str:
-    """What to do where the server wants the key that it did not get."""
+    """Return the remedy if the server wants the key that was withheld."""
     flag = flag_of("guide" if settings.encoder == settings.guide else "encoder", settings.encoder)
     return f"only a settings file names this address, so no key was sent; if you trust it, add {flag}"
 

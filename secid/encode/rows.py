@@ -16,7 +16,7 @@ MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_p
 """Settings for loading and running a model, without effect if secid runs none."""
 
 SMALLEST, LARGEST = 1e-15, 1e15
-"""Of the largest number of a row: its square, summed over any dimension, is far from the limits of float32."""
+"""Rows whose largest number lies in this range keep squared sums far from the limits of float32, in any dimension."""
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:

@@ -1,4 +1,4 @@
-"""Which negatives of a source stay in a copy, and the log of those that do not; needs no encoder.
+"""Chooses the negatives that a copy of a source keeps, and logs those that it leaves out. Needs no encoder.
 
 Source: METHOD 7, 14.
 """
@@ -35,20 +35,19 @@ RULES = ("top", "min_weight", "max")
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """What --drop says to keep all findings."""
-RANKED_DROP = DEFECTS
-"""What a ranking rule drops by default: defects are often the hardest negatives of all, so they would rank first."""
 LAST = -10.0
-"""Below every similarity: negatives above the margin come after all others, the farthest above it last."""
+"""Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
 
 
 def findings_to_drop(given: str | Sequence[str] | None, *, ranked: bool) -> tuple[str, ...]:
-    """Names of findings in the order of the catalogue, each once.
+    """Return names of findings in the order of the catalogue, each once.
 
-    given : names, or several separated by commas; "none" for none; None for the default.
-    ranked : whether there is a ranking rule. Raises UsageError for an unknown name, or "none" among others.
+    given : names, or several separated by commas; "none" for no finding; None for the default, which is every defect
+    with a ranking rule, else no finding.   ranked : True if there is a ranking rule.
+    Raises UsageError for an unknown name, or "none" among others.
     """
-    if given is None:
-        return RANKED_DROP if ranked else ()
+    if given is None:  # defects are often the hardest negatives of all, so a ranking alone would keep them
+        return DEFECTS if ranked else ()
     parts = [given] if isinstance(given, str) else given
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
     known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
@@ -59,13 +58,14 @@ def findings_to_drop(given: str | Sequence[str] | None, *, ranked: bool) -> tupl
 
 @dataclass(frozen=True)
 class Rule:
-    """Which negatives stay. by: what top and max_negatives rank by, larger first. Similarity is that to the query, of
-    negatives at least 5 % below their positive; the others follow, the nearest to the margin first.
+    """The negatives that stay.
 
-    top : at most so many distinct ones of each record.   min_weight : none of a smaller weight.
-    max_negatives : at most so many distinct ones (of each record) in the whole source.
-    drop : none that has one of these findings; they are dropped before the ranking.
-    Raises UsageError where nothing is asked for or a number is out of range.
+    top : keep at most this many distinct negatives per record.   min_weight : keep no smaller weight.
+    max_negatives : keep at most this many negatives in the whole source, distinct within a record.
+    by : what top and max_negatives rank by, larger first. "similarity" is the similarity to the query: negatives at
+    least 5 % below their positive come first, then the others, the nearest to this margin first.
+    drop : keep no negative with one of these findings; they are dropped before the ranking.
+    Raises UsageError if there is nothing to do or a number is out of range.
     """
 
     top: int | None = None
@@ -90,7 +90,7 @@ class Rule:
 
     @property
     def ranked(self) -> bool:
-        """Whether negatives without a finding may be left out."""
+        """True if negatives without a finding may be left out."""
         return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
 
 
@@ -98,16 +98,16 @@ class Rule:
 class Answer:
     """The answer row of a source, or of its copy in the same pool.
 
-    eci_nats, interval_95 : at the run's budget.   The numbers of an encoder are None for a selection from a check.
-    outscoring : share of negatives that outscore their positive.
+    eci_nats, interval_95 : at the run's budget.   outscoring : share of negatives that outscore their positive.
     n_triplets : distinct negatives of the records, which the numbers are of.
+    A selection from a check has no encoder, and so none of the numbers that need one.
     """
 
     status: Status
-    eci_nats: float | None
-    interval_95: tuple[float, float] | None
-    hardness: float | None
-    outscoring: float | None
+    eci_nats: float | None = None
+    interval_95: tuple[float, float] | None = None
+    hardness: float | None = None
+    outscoring: float | None = None
     flagged_share: float
     n_triplets: int
 
@@ -146,7 +146,7 @@ class Selection(Written):
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:
-    """Raises UsageError where the copy's status is worse than the source's."""
+    """Raise UsageError if the copy's status is worse than the source's."""
     statuses = get_args(Status)
     if statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
@@ -157,16 +157,17 @@ def refuse_worse(before: Answer, after: Answer) -> None:
 
 
 def left_out_path(out: Path) -> Path:
-    """The log beside a copy."""
+    """Return the path of the log next to a copy."""
     return out.with_name(f"{out.name}.left-out.jsonl")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a source's negatives, (T,) each, in the order of the plan's triplets.
+    """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    scored   : those that the run scored.   numbers : columns of negatives.parquet; NaN for the others.
-    findings : by name, in the order given. One that needs the encoder is False for the others.
+    scored   : flags of the negatives that the run scored.
+    numbers  : columns of negatives.parquet; NaN for unscored negatives.
+    findings : flags by name, in the order given. A finding that needs the encoder is False for unscored negatives.
     """
 
     scored: Flags
@@ -175,7 +176,7 @@ class Facts:
 
 
 def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """(T,) why each negative is left out; "" for those that stay."""
+    """Return (T,) the reason why each negative is left out; "" if it stays."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
@@ -198,7 +199,7 @@ def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rul
 
 
 def _rank(facts: Facts, by: By) -> Floats:
-    """(T,) what negatives are ranked by, larger first; NaN for those without numbers."""
+    """Return (T,) the number that negatives are ranked by, larger first; NaN for unscored ones."""
     if by != "similarity":
         return facts.numbers[by]
     near, best = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
@@ -206,7 +207,7 @@ def _rank(facts: Facts, by: By) -> Floats:
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
-    """(L,) why each listed negative is left out; "" for those that stay."""
+    """Return (L,) the reason why each listed negative is left out; "" if it stays."""
     listed = reasons[planned.listed]
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
@@ -216,7 +217,10 @@ def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Stri
 
 @dataclass(frozen=True)
 class Selected:
-    """What stays of a source.   reasons : (T,) as `reasons_left_out` gives them.   listed : (L,) of what rows list."""
+    """A source with the reason why each negative is left out, "" if it stays.
+
+    reasons : (T,) by distinct negative.   listed : (L,) by listed negative.
+    """
 
     original: Original
     facts: Facts
@@ -225,14 +229,19 @@ class Selected:
 
     @staticmethod
     def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
-        """What a rule keeps. Raises NothingToScoreError where that is nothing."""
+        """Apply a rule. Raises NothingToScoreError if no negative stays."""
         reasons = reasons_left_out(plan, original.planned, facts, rule)
-        selected = Selected(original, facts, reasons, listed_reasons(original.planned, reasons, rule))
-        selected._refuse_nothing()
-        return selected
+        listed = listed_reasons(original.planned, reasons, rule)
+        if (listed != "").all():
+            counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(listed).items()))
+            raise NothingToScoreError(f"no negative is left ({counts})", where=original.name)
+        return Selected(original, facts, reasons, listed)
 
     def write(self, rule: Rule, out: Path, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Writes the copy and its log under these temporary names; the fields of a Selection but for its answers."""
+        """Write the copy and its log, and return the fields of a Selection except budget and answers.
+
+        files : temporary paths of copy and log, which become `out` and its log.
+        """
         copy, log = files
         log_path = left_out_path(out)
         with writing(log_path), log.open("w", encoding="utf-8", newline="\n") as lines:
@@ -254,13 +263,8 @@ class Selected:
             "rows_skipped": rows_skipped,
         }
 
-    def _refuse_nothing(self) -> None:
-        if (self.listed != "").all():
-            counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(self.listed).items()))
-            raise NothingToScoreError(f"no negative is left ({counts})", where=self.original.name)
-
     def rows(self) -> Iterator[Row]:
-        """The rows of the copy."""
+        """Yield the rows of the copy."""
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
             staying = [negative for negative, reason in reasons if not reason]
@@ -268,7 +272,7 @@ class Selected:
                 yield row._replace(negatives=staying)
 
     def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
-        """A line for each listed negative, and each row, that is not in the copy; how many, by reason."""
+        """Write a line for each listed negative and each row that the copy lacks. Returns their counts by reason."""
         left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
         for place, row, part in self.original.rows():
             if row is None:
@@ -295,7 +299,7 @@ class Selected:
         triplet: int = -1,
         texts: Mapping[str, Any] | None = None,
     ) -> str:
-        """ordinal: None for a whole row or a blank.   triplet: -1 where there is none."""
+        """Return a line of the log. ordinal : None for a whole row or a blank.   triplet : -1 if there is none."""
         scored = triplet >= 0 and bool(self.facts.scored[triplet])
         entry = {
             "path": path,
@@ -314,9 +318,9 @@ class Selected:
 
 
 def copy_of(planned: PlannedSource, stays: Flags, *, without_repeats: bool) -> PlannedSource:
-    """The source as its copy holds it: some of its negatives, the records that have one of them, and no blank ones.
+    """Cut a source down to what its copy holds: some negatives and the records that have one of them, no blanks.
 
-    stays : (T,).   without_repeats : whether each negative is listed once.
+    stays : (T,).   without_repeats : True if the copy lists each negative once.
     """
     planned = replace(
         planned,

@@ -1,4 +1,4 @@
-"""A filtered copy of a source of `secid check`: without negatives that have a finding of the texts, and no encoder.
+"""Writes a copy of a checked source without the negatives that have a finding of the texts; needs no encoder.
 
 All sources of the check are read again, since the labelled positives of each count for all. Source: METHOD 14.
 """
@@ -18,7 +18,6 @@ from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.findings.texts import text_rules
 from secid.progress import Progress
-from secid.results import Status
 from secid.results.catalogue import TEXT_FINDINGS
 from secid.results.check import Check
 from secid.scoring.stored import settings_of
@@ -36,9 +35,9 @@ def select_checked(
     progress: Progress,
     force: bool = False,
 ) -> Selection:
-    """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out.
+    """Write the copy, and OUT.left-out.jsonl with what it leaves out.
 
-    asked, work, force : as for `select`.   Raises UsageError for a rule that needs an encoder, else as `select`.
+    asked, work, force : as for `select`.   Raises UsageError for a rule that needs an encoder, else what `select` does.
     """
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE)
@@ -61,20 +60,8 @@ def select_checked(
         copy = copy_of(planned, selected.reasons == "", without_repeats="repeat" in rule.drop)
         copy = replace(copy, excess=ListedNegatives(copy, plan.queries.keys).excess())
         found = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name].status
-        before = _answer(result.status, result.flagged_share, result.n_triplets)
-        after = _answer(found.status, found.flagged.estimate.value, copy.n_triplets)
+        before = Answer(status=result.status, flagged_share=result.flagged_share, n_triplets=result.n_triplets)
+        after = Answer(status=found.status, flagged_share=found.flagged.estimate.value, n_triplets=copy.n_triplets)
         if not force:
             refuse_worse(before, after)
     return Selection(**written, budget=1.0, before=before, after=after)
-
-
-def _answer(status: Status, flagged_share: float, n_triplets: int) -> Answer:
-    return Answer(
-        status=status,
-        eci_nats=None,
-        interval_95=None,
-        hardness=None,
-        outscoring=None,
-        flagged_share=flagged_share,
-        n_triplets=n_triplets,
-    )

@@ -109,7 +109,7 @@ class Inspector:
 
 
 def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
-    """The status by the texts, once the encoder has read them."""
+    """Turn the status by the texts into the one by texts and encoder."""
     unknown = shares.get("unknown_script")
     return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
 

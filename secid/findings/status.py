@@ -20,7 +20,7 @@ from secid.triplets.estimates import Share, names_of
 RECORDS_LEFT = 0.5
 """Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
 UNREAD = 0.5
-"""Share of the negatives in a script that the encoder does not know from which there is no verdict."""
+"""If the encoder does not know the script of at least this share of the negatives, there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
 """The defects that count in every source."""
 LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
@@ -77,10 +77,9 @@ def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) ->
 
 
 def readable(status: Status, unknown_script: float | None) -> Status:
-    """The status once an encoder has read the texts: without defects there is no verdict where it knows the script of
-    at most half of the negatives.
+    """Return the status once an encoder has read the texts: "no_verdict" instead of "no_defects" if it cannot.
 
-    unknown_script : share of the negatives that have this finding; None where it was not evaluated. Source: METHOD 14.
+    unknown_script : share of the negatives with this finding; None if it was not evaluated. Source: METHOD 14.
     """
     unread = unknown_script is not None and not unknown_script < UNREAD
     return "no_verdict" if status == "no_defects" and unread else status

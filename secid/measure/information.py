@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,17 @@ class InformationState:
     def matrix(self) -> Tensor:
         """M = total / N; the zero matrix for no triplets. Source: METHOD 2.7."""
         return self.total / self.n_negatives if self.n_negatives else self.total
+
+
+def mixed(states: Sequence[InformationState], shares: Sequence[float]) -> InformationState:
+    """M(alpha) = sum_s alpha_s M_s, as the sum of one negative.
+
+    states : at least one, all of one dimension.   shares : of each, >= 0, adding up to 1.   Source: METHOD 7.
+    """
+    total = torch.zeros_like(states[0].total)
+    for state, share in zip(states, shares, strict=True):
+        total += share * state.matrix()
+    return InformationState(total, 1.0)
 
 
 @dataclass(frozen=True)
@@ -81,12 +93,12 @@ def spectral_nats(values: Floats, budget: float = 1.0) -> float:
     return float(np.log1p(budget * values).sum())
 
 
-def factor_of(matrix: Tensor, budget: float = 1.0) -> Tensor:
-    """Lower triangular L with L L^T = I + budget * matrix: for a search, in a tenth of the eigenvalues' time.
+def factor_of(matrix: Tensor) -> Tensor:
+    """Lower triangular L with L L^T = I + matrix, in a tenth of the eigenvalues' time.
 
     Raises NumericalError where there is none.
     """
-    shifted = budget * matrix
+    shifted = matrix.clone()
     shifted.diagonal().add_(1.0)
     factor, failed = torch.linalg.cholesky_ex(shifted)
     if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
@@ -96,7 +108,7 @@ def factor_of(matrix: Tensor, budget: float = 1.0) -> Tensor:
 
 
 def factor_nats(factor: Tensor) -> float:
-    """log det(I + budget * M) by `factor_of`, >= 0."""
+    """log det(I + M) by `factor_of`, >= 0."""
     return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 

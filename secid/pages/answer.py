@@ -38,13 +38,14 @@ def score_without(source: SourceResult) -> str:
 
 
 def score_without_defects(_: Run, source: SourceResult) -> str:
-    """The same as a cell."""
+    """Return `score_without` as a cell."""
     return score_without(source)
 
 
 def queries(run: Run, source: SourceResult) -> str:
-    """How many queries the row is of: "35/120" where all sources share 35 of its 120, marked with * where rows are of
-    different queries.
+    """Return the number of queries of a row.
+
+    "35/120" : all sources share 35 of its 120.   "120*" : the rows of the table are of different queries.
     """
     own = count(source.n_queries)
     if source.on_shared is not None:

@@ -52,7 +52,7 @@ def plain(text: str, limit: int | None = None) -> str:
 
 
 def inert(line: str) -> str:
-    """A line that no log of a CI service takes for a command, and no script for a verdict.
+    """Change a line so that no CI service takes it for a command, and no script for a verdict.
 
     GitHub acts on lines with :: first, after white space, and on ##[ anywhere; `verdict_line` begins with VERDICT:.
     """
@@ -62,12 +62,12 @@ def inert(line: str) -> str:
 
 
 def log_line(text: str) -> str:
-    """Any text as one line of a terminal or a log: `plain` and `inert`."""
+    """Return any text as one line for a terminal or a log: `plain`, then `inert`."""
     return inert(plain(text))
 
 
 def json_shown(text: str) -> str:
-    """JSON text for a terminal or a log: the same document, with what no line may hold as \\u escapes."""
+    """Return the same JSON document for a terminal or a log: characters that no line may hold become \\u escapes."""
     if not text.replace("\n", "").isprintable():
         text = "".join(_escaped(char) for char in text)
     return text.replace("##[", "#\\u0023[")

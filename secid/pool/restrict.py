@@ -83,9 +83,9 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
 
 
 def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """(n,) a hash of what texts say, such as of a negative, or of a query and its negative: equal scores go by it.
+    """Return (n,) a hash of the texts' content, by which equal scores are ordered.
 
-    keys : (n, 16) text keys each.
+    keys : (n, 16) text keys each, such as those of the negatives, or of negatives and queries.
     """
     mixed = sample_order(keys[0], 0)
     for place, part in enumerate(keys[1:], start=1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -36,77 +36,76 @@ SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "wh
 
 @dataclass(frozen=True)
 class Misread:
-    """What the tokenizer does to n_texts sampled texts of a source. counts: how many, by what is done to them."""
+    """How many of n_texts sampled texts of a source the tokenizer misreads. counts : by kind of fault."""
 
     n_texts: int
     counts: dict[Fault, int]
 
+    @staticmethod
+    def of(texts: Iterable[str], split: Callable[[str], list[str]]) -> Misread:
+        """Split the texts and count the faults."""
+        faults = [fault(text, split) for text in texts]
+        return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
+
     @property
     def n(self) -> int:
-        """Texts that are misread in any way."""
+        """Number of misread texts."""
         return sum(self.counts.values())
 
     @property
     def fraction(self) -> float:
-        """Their share of the sample."""
+        """Share of misread texts in the sample; 0 for an empty sample."""
         return self.n / self.n_texts if self.n_texts else 0.0
 
     @property
     def effect(self) -> Fault | None:
-        """What is done to most of them; None where there are none."""
+        """The most frequent fault; None without any."""
         return max(self.counts, key=self.counts.__getitem__, default=None)
 
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
-    """The first texts of a source in the seeded order, queries and passages, under a tokenizer."""
+    """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
     if tokenizer not in SPLIT_AS:
         return Misread(0, {})
     split = SPLITTERS[SPLIT_AS[tokenizer]]
     passages = distinct(np.concatenate([planned.positives, planned.negatives]))
     texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
-    faults = [fault(text, split) for text in texts]
-    return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
+    return Misread.of(texts, split)
 
 
 def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
-    """The settings with BETTER as the tokenizer where the default would misread the words of a source; noted once.
+    """Choose BETTER as the tokenizer, with a note, if the default would misread the words of a source.
 
-    A tokenizer that anyone set stays, and so does the baseline's. Source: METHOD 4.
+    A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
     """
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
-    found = [
-        (fit.fraction, fit.effect, planned.name)
-        for planned in plan.sources
-        if (fit := misread(plan, planned, settings.tokenizer, settings.seed)).effect is not None
-    ]
-    return _chosen(resolved, found, progress)
+    fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
+    return _chosen(resolved, fits, progress)
 
 
 def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """The same for shards, by the first rows of each source: no shard has all rows at hand.
+    """Do the same for shards by the first rows of each source, since no shard has all rows at hand.
 
-    Where the default fits, it counts as chosen too, so that no shard chooses again by its own rows.
+    A default that fits counts as chosen too, so that no shard chooses again by its own rows.
     """
-    split, found = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
+    split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
     for reader in readers:
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
-        texts = [text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1])]
-        effects = Counter(name for text in texts if (name := fault(text, split)) is not None)
-        if effects:
-            found.append((effects.total() / len(texts), effects.most_common(1)[0][0], reader.source.name))
-    chosen = _chosen(resolved, found, progress)
+        texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
+        fits.append((Misread.of(texts, split), reader.source.name))
+    chosen = _chosen(resolved, fits, progress)
     return chosen.automatic(tokenizer=chosen.values.tokenizer)
 
 
-def _chosen(resolved: Resolved, found: Sequence[tuple[float, Fault | None, str]], progress: Progress) -> Resolved:
-    """found: the share of a source's texts that are misread, how most of them are, and its name."""
-    fraction, effect, name = max(found, key=lambda one: one[0], default=(0.0, None, ""))
-    if effect is None or fraction < NOTICED_MISREAD:
+def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+    """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
+    fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
+    if fit.effect is None or fit.fraction < NOTICED_MISREAD:
         return resolved
     default = resolved.values.tokenizer
-    does = f"{default} {MISREADS[effect]} ({percent(fraction)} of the texts of {named(name)})"
+    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {named(name)})"
     progress.note(
         f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
     )

@@ -63,7 +63,7 @@ class Vocabulary:
         )
 
     def places(self, keys: Keys) -> Index:
-        """(n,) place of each key in the vocabulary, -1 for every other key."""
+        """Return (n,) place of each key in the vocabulary, -1 for a key that is not there."""
         if not len(self):
             return np.full(len(keys), -1)
         place = self._slots.take(self._slot_of(keys)).astype(np.int64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Number = Literal["score", "trace"]
-"""What a pair is compared by: the score, or tr M where too many sets of shared queries would need a matrix each."""
+"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need a matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +23,13 @@ class Overlap:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """First source minus second on the queries that both have. interval_95: None with too few queries."""
+    """First source minus second on the queries that both have. interval_95 : None with too few queries."""
 
     value: float
     interval_95: tuple[float, float] | None
 
     def turned(self) -> PairedDifference:
-        """Second source minus first."""
+        """Return second source minus first."""
         ends = self.interval_95
         return PairedDifference(value=-self.value, interval_95=ends and (-ends[1], -ends[0]))
 
@@ -41,9 +41,9 @@ class Comparison:
     p values are two-sided; p_holm over all pairs of the run.   established: p_holm below 0.05.
     queries_needed_50, _80: distinct queries with which such a difference is found with 50 % and 80 % power; None where
     the difference is 0.
-    number: what is compared; difference_nats and what follows from it are of tr M for "trace".
-    hardness, outscoring: differences of the hardness, over the sampled queries, and of the share of negatives that
-    outscore their positive; None where a side has no value, and in a report of an earlier version.
+    number: if "trace", difference_nats and all that follows from it are differences of tr M.
+    hardness: difference of the hardness over the sampled queries.   outscoring: difference of the share of negatives
+    that outscore their positive. None if a side has no value, and in a report of an earlier version.
     """
 
     first: str

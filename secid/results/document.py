@@ -130,31 +130,32 @@ def _place(error: ValidationError) -> str:
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
+def _bytes_of(path: Path, what: str, again: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the {what}: {error.strerror}", where=str(path), remedy=again) from error
+
+
 def read_run(folder: str | PathLike[str]) -> Run:
-    """The run of a run folder, or of a report.json named directly."""
+    """Read the run of a run folder, or of a report.json named directly."""
     path = Path(folder)
     if path.is_dir():
         path /= REPORT_NAME
-    try:
-        return from_json(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InputError(f"cannot read the report: {error.strerror}", where=str(path), remedy=AGAIN) from error
+    return from_json(_bytes_of(path, "report", AGAIN), str(path))
 
 
 def read_check(path: Path) -> Check:
-    """The result of `secid check -o FILE.json`."""
+    """Read what `secid check -o FILE.json` wrote."""
     from secid.results.check import CHECK_SCHEMA_VERSION, Check
 
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read the check: {error.strerror}", where=str(path), remedy=CHECK_AGAIN) from error
+    text = _bytes_of(path, "check", CHECK_AGAIN)
     check: Check = _checked(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
     return check
 
 
 def read_probe(path: str | PathLike[str]) -> Probe | None:
-    """The probe of a run folder or of a probe.json named directly; None for a folder that has none."""
+    """Read the probe of a run folder or of a probe.json named directly; None for a folder without one."""
     from secid.results.probe import PROBE_SCHEMA_VERSION, Probe
 
     file = Path(path)
@@ -162,10 +163,7 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
         file /= PROBE_NAME
         if not file.exists():
             return None
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read the probe: {error.strerror}", where=str(file), remedy=PROBE_AGAIN) from error
+    text = _bytes_of(file, "probe", PROBE_AGAIN)
     probe: Probe = _checked(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_AGAIN)
     return probe
 

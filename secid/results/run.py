@@ -114,7 +114,7 @@ class Run(Shown):
 
     @cached_property
     def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
-        """The overlaps by the name of the first source of the pair."""
+        """Overlaps by the name of the pair's first source."""
         grouped: dict[str, list[Overlap]] = {}
         for overlap in self.overlaps:
             grouped.setdefault(overlap.first, []).append(overlap)

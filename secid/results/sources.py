@@ -165,9 +165,9 @@ class SourceIdentity:
 
     n_read = n_used + sum(skipped). Used rows of the same query and positive form one of n_records records;
     n_not_sampled records more were left out by a sample (--max-records, --until-ranked).
-    rank_group        : sources whose order is not established share one; None for one that shares too few queries
-                        with every other. Source: METHOD 16.1.
-    probability_first : chance of the highest score under the joint normal of the scores; None where the scores are of
+    rank_group        : sources whose order is not established share one; None for a source that shares too few
+                        queries with every other. Source: METHOD 16.1.
+    probability_first : chance of the highest score under the joint normal of the scores; None if the scores are of
                         different queries.
     """
 
@@ -187,10 +187,12 @@ class SourceIdentity:
 
 
 Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
-"""What a source's defects come to, from best to worst. Source: METHOD 14.
+"""Status of a source by its defects, from best to worst. Source: METHOD 14.
 
-no_defects : no counted defect is above its limit.   no_verdict : nor here, but the encoder cannot read the texts.
-repair     : drop the flagged negatives first.       unusable   : too few records would keep a negative.
+no_defects : no counted defect is above its limit.
+no_verdict : no counted defect is above its limit, but the encoder cannot read the texts.
+repair     : the flagged negatives must be dropped first.
+unusable   : without the flagged negatives too few records would keep one.
 """
 
 
@@ -210,10 +212,10 @@ class WithoutFlagged:
 
 @dataclass(frozen=True, kw_only=True)
 class TableNumbers:
-    """What the columns of the table show of a source. Source: METHOD 16.1.
+    """The columns of the table of one source. Source: METHOD 16.1.
 
-    n_queries, n_triplets : what they are of.   score : at the run's budget.   trace : of its M.
-    hardness, hardness_interval_95, inversion_fraction : as of a source.
+    n_queries, n_triplets : size of the set that the columns are of.   score : at the run's budget.   trace : tr M.
+    hardness, hardness_interval_95, inversion_fraction : as in SourceResult.
     """
 
     n_queries: int
@@ -240,8 +242,8 @@ class SourceResult(Measurement, SourceIdentity):
                       computed, with the reason in Run.not_evaluated. Source: METHOD 10.
     hardness_queries : distinct queries that were sampled for it.
     equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
-    on_shared       : the columns of the table on the queries that all sources share, where it has others too; all else
-                      is of all its queries. None where the table is of these.
+    on_shared       : the columns of the table if these use only some of the source's queries, else None. All other
+                      fields are of all its queries.
     """
 
     status: Status
@@ -261,7 +263,7 @@ class SourceResult(Measurement, SourceIdentity):
     on_shared: TableNumbers | None = None
 
     def in_table(self, budget: float) -> TableNumbers:
-        """The columns of the table. budget: the run's; the score is of B = 1 where the curve lacks it."""
+        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is at B = 1."""
         if self.on_shared is not None:
             return self.on_shared
         curve = self.compared_curve if budget > 1.0 else self.budget_curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +25,13 @@ from secid.files import sha256_of
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, trace
 from secid.pool import DocumentFrequencies
-from secid.results import Run, control_name
+from secid.results import Run
 from secid.results.catalogue import FINDINGS
 from secid.triplets.table import DOTS, TripletTable
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
-"""Tensors of a source's state; a control's has the first alone."""
-SOURCES, CONTROLS, TABLES = "index.json", "controls.json", "tables.json"
+"""Tensors of a source's state."""
+SOURCES, TABLES = "index.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 RUN_TEXTS = "run_texts.safetensors"
 SAME_TRACE = 1e-9
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""Errors of a file that is not as secid writes it."""
+"""Errors that reading a damaged file can raise."""
 
 
 @contextmanager
@@ -67,27 +67,13 @@ def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
     Raises InputError where a state is missing, damaged, or not that of the report.
     """
     traces = {source.name: source.in_table(run.budget).trace for source in run.sources}
-    return _states(folder, SOURCES, source_entries(folder), traces)
-
-
-def read_control_states(folder: Path, run: Run) -> dict[str, InformationState]:
-    """States of a run folder's controls by label: "control random", "control shuffled of NAME". Raises as above."""
-    entries = _entries(folder, CONTROLS, lambda entry: _control(entry["control"], entry["of"]))
-    return _states(folder, CONTROLS, entries, {_control(item.kind, item.of): item.trace for item in run.controls})
-
-
-def _control(kind: str, of: str | None) -> str:
-    return f"control {control_name(kind, of)}"
-
-
-def _states(
-    folder: Path, index: str, entries: Sequence[Entry], traces: Mapping[str, float]
-) -> dict[str, InformationState]:
-    """The states that an index lists, held against the report. traces: tr M by name."""
+    entries = source_entries(folder)
     states = {entry.name: _state(folder, entry) for entry in entries}
-    with whole(folder / "state" / index, folder):
+    with whole(folder / "state" / SOURCES, folder):
         if [entry.name for entry in entries] != list(traces):
             raise ValueError("it does not list what report.json does")
+        if len({state.total.shape for state in states.values()}) > 1:
+            raise ValueError("its matrices differ in size")
         for name, state in states.items():
             if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
                 raise ValueError(f"tr M of {name} is not that of report.json")
@@ -96,18 +82,16 @@ def _states(
 
 def source_entries(folder: Path) -> list[Entry]:
     """The states of the sources. Raises InputError where the index is missing or damaged."""
-    return _entries(folder, SOURCES, lambda entry: str(entry["source"]))
-
-
-def _entries(folder: Path, index: str, name_of: Callable[[Mapping[str, Any]], str]) -> list[Entry]:
-    path = folder / "state" / index
+    path = folder / "state" / SOURCES
     with whole(path, folder):
         listed = json.loads(path.read_text(encoding="utf-8"))
-        return [Entry(name_of(e), _file_name(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed]
+        return [
+            Entry(str(e["source"]), _file_name(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed
+        ]
 
 
 def _file_name(name: str) -> str:
-    """The name of a file in state/. Raises ValueError for one that leads out of it."""
+    """Return the name of a file in state/. Raises ValueError for a path that leads out of it."""
     if Path(name).name != name:
         raise ValueError(f"{name!r} is not the name of a file")
     return name

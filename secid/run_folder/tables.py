@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from secid.results.catalogue import FINDINGS
 from secid.run_folder.read import INFORMATION, QUERY_INFLUENCE, QUERY_KEYS, TABLES, run_key
 
 if TYPE_CHECKING:
-    from secid.analyses.controls import Control
     from secid.triplets.measured import Measured
 
 ROWS_PER_GROUP = 65_536
@@ -162,16 +161,3 @@ def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
     data = torch_bytes(tensors)
     path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
-
-
-def write_control_states(controls: Sequence[tuple[Control, Measured]], folder: Path) -> None:
-    """The information sum of each control, next to those of the sources, and controls.json that names them.
-
-    They have an index of their own: index.json lists sources alone.
-    """
-    index = []
-    for number, (control, item) in enumerate(controls):
-        name = f"control-{number:04d}.safetensors"
-        entry = {"control": control.kind, "of": control.of, "file": name, "n_negatives": item.state.n_negatives}
-        index.append({**entry, "sha256": _written(folder / name, {INFORMATION: item.state.total.contiguous()})})
-    (folder / "controls.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -97,13 +97,7 @@ class RunFolder:
         if self.path is None or self._partial is None:
             return
         from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE, RUN_TEXTS
-        from secid.run_folder.tables import (
-            write_control_states,
-            write_frequencies,
-            write_negatives,
-            write_state,
-            write_tables,
-        )
+        from secid.run_folder.tables import write_frequencies, write_negatives, write_state, write_tables
 
         recorder.start("write", None, "files")
         ready = self._partial / "ready"
@@ -111,7 +105,6 @@ class RunFolder:
             ready.mkdir()
             with clock.stage("write"):
                 write_state(scored.states, ready / "state")
-                write_control_states(scored.controls, ready / "state")
                 write_frequencies(scored.frequencies, scored.run.idf, ready / "state" / "idf.safetensors")
                 if not scored.run.has_rows_elsewhere:
                     write_negatives(scored.measured, ready / "negatives.parquet")

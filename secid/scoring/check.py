@@ -42,7 +42,7 @@ from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
 SAVED = "check.json"
-"""The file of the command that saves a check."""
+"""File name in the printed command that saves a check."""
 
 
 def check_sources(
@@ -209,7 +209,7 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
 
 
 def _with_content(reader: Reader) -> tuple[FileRead, ...]:
-    """What was read of each file of a source."""
+    """Add hash and size of what was read to each file of a source."""
     content = {own.path: own for own in reader.content()}
     return tuple(
         replace(file, sha256=content[file.path].sha256, n_bytes=content[file.path].n_bytes) for file in reader.files

@@ -101,16 +101,11 @@ def repair_of(
 
 
 def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
-    """The columns of the table of a source on the queries that all share. cut: what it is ranked by at the budget."""
-    effect = cut.influence
-    column = effect.column(budget)
-    nats = cut.nats(budget)
-    score = BudgetPoint(
-        budget=budget,
-        nats=nats,
-        interval_95=score_interval(nats, float(effect.standard_errors()[column]), effect.n_queries, budget),
-        bias_nats=float(effect.bias_nats[column]),
-    )
+    """Return a source's columns of the table, on the queries that all share.
+
+    item : the source on these queries.   cut : the set that it is ranked by at the budget.
+    """
+    score = next(point for point in _curve(cut.eigenvalues, cut.influence) if point.budget == budget)
     hardness = None if reference is None else item.table.hardness(reference)
     return TableNumbers(
         n_queries=item.influence.n_queries,
@@ -209,23 +204,17 @@ def only(
 def control_result(
     control: Control, item: Measured, n_new_texts: int, gaps: Mapping[str, Difference], settings: Settings
 ) -> ControlResult:
-    """The published numbers of one control. gaps: each source's difference from it, in rank order."""
-    against = []
-    for name, gap in gaps.items():
-        against.append(
-            Against(
-                source=name,
-                difference_nats=gap.nats,
-                interval_95=difference_interval(gap, 1.0),
-                z=gap.z,
-            )
-        )
+    """Return the published numbers of a control. gaps : each source's score minus its own, by name in rank order."""
+    against = tuple(
+        Against(source=name, difference_nats=gap.nats, interval_95=difference_interval(gap, 1.0), z=gap.z)
+        for name, gap in gaps.items()
+    )
     return ControlResult(
         kind=control.kind,
         of=control.of,
         n_new_texts=n_new_texts,
         n_candidates=control.n_candidates,
-        against=tuple(against),
+        against=against,
         **measurement(item, settings),
     )
 

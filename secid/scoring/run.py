@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from secid.analyses.ablations import ablation, blocks_of, with_noise
 from secid.analyses.budgets import crossings
-from secid.analyses.controls import Control, chosen_kinds
+from secid.analyses.controls import chosen_kinds
 from secid.analyses.in_batch import conflicts
 from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, comparisons, tie_groups
@@ -75,7 +75,6 @@ class Scored:
 
     run: Run
     measured: tuple[Measured, ...]
-    controls: tuple[tuple[Control, Measured], ...]
     findings: Mapping[str, SourceFindings]
     positives: Mapping[str, npt.NDArray[Any]]
     frequencies: DocumentFrequencies
@@ -175,7 +174,8 @@ def finished(
     cut = ranked_sets(measurements.table, measurements.level, settings.budget)
     same = same_queries(cut)
     names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same)
-    order = sorted(range(len(cut)), key=lambda place: names.index(cut[place].name))
+    place_of = {item.name: place for place, item in enumerate(cut)}
+    order = [place_of[name] for name in names]
     ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
     table = [measurements.table[place] for place in order]
     level = [measurements.level[place] if measurements.level else None for place in order]
@@ -250,7 +250,6 @@ def finished(
     return Scored(
         run=run,
         measured=tuple(ranked),
-        controls=tuple(measurements.controls),
         findings=measurements.findings,
         positives={},
         frequencies=measurements.frequencies,

@@ -93,9 +93,11 @@ PASSES = 2
 class Measurements:
     """All sets of triplets of a run, measured.
 
-    table: the sources on the queries that all of them share, where the table is of these; else `items`.
-    level: those of the table cut to equal size, for budgets beyond 1; None where they cannot be.
+    items: the sources with all of their queries.
+    table: the sources on the queries that all of them share, if the table uses these; otherwise `items`.
+    level: `table` cut to equal size, for budgets beyond 1; None if that is impossible.
     pairs: all pairs of sources, at the run's budget.
+    control_gaps: for each control, the sources' scores minus its own, by name.
     """
 
     items: list[Measured]
@@ -253,13 +255,8 @@ def measure(
         control_gaps=gaps,
         not_evaluated={
             **missing,
-            **(
-                {"crossings": NOT_LEVEL}
-                if level is None
-                else {}
-                if same_queries(level)
-                else {"crossings": OTHER_QUERIES}
-            ),
+            **({"crossings": NOT_LEVEL} if level is None else {}),
+            **({"crossings": OTHER_QUERIES} if level is not None and not same_queries(level) else {}),
             **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
             **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
             **({"suspect": NO_GUIDE} if second is None else {}),
@@ -346,9 +343,9 @@ def measured_sets(
     clock: Clock,
     progress: Progress,
 ) -> tuple[list[Measured], list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
-    """Sources whole, on the table's queries, and these cut to equal size (None where they cannot be), and controls.
+    """Return whole sources, sources on the table's queries, these cut to equal size (None if impossible), and controls.
 
-    Variants are of the triplets that sources are ranked by: the table's, beyond budget 1 those of equal size.
+    Variants are measured on the triplets that sources are ranked by: the table's; beyond budget 1, those of equal size.
     """
     settings = bench.settings
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
@@ -382,14 +379,14 @@ def measured_sets(
 
 
 def among_places(item: Measured, part: Measured) -> Index:
-    """Places of the triplets of a source that a part of it on some queries has."""
+    """Return the places of a source's triplets whose queries are in a part of it."""
     return np.flatnonzero(among(item.triplets.query, distinct(part.triplets.query)))
 
 
 def unlike_queries(
     items: Sequence[Measured], pairs: Pairs, reference: RandomReference | None
 ) -> tuple[RunWarning, ...]:
-    """What sources of different queries make less of the comparisons; nothing where all have the same."""
+    """Warn of comparisons that suffer from different queries; returns nothing if all sources have the same."""
     if same_queries(items):
         return ()
     has = flags_of([item.influence.queries for item in items])

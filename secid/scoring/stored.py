@@ -1,7 +1,7 @@
-"""Settings that a run folder, a state or a baseline stores. They are data: they say how numbers are made.
+"""Reads the settings that a run folder, a state or a baseline stores. They are data: they say how numbers are made.
 
-They give no permission, and choose neither a folder of this machine nor an address: those the user names, in the
-command, in the environment or in a settings file.
+They never grant a permission, and never choose a folder of this machine or an address. Those come from the command, the
+environment or a settings file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LoadingSettings(TypedDict, total=False):
-    """Settings of a command that loads the encoder of a run again: those of the machine, and the permissions."""
+    """Settings of the machine, and permissions, for a command that loads a run's encoder again."""
 
     device: str | None
     batch_tokens: int | None
@@ -38,10 +38,10 @@ OF_LOADING = tuple(LoadingSettings.__annotations__)
 
 
 def settings_of(run: Run | Check, **changes: Any) -> Settings:
-    """The settings that a run or a check was made with, with changes; settings of a newer secid are left out.
+    """Return the settings that a run or a check was made with, with changes.
 
-    No encoder, no permission and nothing of the machine is among them: a run folder is data. `loading_settings` has
-    these from the command. Raises InputError for a value that no run can have.
+    They include no encoder, no permission and nothing of the machine: `loading_settings` takes these from the command.
+    Settings of a newer secid are ignored. Raises InputError for a value that no run can have.
     """
     names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
     values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
@@ -52,7 +52,7 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
 
 
 def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
-    """The settings that load the encoder of a run again: its recipe is the run's, all else the command's.
+    """Return the settings that load a run's encoder again: the recipe is the run's, all else is the command's.
 
     own : the settings of the command.   Raises EncoderError for a folder or address that only the run names.
     """
@@ -63,17 +63,20 @@ def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
 
 
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
-    """Raises UsageError for a setting that the command does not take. own: those it takes; whose: has the others."""
+    """Raise UsageError for a setting that the command does not take.
+
+    given : None counts as not given.   own : settings that it takes.   whose : what decides the others.
+    """
     for name, value in given.items():
         if value is not None and name not in own:
             raise UsageError(f"is that of {whose}", where=flag_of(name), remedy="leave it out")
 
 
 def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
-    """The encoder to load again: the one that the command names, otherwise the stored one.
+    """Return the encoder to load again: the one that the command names, otherwise the stored one.
 
-    own : the settings of the command.   Raises SettingsError for a stored one that is no text, and EncoderError as
-    `refuse_unnamed`.
+    own : the settings of the command.   Raises SettingsError for a stored one that is not text, and EncoderError as
+    `refuse_unnamed` does.
     """
     stored = checked({"encoder": stored}, {"encoder": where}).encoder
     named = own.values.encoder
@@ -84,22 +87,23 @@ def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
 
 
 def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
-    """Raises EncoderError for a folder or address that only a stored file names, with the flag that names it.
+    """Raise EncoderError for a folder or address that only a stored file names, with the flag that names it.
 
     Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
     setting : of ENCODERS.   where : the file or folder that stores it.
     """
-    name = stored or ""
-    kind = "an address" if encoder_kind(name) == "endpoint" else "a local folder"
-    if kind == "an address" or (name and Path(name).expanduser().is_dir()):
+    if not stored:
+        return
+    is_address = encoder_kind(stored) == "endpoint"
+    if is_address or Path(stored).expanduser().is_dir():
         raise EncoderError(
-            f"{setting} is {kind} that only this file names",
+            f"{setting} is {'an address' if is_address else 'a local folder'} that only this file names",
             where=where,
-            remedy=f"if you trust it, add {_typed(setting, name)}",
+            remedy=f"if you trust it, add {_typed(setting, stored)}",
         )
 
 
 def _typed(setting: str, name: str) -> str:
-    """The flag, quoted for a shell."""
+    """Return the flag with its value, quoted for a shell."""
     flag, space, value = flag_of(setting, name).partition(" ")
     return f"{flag} {shlex.quote(value)}" if space else flag

@@ -14,7 +14,7 @@ from secid.settings import Settings
 from secid.triplets.measured import Measured
 
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
-"""Why no budget curves are compared. Source: METHOD 7, 16.1."""
+"""Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 MOST_SOURCES, MOST_VALUES = 10, 5
 """Sources whose values of --by no other source has, and values of each."""
 
@@ -28,14 +28,15 @@ def noisy(distance: float) -> tuple[RunWarning, ...]:
 
 
 def unlike(pairs: Pairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
-    """Warnings where sources have different queries: on pairs that are not compared, on a table whose rows are of
-    different queries, and on pairs that are compared by tr M. Source: METHOD 16.1.
+    """Warn of pairs that are not compared, of pairs compared by tr M, and of table rows with different queries.
+
+    Source: METHOD 16.1.
     """
     warnings, n_pairs = [], len(pairs.gaps) + len(pairs.apart)
     if pairs.apart:
         first, second, n_shared = pairs.apart[0]
-        names = {"first": first, "second": second, "n_shared_queries": n_shared}
-        values = {**names, "n_apart": len(pairs.apart), "n_pairs": n_pairs}
+        values = {"first": first, "second": second, "n_shared_queries": n_shared}
+        values |= {"n_apart": len(pairs.apart), "n_pairs": n_pairs}
         warnings.append(RunWarning(kind="few_shared_queries", values=values))
     if not (counts.is_same or counts.in_table):
         values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest}

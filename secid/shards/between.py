@@ -1,7 +1,7 @@
-"""What sets pairs of sources apart, added up over shards: on the queries that both have, as in one process.
+"""Compares pairs of sources on the queries that both have, over shards, with the result of one process.
 
-Three passes: which queries sources share, and what needs sums by query alone; the matrices of sources restricted to
-shared queries; their influence. Source: METHOD 8, 16.1.
+The first pass counts shared queries and adds up sums by query; the second adds up the matrices of sources restricted to
+shared queries; the third, their influence. Source: METHOD 8, 16.1.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ from secid.triplets.estimates import Gap
 from secid.triplets.query_sums import QuerySums
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
-"""Of a source without a triplet in a shard."""
+"""Influence of a source that has no triplet in a shard."""
 NO_SUM = InformationState(torch.zeros(()), 0.0)
 
 
 @dataclass(frozen=True)
 class ShardPart:
-    """The sources of one shard by their place among all.   has : (S, n) which have which of its queries."""
+    """The sources of one shard, by their place among all sources.
+
+    has : (S, n) which sources have which of its queries.   distance : the run's smallest ||n - p||.
+    """
 
     sets: Mapping[int, StoredSet]
     columns: Mapping[int, Columns]
@@ -51,25 +54,24 @@ class ShardPart:
 
     @staticmethod
     def of(numbers: ShardNumbers, arrays: Arrays, names: tuple[str, ...]) -> ShardPart:
-        """That of a state. names: of all sources."""
+        """Read it from a state. names : of all sources."""
         places = [names.index(part.result.name) for part in numbers.sources]
         sets = {place: StoredSet.of(arrays, number) for number, place in enumerate(places)}
         nothing = np.zeros(0, np.int64)
         has = flags_of([sets[place].triplets.query if place in sets else nothing for place in range(len(names))])
         columns = {}
         for place, own in sets.items():
-            usable = np.where(own.squared > numbers.smallest_distance**2, own.weight, 0.0)
-            inverted = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
-            columns[place] = Columns(QuerySums.of(own.triplets, usable), QuerySums.of(own.triplets, inverted), None)
+            outscores = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
+            columns[place] = Columns.of(own.triplets, own.squared, own.weight, outscores, numbers.smallest_distance)
         return ShardPart(sets, columns, has, numbers.smallest_distance)
 
     def queries(self, sources: tuple[int, ...]) -> Flags:
-        """(n,) those that all of these sources have."""
+        """Return (n,) which queries all of these sources have."""
         shared: Flags = np.all(self.has[list(sources)], axis=0)
         return shared
 
     def rows(self, place: int, queries: Flags) -> StoredSet | None:
-        """The triplets of a source on some queries; None where it has none."""
+        """Return the triplets of a source on some queries; None if there are none."""
         own = self.sets.get(place)
         if own is None or not (keep := queries[own.triplets.query]).any():
             return None
@@ -78,24 +80,25 @@ class ShardPart:
 
 @dataclass
 class RatioSums:
-    """The difference of two sources in a ratio of sums by query. sums : (4,) top and bottom of both."""
+    """The difference of two sources in a ratio of sums by query.
+
+    sums : (4,) top and bottom of the first, then of the second.   square : of the standard error.
+    """
 
     sums: Floats
     square: float = 0.0
 
     def add(self, first: QuerySums, second: QuerySums) -> None:
-        """First pass."""
+        """Add a shard in the first pass."""
         self.sums = self.sums + [part.sum() for side in (first, second) for part in (side.top, side.bottom)]
 
     def add_square(self, first: QuerySums, second: QuerySums) -> None:
-        """Second pass."""
-        top, bottom, other_top, other_bottom = self.sums
-        off = (first.top - top / bottom * first.bottom) / bottom
-        off = off - (second.top - other_top / other_bottom * second.bottom) / other_bottom
+        """Add a shard in the third pass."""
+        off = first.influence(*self.sums[:2]) - second.influence(*self.sums[2:])
         self.square += float((off**2).sum())
 
     def gap(self, n_queries: int) -> Gap:
-        """What it comes to."""
+        """Return the difference over all shards."""
         top, bottom, other_top, other_bottom = self.sums
         return Gap(float(top / bottom - other_top / other_bottom), float(np.sqrt(self.square)), n_queries, n_queries)
 
@@ -103,11 +106,14 @@ class RatioSums:
 class Between:
     """Pairs of sources, by place in `names`.
 
-    counts  : which queries they share.   jaccard : (S, S) sum over shared queries of the overlap of their negatives.
-    shared  : of the pairs that are compared.   scored : those that are compared by their scores.
-    members : of each set that is scored beside whole sources, the sources whose shared queries it is of.
-    sets    : their scores.   squares : of the standard error of the difference of a scored pair.
-    covariance : (S, S) of the scores of the table.   n_inverted : of each set of the table.
+    counts     : the queries that they share.
+    jaccard    : (S, S) sums over shared queries of the overlap of their negatives.
+    shared     : what each compared pair shares.   scored : the pairs that are compared by score.
+    members    : for each restricted set that is scored, the sources whose shared queries it has.
+    sets       : the scores of these sets.
+    squares    : the squared standard error of the difference of each scored pair.
+    covariance : (S, S) of the scores in the table.
+    n_inverted : for each restricted set in the table, how many negatives outscore their positive.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -125,7 +131,7 @@ class Between:
         self.n_inverted: dict[Key, int] = {}
 
     def count(self, part: ShardPart, numbers: ShardNumbers) -> None:
-        """First pass over a shard."""
+        """Add a shard in the first pass."""
         self.counts.add(part.has)
         for pair, both in self._pairs(part):
             for ratio, sides in zip(self._ratios[pair], self._sides(part, pair, both), strict=True):
@@ -136,7 +142,7 @@ class Between:
             self.jaccard[b, a] += overlap
 
     def settle(self) -> None:
-        """After the first pass: which sets are scored."""
+        """Choose the sets that are scored, after the first pass."""
         every = range(len(self.names))
         shared = {pair: self.counts.of(*pair) for pair in self._ratios}
         self.shared = {pair: own for pair, own in shared.items() if own.compares}
@@ -151,19 +157,19 @@ class Between:
         self._states = dict.fromkeys(self.members, NO_SUM)
 
     def sum(self, part: ShardPart, vectors: Vectors, dtype: torch.dtype) -> None:
-        """Second pass, where there is any set to score."""
+        """Add a shard in the second pass, which is needed only if `members` is not empty."""
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
             if rows is not None:
-                given = vectors, rows.triplets, rows.squared, rows.weight, part.distance, dtype
-                self._states[key] += information(*given)
+                inputs = vectors, rows.triplets, rows.squared, rows.weight, part.distance, dtype
+                self._states[key] += information(*inputs)
 
     def score(self, device: torch.device | None) -> None:
-        """After the second pass."""
+        """Score the sets, after the second pass."""
         self.sets = {key: Scores.of(state, (1.0,), device) for key, state in self._states.items()}
 
     def add(self, part: ShardPart, whole: Mapping[str, Influence], vectors: Vectors, dtype: torch.dtype) -> None:
-        """Third pass. whole : the influence of all triplets of each source in the shard."""
+        """Add a shard in the third pass. whole : influence of all triplets of each source in the shard."""
         effects = {self.whole(place): whole.get(name, NOTHING) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
@@ -183,19 +189,19 @@ class Between:
                 self.n_inverted[key] = self.n_inverted.get(key, 0) + round(columns.outscoring.among(common).top.sum())
 
     def whole(self, place: int) -> Key:
-        """A source with all of its queries."""
+        """Return the key of a source with all of its queries."""
         return Key(place, self.counts.of(place, place).identity)
 
     def in_table(self, place: int) -> Key:
-        """What the table shows of a source."""
+        """Return the key of the set that the table shows of a source."""
         return Key(place, self.counts.common) if self.counts.in_table else self.whole(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
-        """Places of sources in the matrices."""
+        """Return the places of sources in the matrices."""
         return tuple(map(self.names.index, names))
 
     def pairs(self, nats: Callable[[Key], float]) -> Pairs:
-        """All pairs, without their hardness. nats : the score of a set."""
+        """Return all pairs, without hardness. nats : gives the score of a set."""
         gaps = []
         for pair, own in self.shared.items():
             trace, outscoring = (ratio.gap(own.n) for ratio in self._ratios[pair])
@@ -213,12 +219,12 @@ class Between:
         return [Key(place, self.counts.of(*pair).identity) for place in pair]
 
     def _pairs(self, part: ShardPart) -> list[tuple[Pair, Flags]]:
-        """The pairs that share a query of a shard, and which."""
+        """Return the pairs that share a query of the shard, with flags of the shared queries."""
         both = [(pair, part.queries(pair)) for pair in combinations(sorted(part.sets), 2)]
         return [(pair, queries) for pair, queries in both if queries.any()]
 
     @staticmethod
     def _sides(part: ShardPart, pair: Pair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:
-        """Trace and outscoring of both."""
+        """Return both sources' sums of trace, then of outscoring."""
         first, second = (part.columns[place].among(queries) for place in pair)
         return [(first.trace, second.trace), (first.outscoring, second.outscoring)]

@@ -48,7 +48,7 @@ from secid.triplets.measured import Measured
 
 BUDGET = 1.0
 OF_PAIRS = ("few_shared_queries", "own_queries", "traces_compared")
-"""Warnings that follow from the pairs."""
+"""Warnings that are made again from the pairs of the whole run."""
 
 
 def report(
@@ -61,7 +61,7 @@ def report(
     merged: Merged,
     seed: int,
 ) -> Run:
-    """The run of the whole. sample: the run of the sample, which has every source.   files: by path."""
+    """Return the run of the whole. sample : the run of the sample, which has every source.   files : by path."""
     names, counts_shared = between.names, between.counts
     sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
@@ -103,7 +103,7 @@ def report(
 
 
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The pairs with the differences of hardness of the sample."""
+    """Take the differences of hardness from the sample's pairs."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
     turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
     every = known | turned
@@ -111,7 +111,7 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
 
 
 def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers | None:
-    """What the table shows of a source, where it is not of all its queries; the hardness is the sample's."""
+    """Return a source's columns of the table, None if they use all its queries. The hardness is the sample's."""
     key = between.in_table(*between.places(name))
     if key not in between.sets:
         return None
@@ -130,7 +130,7 @@ def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers
 
 
 def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, counts: Counts) -> Overlap:
-    """What two sources share."""
+    """Return what two sources share."""
     pair = between.places(a, b)
     n_documents = min(counts.shared[name, name] for name in (a, b))
     n_shared = counts.shared.get((min(a, b), max(a, b)), 0)
@@ -242,8 +242,9 @@ def overlaps_of(whole: Whole, sample: SourceResult) -> dict[str, dict[str, int]]
 def states_of(
     run: Run, sample: Sequence[Measured], wholes: Mapping[str, Whole], between: Between
 ) -> tuple[Measured, ...]:
-    """What the run folder keeps of each source, in rank order: the sum of the table's queries, and where the sample is
-    not all of the queries the whole's influences.
+    """Return what the run folder keeps of each source, in rank order.
+
+    That is the sum over the table's queries, and the influence of all queries if the sample lacks some.
     """
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):

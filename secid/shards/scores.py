@@ -16,10 +16,10 @@ from secid.shards.state import StoredSet
 
 @dataclass
 class Scores:
-    """ECI of a set of triplets and its error, added up over shards in the second pass.
+    """ECI of a set of triplets and its error; the error is added up over shards.
 
-    state : the sum over all shards, and eigen of its M.
-    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct ones.
+    state : the sum over all shards.   eigen : of its M.
+    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct queries.
     """
 
     state: InformationState
@@ -31,23 +31,23 @@ class Scores:
 
     @staticmethod
     def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> Scores:
-        """Before the second pass."""
+        """Score a set before its influence is added."""
         total = state.total if device is None else state.total.to(device)
         eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
         return Scores(state, eigen, budgets, *np.zeros((2, len(budgets))))
 
     @property
     def nats(self) -> float:
-        """At the first budget."""
+        """ECI at the first budget."""
         return spectral_nats(self.eigen.values, self.budgets[0])
 
     def standard_errors(self) -> Floats:
-        """(budgets,) in nats."""
+        """Return (budgets,) standard errors in nats."""
         errors: Floats = np.sqrt(self.squares)
         return errors
 
     def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
-        """The triplets of a shard, at least one."""
+        """Add the influence of the triplets of a shard, at least one, and return it."""
         effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias_nats += effect.bias_nats

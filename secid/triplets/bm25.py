@@ -1,4 +1,4 @@
-"""BM25 over token keys, the same to the last bit on every processor.
+"""BM25 over token keys, equal to the last bit on every processor.
 
 The formula is the default of bm25s, Lucene's: a query's token t of which a document of l tokens has f adds
 ln(1 + (N - n + 1/2) / (n + 1/2)) f / (f + k1 (1 - b + b l / mean l)), as often as the query has it; N documents, n with
@@ -22,17 +22,20 @@ from secid.pool.vocabulary import Vocabulary
 
 K1, B = 1.5, 0.75
 WEIGHT_UNIT = 2.0**-40
-"""Of what one token adds: sums up to 2^13 are exact."""
+"""Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
 POSTINGS_AT_ONCE = 1 << 22
 """Scores of queries and documents that share a token, in memory together: 50 MB."""
 
 
 class Bm25:
-    """BM25 of documents for these queries.   n_query_tokens : distinct.   n_document_tokens : all."""
+    """BM25 of documents for some queries.
+
+    n_query_tokens : number of distinct query tokens.   n_document_tokens : number of all document tokens.
+    """
 
     def __init__(self, queries: Packed, documents: Iterable[Packed], tokenizer: str) -> None:
-        """queries, documents : texts; those without a token are found by none, or find none."""
+        """Index the texts. A query without a token finds nothing; a document without one is never found."""
         keys, n_tokens = token_stream(queries, tokenizer, "query")
         vocabulary = Vocabulary(distinct(keys))
         self._asked = _counts(vocabulary, keys, n_tokens)
@@ -45,9 +48,9 @@ class Bm25:
         self._weights = _weights(sparse.vstack(parts, format="csr"), np.concatenate(lengths)).T.tocsr()
 
     def best(self, queries: Index, k: int) -> tuple[Index, Floats]:
-        """(q, k) numbers of the k best documents of each query that share a token with it, and their scores.
+        """Return (q, k) numbers of each query's k best documents, and their scores; only shared tokens count.
 
-        queries : (q,) numbers. Documents count as in the order of their text keys; behind the last one are -1 and NaN.
+        queries : (q,) numbers. The documents must be in the order of their text keys. Missing ones are -1 and NaN.
         """
         places, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
         n_documents = np.diff(self._weights.indptr)

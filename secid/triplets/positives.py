@@ -20,7 +20,7 @@ def triplets_of(
     """The triplets of a source under a positive policy.
 
     first, random : the plan put the one scored first.   hardest, easiest : the one with the
-    smallest or largest s_qp, of equals by text; they need the vectors and passages.   all : one triplet
+    smallest or largest s_qp, ties broken by text; they need the vectors and passages.   all : one triplet
     for each pair, sharing what the negative counts.
     Source: METHOD 1, 9.
     """

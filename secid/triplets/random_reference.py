@@ -185,7 +185,7 @@ def hardness(
 def hardness_sums(
     triplets: Triplets, s_query_negative: Floats, s_query_positive: Floats, reference: RandomReference
 ) -> QuerySums:
-    """Hardness as sums by sampled query: `hardness` of any set of queries follows from them. Arguments as there."""
+    """Return the sums by sampled query from which `hardness` on any queries follows. Arguments as there."""
     keep = np.flatnonzero(sampled(triplets.query, reference))
     rows = triplets.take(keep)
     random = reference.mean[np.searchsorted(reference.queries, rows.query)]

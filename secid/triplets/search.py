@@ -20,11 +20,11 @@ from secid.triplets.embedding import rows_of_ids
 QUERY_BLOCK, WINDOW = 1_024, 16_384
 """Queries and candidates compared at once: 64 MB of scores."""
 PAIRS_AT_ONCE = 1 << 11
-"""Of rows multiplied in float64: 6 MB at 384 dimensions, which stay in the cache."""
+"""Pairs of rows multiplied in float64 at once: 6 MB at 384 dimensions, which stay in the cache."""
 COMPARED_BEYOND = 8
-"""Candidates beyond the depth that are compared exactly, so that few queries are searched twice."""
+"""Candidates beyond the k best that are compared exactly, so that few queries are searched twice."""
 ROUNDING = 2.0**-24
-"""Relative, of one operation in float32."""
+"""Largest relative error of one operation in float32."""
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple
 
 
 def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int) -> tuple[Index, Floats]:
-    """(q, k) places among the candidates of the k best for each query, best first, and their scores in float64.
+    """Return (q, k) places of each query's k best among the candidates, best first, and their scores in float64.
 
     queries : (q,) ids.   candidates : (n,) ids in the order of their text keys; with fewer than k the result is (q, n).
     A query is searched further while a candidate outside the compared ones could belong to its k best.
@@ -73,9 +73,9 @@ def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int
 
 
 def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tuple[Index, Floats, Floats]:
-    """The n best of each query by float32, ordered by float64; and (q,) the most that any other candidate can score.
+    """Return each query's n best by float32, ordered by float64, and (q,) upper bounds on the score of all others.
 
-    However a sum of d rounded products is arranged, it is off by at most d roundings of |q| |p|.
+    A sum of d rounded products is off by at most d roundings of |q| |p|, in whatever order it is added up.
     """
     anchors = list(rows_of_ids(vectors, "query", queries, QUERY_BLOCK))
     lengths: list[Tensor] = []
@@ -95,7 +95,7 @@ def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tu
 
 
 def dots(vectors: Vectors, queries: Index, passages: Index) -> Floats:
-    """(n,) dot product of each pair's rows in float64, the same to the last bit on every processor.
+    """Return (n,) dot product of each pair's rows in float64, equal to the last bit on every processor.
 
     The product of two float32 numbers is exact in float64, and the sum folds each row in half until one number is
     left: neither other pairs nor the width of the processor's registers change the order of the additions.

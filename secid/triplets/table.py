@@ -152,7 +152,7 @@ class TripletTable:
         return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
     def hardness_sums(self, reference: RandomReference) -> QuerySums:
-        """The same by query."""
+        """Return the sums by query from which the hardness on any queries follows."""
         return hardness_sums(self.triplets, self.s_query_negative, self.repeated(self.s_query_positive), reference)
 
     def rows(self, keep: Index) -> TripletTable:

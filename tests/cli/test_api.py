@@ -29,7 +29,7 @@ def test_every_path_may_be_text_or_path_like(tmp_path, tiny, of):
     sources, run = [of("plain.jsonl"), of("terse.jsonl")], of("run")
     scored = secid.score(sources, str(tiny), run=run, controls="none", cache_dir="cache")
     assert secid.read_run(run).sources == secid.read_run(of("run/report.json")).sources == scored.sources
-    assert secid.mix(run, budget=10.0).parts
+    assert secid.mix(run, {"plain": 0.5, "terse": 0.5}, budget=10.0).parts
     assert secid.write_mixture(run, {"plain": 0.5, "terse": 0.5}, of("mixed.jsonl")).n_rows == 12
     assert secid.select(run, of("kept.jsonl"), source="plain", top=2).path == "kept.jsonl"
     assert secid.baseline(run, of("b.json")).sources.keys() == {"plain", "terse"}

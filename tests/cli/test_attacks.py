@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from secid import api
+from secid import api, read_run
 from tests.cli.conftest import Outcome, invoke_in_process, write_rows
 from tests.cli.gate.conftest import items, save_vectors
 
@@ -76,13 +76,14 @@ def check_ended(result: Outcome, what: object) -> None:
     assert "Warning" not in result.err, (what, result.err)
 
 
+MIX = ("mix", "run", "--shares", "used=1")
 COMMANDS = {
     "b.json": (("gate", "new.jsonl", "--against", "b.json"), ("gate", "--init", "--against", "b.json")),
     "run/report.json": (
-        ("report", "run"), ("mix", "run"), ("baseline", "run", "-o", "made.json"), ("mix", "run", "-o", "made.jsonl"),
+        ("report", "run"), MIX, ("baseline", "run", "-o", "made.json"), (*MIX, "-o", "made.jsonl"),
         ("select", "run", "--top", "2", "-o", "made.jsonl"), ("flagged", "run", "--finding", "repeat", "-o", "-"),
     ),
-    "run/state/index.json": (("mix", "run"), ("gate", "new.jsonl", "--against", "b.json", "--paired", "run")),
+    "run/state/index.json": (MIX, ("gate", "new.jsonl", "--against", "b.json", "--paired", "run")),
     "run/state/tables.json": (
         ("baseline", "run", "-o", "made.json"), ("select", "run", "--top", "2", "-o", "made.jsonl"),
     ),
@@ -192,7 +193,7 @@ def test_names_of_sources_lead_nowhere(attacked, tmp_path, name):
         result = invoke_in_process("score", word, "--encoder", "v.npz", "--run", "made", "--force", *more)
         check_ended(result, word)
         if result.code == 0:
-            source = api.mix("made").parts[0].name
+            source = read_run(Path("made")).sources[0].name
             made = invoke_in_process("select", "made", "--source", source, "--top", 1, "-o", "copy.jsonl")
             check_ended(made, source)
             commands = [line for line in result.out.splitlines() if " -o " in line]
@@ -210,7 +211,7 @@ def test_an_index_of_states_leads_nowhere(attacked, tmp_path, name):
     index = Path("run/state/index.json")
     for outside in (name, str(tmp_path / "evil"), "../../../evil"):
         index.write_text(json.dumps([{**json.loads(index.read_text())[0], "file": outside}]))
-        result = invoke_in_process("mix", "run")
+        result = invoke_in_process(*MIX)
         check_ended(result, outside)
         assert result.code == 2
 
@@ -266,7 +267,7 @@ def test_what_is_written_follows_the_umask(attacked, mask):
             ("check", "used.jsonl", "-o", "check.md"),
             ("baseline", "made", "-o", "made.json"),
             ("select", "made", "--top", 2, "-o", "copy.parquet"),
-            ("mix", "made", "-o", "mixed.jsonl.gz"),
+            ("mix", "made", "--shares", "used=1", "-o", "mixed.jsonl.gz"),
             ("flagged", "made", "--finding", "repeat", "-o", "rows.jsonl"),
             ("gate", "--init", "--against", "b.json"),
             ("gate", "new.jsonl", "--against", "b.json", "-o", "gate.xml"),

@@ -14,7 +14,7 @@ from tests.cli.conftest import rows, write_rows
 pytestmark = pytest.mark.usefixtures("tiny_is_named")
 
 COMMANDS = {
-    "mix": ("mix", "run", "--with-controls"),
+    "mix": ("mix", "run", "--shares", "plain=0.5,terse=0.5"),
     "select": ("select", "run", "--source", "plain", "--top", 1, "-o", "kept.jsonl"),
     "report": ("report", "run", "-o", "page.html"),
     "baseline": ("baseline", "run", "--out", "base.json"),
@@ -27,8 +27,6 @@ READ_BY = {
     "state/positives.safetensors": ("baseline",),
     "state/index.json": ("mix", "baseline"),
     "state/source-0001.safetensors": ("mix", "baseline"),
-    "state/controls.json": ("mix",),
-    "state/control-0000.safetensors": ("mix",),
 }
 
 
@@ -98,7 +96,8 @@ def test_a_state_of_a_folder_without_checksums_is_read(whole, tmp_path, invoke):
     entries = [{key: e[key] for key in e if key != "sha256"} for e in json.loads(index.read_text("utf-8"))]
     assert all("sha256" in e for e in json.loads(index.read_text("utf-8")))
     index.write_text(json.dumps(entries), "utf-8")
-    assert api.mix(tmp_path / "copy/run") == api.mix(whole / "run")
+    shares = {"plain": 0.5, "terse": 0.5}
+    assert api.mix(tmp_path / "copy/run", shares) == api.mix(whole / "run", shares)
 
 
 def fewer(entries: list) -> None:
@@ -111,11 +110,10 @@ def swapped(entries: list) -> None:
 
 
 @pytest.mark.parametrize("change", [fewer, swapped, list.clear, list.pop, lambda entries: entries.append(entries[0])])
-@pytest.mark.parametrize("index", ["index.json", "controls.json"])
-def test_an_index_that_is_not_the_report_s_is_named(whole, tmp_path, monkeypatch, invoke, index, change):
+def test_an_index_that_is_not_the_report_s_is_named(whole, tmp_path, monkeypatch, invoke, change):
     shutil.copytree(whole, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    path = Path("run/state") / index
+    path = Path("run/state/index.json")
     entries = json.loads(path.read_text("utf-8"))
     change(entries)
     path.write_text(json.dumps(entries), "utf-8")

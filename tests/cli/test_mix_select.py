@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,8 +17,8 @@ import pytest
 import torch
 
 from secid import api, read_run
+from secid.cli.mix import parse_shares
 from secid.errors import UsageError
-from secid.measure.information import InformationState, eigenvalues, spectral_nats
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.run_folder.read import read_states
@@ -48,48 +49,74 @@ def scored(tmp_path, tiny) -> Path:
     return Path("run")
 
 
-def test_mix_prints_shares_scores_and_what_it_is_not(scored, invoke):
-    code, out, _ = invoke("mix", scored, "--budget", 100)
+HALF = {"plain": 0.5, "terse": 0.5}
+
+
+def test_mix_without_shares_recommends_none(scored, invoke):
+    """At B = 1 the best mixture would be the source of the easiest negatives alone."""
+    code, out, err = invoke("mix", scored)
+    assert (code, out) == (2, "")
+    remedy = shlex.split(err.splitlines()[-1])
+    assert remedy[0] == "--shares"
+    assert invoke("mix", scored, *remedy).code == 0
+    assert api.mix(scored, parse_shares(remedy[1])) == api.mix(scored, HALF)
+
+
+def test_mix_prints_the_score_at_the_shares(scored, invoke):
+    code, out, _ = invoke("mix", scored, "--shares", "plain=0.25,terse=0.75", "--budget", 100)
     assert code == 0
     assert not any(line.endswith(" ") for line in out.splitlines())
-    for text in (
-        "plain",
-        "terse",
-        "equal shares",
-        "terse alone",
-        "not retrieval",
-    ):
-        assert text in out.replace("\n", " ")
+    mixture = api.mix(scored, {"plain": 0.25, "terse": 0.75}, budget=100)
+    numbers = (mixture.nats, *(part.single_nats for part in mixture.parts))
+    for text in ("25.0 %", "75.0 %", *(f"{nats:.4f}" for nats in numbers)):
+        assert text in out
+    assert "best" not in out
 
 
 def test_mix_json_is_that_of_the_api(scored, invoke):
-    code, out, _ = invoke("mix", scored, "--budget", 100, "--max-share", 0.8, "--fix", "plain=0.3", "--json")
+    code, out, _ = invoke("mix", scored, "--shares", "plain=0.3,terse=0.7", "--budget", 100, "--json")
     assert code == 0
-    expected = asdict(api.mix(scored, budget=100, max_share=0.8, fixed={"plain": 0.3}))
     found = json.loads(out)
     assert found.pop("written") is None
-    assert found == json.loads(json.dumps(expected))
+    expected = api.mix(scored, {"plain": 0.3, "terse": 0.7}, budget=100)
+    assert found == json.loads(json.dumps(asdict(expected)))
     assert {part["name"]: part["share"] for part in found["parts"]} == pytest.approx({"plain": 0.3, "terse": 0.7})
 
 
-def test_the_default_budget_is_the_runs_and_a_mixture_beats_what_it_is_compared_with(scored):
-    assert api.mix(scored).budget == 1.0
+def test_the_default_budget_is_the_runs_and_a_whole_share_is_the_source(scored):
+    assert api.mix(scored, HALF).budget == 1.0
     for budget in (1.0, 1000.0):
-        found = api.mix(scored, budget=budget)
-        assert found.nats >= max(found.equal_nats, found.best_single_nats) - 1e-12
-        assert found.gap_nats <= 1e-8 * found.nats
-        scores = {source.name: source for source in read_run(scored).sources}
-        for part in found.parts:
-            point = next(p for p in scores[part.name].budget_curve if p.budget == budget)
-            assert part.single_nats == pytest.approx(point.nats, rel=1e-7)
+        for source in read_run(scored).sources:
+            found = api.mix(scored, {source.name: 1.0}, budget=budget)
+            point = next(p for p in source.budget_curve if p.budget == budget)
+            assert found.nats == found.parts[0].single_nats == pytest.approx(point.nats, rel=1e-7)
 
 
-def test_leaving_a_source_out_costs_what_the_others_cannot_give(scored):
-    found = api.mix(scored, budget=1000.0)
-    for part in found.parts:
-        (other,) = [p for p in found.parts if p.name != part.name]
-        if part.share > 0:
-            assert part.loss_without_nats == pytest.approx(found.nats - other.single_nats, rel=1e-9)
+def test_a_mixture_by_number_scores_what_a_source_of_all_its_negatives_does(tmp_path, tiny):
+    """Nothing is encoded again, and the score is that of scoring the union of the negatives of each record."""
+    plain, terse = list(rows(12, 4, "plain")), list(rows(12, 2, "terse"))
+    both = [{**first, "neg": [*first["neg"], *second["neg"]]} for first, second in zip(plain, terse, strict=True)]
+    for name, table in (("plain", plain), ("terse", terse), ("both", both)):
+        write_rows(tmp_path / f"{name}.jsonl", table)
+    run = api.score(["plain.jsonl", "terse.jsonl", "both.jsonl"], str(tiny), run="run", controls="none")
+    whole = next(source for source in run.sources if source.name == "both")
+    for point in whole.budget_curve:
+        found = api.mix("run", {"plain": 48 / 72, "terse": 24 / 72}, budget=point.budget)
+        assert found.nats == pytest.approx(point.nats, rel=1e-5)
+
+
+def test_what_limits_the_score_is_told(tmp_path, tiny):
+    write_rows(tmp_path / "plain.jsonl", rows(12, 4, "plain"))
+    write_rows(tmp_path / "terse.jsonl", rows(12, 2, "terse"))
+    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
+    remarks = {
+        budget: {fact.kind: dict(fact.values) for fact in api.mix("run", HALF, budget=budget).remarks}
+        for budget in (1.0, 40.0, 60.0)
+    }
+    unequal = {"fewest": "terse", "most": "plain", "n_fewest": 24.0, "n_most": 48.0}
+    assert remarks[1.0] == {}
+    assert remarks[40.0] == {"unequal": unequal}
+    assert remarks[60.0] == {"too_few": {"name": "terse", "n": 24.0, "budget": 60.0}, "unequal": unequal}
 
 
 def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
@@ -97,16 +124,13 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
     write_rows(tmp_path / "spoiled.jsonl", spoiled)
     write_rows(tmp_path / "sound.jsonl", list(rows(12, 2, "terse")))
     run = api.score(["spoiled.jsonl", "sound.jsonl"], str(tiny), run="run", controls="random")
-    found = api.mix("run", fixed={"spoiled": 0.5}, with_controls=True)
+    found = api.mix("run", {"spoiled": 0.5, "sound": 0.5})
     answers = {part.name: (part.status, part.repair) for part in found.parts}
-    assert answers == {
-        **{source.name: (source.status, source.repair) for source in run.sources},
-        "control random": (None, None),
-    }
+    assert answers == {source.name: (source.status, source.repair) for source in run.sources}
     repair = "secid select run --source spoiled --drop false_negative -o spoiled-clean.jsonl"
-    assert (answers["spoiled"], answers["sound"]) == (("repair", repair), ("no_defects", None))
-    for share, printed in ((0.5, True), (0.0, False)):
-        _, out, _ = invoke("mix", "run", "--fix", f"spoiled={share}")
+    assert answers == {"spoiled": ("repair", repair), "sound": ("no_defects", None)}
+    for shares, printed in (("spoiled=0.5,sound=0.5", True), ("spoiled=0,sound=1", False)):
+        _, out, _ = invoke("mix", "run", "--shares", shares)
         assert (repair in out) == printed
 
 
@@ -122,90 +146,37 @@ def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
     assert (written.n_false_negative, written.n_negatives) == (1, 23)
 
 
-def nats(matrix, budget):
-    return spectral_nats(eigenvalues(InformationState(matrix, 1.0), len(matrix)), budget)
-
-
-def test_every_pair_stands_at_every_budget(scored):
-    found = api.mix(scored, budget=7.0)
-    assert [hybrid.budget for hybrid in found.hybrids] == [1.0, 7.0, 10.0, 100.0, 1000.0, 10000.0]
-    states = read_states(scored, read_run(scored))
-    (first, a), (second, b) = states.items()
-    for hybrid in found.hybrids:
-        assert (hybrid.first, hybrid.second) == (first, second)
-        both = (a.total + b.total) / (a.n_negatives + b.n_negatives)
-        assert hybrid.union_nats == pytest.approx(nats(both, hybrid.budget), rel=1e-12)
-        assert hybrid.half_nats == pytest.approx(nats((a.matrix() + b.matrix()) / 2, hybrid.budget), rel=1e-12)
-
-
-def test_controls_take_a_share_only_when_asked(scored, invoke):
-    assert not any(part.control for part in api.mix(scored).parts)
-    found = api.mix(scored, budget=100.0, with_controls=True)
-    assert {part.name for part in found.parts if part.control} >= {"control random", "control shuffled of plain"}
-    assert found.nats >= api.mix(scored, budget=100.0).nats
-    code, _, err = invoke("mix", scored, "--with-controls", "-o", "x.jsonl")
-    assert code == 2
-    assert "--with-controls: " in err
-
-
-def test_a_fixed_share_that_costs_is_explained(scored, invoke):
-    _, out, _ = invoke("mix", scored, "--with-controls", "--fix", "control query echo=0.3")
-    flat = " ".join(out.split())
-    assert "Below 0" in flat
-    assert "Below 0" not in invoke("mix", scored).out
-    (echo,) = [p for p in api.mix(scored, with_controls=True, fixed={"control query echo": 0.3}).parts if p.fixed]
-    assert echo.loss_without_nats is not None
-    assert echo.loss_without_nats < 0  # the case that the legend speaks of
-
-
-def test_one_source_is_not_mixed(tmp_path, tiny, invoke):
-    write_rows(tmp_path / "plain.jsonl", rows(12, 4))
-    api.score(["plain.jsonl"], str(tiny), run="run", controls="none")
-    code, out, _ = invoke("mix", "run")
-    flat = " ".join(out.split())
-    assert code == 0
-    assert "plain" in flat
-    for text in ("half of each", "0 nats more", "almost alone"):
-        assert text not in flat
-
-
 def test_what_is_short_in_a_mixed_file_is_told_as_it_is(scored, invoke):
     """One source with the whole share has no candidates of others, though all sources know all queries."""
-    _, out, _ = invoke("mix", scored, "--fix", "plain=1", "-o", "alone.jsonl")
+    _, out, _ = invoke("mix", scored, "--shares", "plain=1", "-o", "alone.jsonl")
     flat = " ".join(out.split())
     assert "one source at most" not in flat
     assert api.write_mixture(scored, {"plain": 1.0}, "again.jsonl").n_alone == 0
-    _, out, _ = invoke("mix", scored, "--fix", "plain=0.5", "-o", "both.jsonl")
+    _, out, _ = invoke("mix", scored, "--shares", "plain=0.5,terse=0.5", "-o", "both.jsonl")
     assert "one source at most" not in " ".join(out.split())
 
 
-def test_a_source_named_like_a_control_is_not_taken_for_it(tmp_path, tiny):
-    write_rows(tmp_path / "control random.jsonl", rows(20, 2, "plain"))
-    api.score(["control random.jsonl"], str(tiny), run="run", controls="random")
-    found = api.mix("run", with_controls=True)
-    assert [(part.name, part.control) for part in found.parts] == [
-        ("control random", False),
-        ("control random (control)", True),
-    ]
-    (alone,) = api.mix("run").parts
-    assert found.parts[0].single_nats == alone.single_nats != found.parts[1].single_nats
+def test_names_of_sources_may_hold_commas():
+    assert parse_shares("a,b=0.25,c=0.75") == {"a,b": 0.25, "c": 0.75}
+    assert parse_shares("a=1e-1, b=.9") == {"a": 0.1, "b": 0.9}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--max-share", "0.3"], "no proportions add up to 1"),
-        (["--fix", "plain=0.9", "--fix", "terse=0.9"], "no proportions add up to 1"),
-        (["--fix", "none=0.5"], "no source 'none'"),
-        (["--fix", "plain"], "NAME=SHARE"),
-        (["--fix", "plain=2"], "NAME=SHARE"),
-        (["--fix", "plain=0.1", "--fix", "plain=0.2"], "given twice"),
-        (["--budget", "0"], "above 0"),
-        (["--budget", "nan"], "above 0"),
-        (["--budget", "1e200"], "at most 1e+12"),
-        (["--max-share", "1.5"], "--max-share: must be above 0"),
-        (["--max-share", "nan"], "got nan"),
-        (["--fix", "control random=0.1"], "controls take part with --with-controls"),
+        (["--shares", "plain=0.9,terse=0.9"], "add up to 1"),
+        (["--shares", "plain=0.5"], "add up to 1"),
+        (["--shares", "none=0.5,plain=0.5"], "no source 'none'"),
+        (["--shares", "plain"], "NAME=SHARE"),
+        (["--shares", ""], "NAME=SHARE"),
+        (["--shares", "plain=2"], "NAME=SHARE"),
+        (["--shares", "plain=nan"], "NAME=SHARE"),
+        (["--shares", "plain=0.5,terse"], "'terse' does not begin"),
+        (["--shares", "plain=0.5,plain=0.5"], "given twice"),
+        (["--shares", "plain=1", "--budget", "0"], "above 0"),
+        (["--shares", "plain=1", "--budget", "nan"], "above 0"),
+        (["--shares", "plain=1", "--budget", "1e200"], "at most 1e+12"),
+        (["--shares", "control random=1"], "no source 'control random'"),
     ],
 )
 def test_wrong_questions_are_refused(scored, invoke, arguments, message):
@@ -215,7 +186,7 @@ def test_wrong_questions_are_refused(scored, invoke, arguments, message):
 
 
 def test_a_file_of_a_run_is_no_run(scored, invoke):
-    for command in (["mix"], ["select", "-o", "out.jsonl", "--source", "plain", "--top", 1]):
+    for command in (["mix", "--shares", "plain=1"], ["select", "-o", "out.jsonl", "--source", "plain", "--top", 1]):
         code, _, err = invoke(*command[:1], scored / "report.json", *command[1:])
         assert code == 2
         assert "report.json: " in err
@@ -225,13 +196,15 @@ def test_a_file_of_a_run_is_no_run(scored, invoke):
 def test_a_damaged_state_is_refused(scored, invoke):
     path = next((scored / "state").glob("source-*"))
     path.write_bytes(path.read_bytes()[:-100])
-    code, _, err = invoke("mix", scored)
+    code, _, err = invoke("mix", scored, "--shares", "plain=0.5,terse=0.5")
     assert code == 2
     assert "state" in err
 
 
 def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(scored, invoke):
-    code, out, _ = invoke("mix", scored, "--fix", "plain=0.35", "-o", "mixed.jsonl", "--base", "plain", "--json")
+    code, out, _ = invoke(
+        "mix", scored, "--shares", "plain=0.35,terse=0.65", "-o", "mixed.jsonl", "--base", "plain", "--json"
+    )
     assert code == 0
     written = json.loads(out)["written"]
     assert written["n_rows"] == written["n_records"] == 12
@@ -294,80 +267,40 @@ def test_the_order_of_shares_changes_nothing(scored):
         {"plain": float("inf"), "terse": 0.0},
         {"plain": -0.5, "terse": 1.5},
         {"plain": 0.5, "terse": 0.4},
-        {"plain": 0.5, "terse": 0.50001},
         {},
     ],
 )
 def test_shares_that_are_none_are_refused(scored, shares):
-    with pytest.raises(UsageError, match="divide"):
+    with pytest.raises(UsageError, match="add up to 1"):
         api.write_mixture(scored, shares, "mixed.jsonl")
     assert not Path("mixed.jsonl").exists()
 
 
-def test_shares_of_a_rounded_table_are_taken(scored):
-    assert api.write_mixture(scored, {"plain": 0.3333333, "terse": 0.6666666}, "mixed.jsonl").n_rows == 12
+def test_rounded_shares_are_divided_by_their_sum(scored):
+    written = api.write_mixture(scored, {"plain": 0.33, "terse": 0.66}, "mixed.jsonl")
+    assert written.wanted == pytest.approx({"plain": 1 / 3, "terse": 2 / 3})
+    assert api.mix(scored, {"plain": 0.33, "terse": 0.66}).nats == api.mix(scored, written.wanted).nats
 
 
-def shares_written(path: str) -> tuple[Counter[str], int]:
-    """Negatives by source as the provenance lists them, and how many the file itself holds."""
-    lines = Path(f"{path}.provenance.jsonl").read_text("utf-8").splitlines()
-    counts = Counter(n["source"] for line in lines for n in json.loads(line)["negatives"])
-    return counts, sum(len(record.negatives) for record in records(path))
-
-
-@pytest.mark.parametrize(
-    ("n_known", "n_each", "n_plain", "n_terse"),
-    [
-        pytest.param(6, 4, 33, 15, id="more of the other where it has more"),
-        pytest.param(6, 1, 14, 6, id="fewer of it where the other runs out"),
-        pytest.param(12, 4, 33, 15, id="rounding"),
-    ],
-)
-def test_no_source_exceeds_max_share_in_the_written_file(tmp_path, tiny, invoke, n_known, n_each, n_plain, n_terse):
+@pytest.mark.parametrize(("n_known", "n_each", "n_terse"), [(6, 4, 24), (6, 1, 6), (12, 4, 48)])
+def test_what_a_source_lacks_the_others_make_up(tmp_path, tiny, n_known, n_each, n_terse):
     """plain has 48 negatives for 12 queries; terse has n_each for n_known of them."""
     write_rows(tmp_path / "plain.jsonl", rows(12, 4, "plain"))
     write_rows(tmp_path / "terse.jsonl", rows(n_known, n_each, "terse"))
     api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
-    shares = {"plain": 0.7, "terse": 0.3}
-    for seed in range(5):
-        written = api.write_mixture("run", shares, f"{seed}.jsonl", base="plain", seed=seed, max_share=0.7)
-        counts, n_negatives = shares_written(f"{seed}.jsonl")
-        assert counts == written.n_drawn
-        assert n_negatives == sum(counts.values()) == 48 - written.n_cut
-        assert counts["plain"] / n_negatives <= 0.7
-        assert written.n_rows == 12
-        if n_known < 12:  # else rounding may leave plain with fewer
-            assert (counts["plain"], counts["terse"]) == (n_plain, n_terse)
-    unbound = api.write_mixture("run", shares, "free.jsonl", base="plain")
-    assert n_known == 12 or unbound.n_drawn["plain"] / 48 > 0.7
-    code, out, _ = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "cli.jsonl")
-    counts, n_negatives = shares_written("cli.jsonl")
-    assert code == 0
-    assert max(counts.values()) / n_negatives <= 0.7
-    assert (f"{48 - n_negatives} negatives left out" in " ".join(out.split())) == (n_negatives < 48)
-    fixed = api.write_mixture("run", shares, "fixed.jsonl", base="plain", max_share=0.7, fixed=["plain"])
-    assert fixed.n_drawn == unbound.n_drawn
-
-
-def test_a_bound_that_leaves_no_negative_is_refused(tmp_path, tiny, invoke):
-    write_rows(tmp_path / "plain.jsonl", rows(12, 4, "plain"))
-    others = [{**row, "query": f"another {row['query']}"} for row in rows(12, 4, "terse")]
-    write_rows(tmp_path / "terse.jsonl", others)
-    api.score(["plain.jsonl", "terse.jsonl"], str(tiny), run="run", controls="none")
-    code, _, err = invoke("mix", "run", "--max-share", 0.7, "--base", "plain", "-o", "mixed.jsonl")
-    assert code == 2
-    assert "--max-share: only plain " in err
-    assert "raise --max-share, " in err
-    assert "--base" in err
-    assert not Path("mixed.jsonl").exists()
-    for shares, bound in (({"plain": 0.8, "terse": 0.2}, 0.7), ({"plain": 0.5, "terse": 0.5}, float("nan"))):
-        with pytest.raises(UsageError, match="above the largest"):
-            api.write_mixture("run", shares, "mixed.jsonl", max_share=bound)
+    written = api.write_mixture("run", {"terse": 1.0}, "mixed.jsonl", base="plain")
+    assert (written.n_drawn, written.n_short) == ({"terse": n_terse}, 48 - n_terse)
+    written = api.write_mixture("run", {"plain": 0.25, "terse": 0.75}, "both.jsonl", base="plain")
+    assert (written.n_negatives, sum(written.n_drawn.values())) == (48, 48)
+    assert (written.n_short > 0) == (n_known < 12)
 
 
 def test_changed_or_missing_inputs_are_refused(scored, invoke):
     write_rows(Path("plain.jsonl"), rows(12, 4, "other"))
-    for arguments in (["mix", scored, "--fix", "plain=0.5"], ["select", scored, "--source", "plain", "--top", 1]):
+    for arguments in (
+        ["mix", scored, "--shares", "plain=0.5,terse=0.5"],
+        ["select", scored, "--source", "plain", "--top", 1],
+    ):
         code, _, err = invoke(*arguments, "-o", "m.jsonl")
         assert code == 2
         assert "has changed" in err
@@ -631,7 +564,7 @@ def test_select_from_labelled_data_of_one_source(tmp_path, tiny, shape, invoke):
     found, expected = (api.select(name, f"{name}-out.jsonl", top=2) for name in ("in", "lists"))
     assert listed("in-out.jsonl") == listed("lists-out.jsonl")
     assert found.after.eci_nats == pytest.approx(expected.after.eci_nats, rel=1e-9)
-    assert invoke("mix", "in", "-o", "mixed.jsonl").code == 0
+    assert invoke("mix", "in", "--shares", "in=1", "-o", "mixed.jsonl").code == 0
     assert listed("mixed.jsonl") == listed("lists.jsonl")
 
 

@@ -15,7 +15,7 @@ import pytest
 from secid import api, read_run
 from secid.encode import load
 from secid.errors import InputError, UsageError
-from secid.export.left_out import RANKED_DROP, UNSCORED, findings_to_drop
+from secid.export.left_out import UNSCORED, findings_to_drop
 from secid.export.writer import SCHEMAS
 from secid.progress import Silent
 from secid.read import reader
@@ -158,9 +158,9 @@ def test_a_ranking_rule_drops_by_default_and_says_so(run, invoke):
     flat = " ".join(out.split())
     assert code == 0
     assert read_rows("out.jsonl") == without(planted(), *PLANTED)
-    assert f"{', '.join(RANKED_DROP)} by default; --drop none" in flat
+    assert f"{', '.join(DEFECTS)} by default; --drop none" in flat
     assert "easiest" not in flat  # nothing was left out by its rank
-    api.select(run, "named.jsonl", min_weight=0.0, drop=RANKED_DROP)
+    api.select(run, "named.jsonl", min_weight=0.0, drop=DEFECTS)
     assert Path("named.jsonl").read_bytes() == Path("out.jsonl").read_bytes()
 
 
@@ -404,7 +404,7 @@ def test_a_mixture_holds_no_copy_of_a_positive(tmp_path, tiny, invoke):
     write_rows(tmp_path / "plain.jsonl", plain)
     write_rows(tmp_path / "other.jsonl", other)
     api.score(["plain.jsonl", "other.jsonl"], str(tiny), run="run", controls="none")
-    code, out, _ = invoke("mix", "run", "--fix", "other=1", "--base", "other", "-o", "mixed.jsonl", "--json")
+    code, out, _ = invoke("mix", "run", "--shares", "other=1", "--base", "other", "-o", "mixed.jsonl", "--json")
     written = json.loads(out)["written"]
     assert (code, written["n_false_negative"], written["n_near_copy"]) == (0, 1, 1)
     texts = [text for row in read_rows("mixed.jsonl") for text in row["neg"]]
@@ -465,7 +465,7 @@ def test_a_source_of_flagged_negatives_alone_leaves_nothing(tmp_path, tiny, invo
 def test_names_are_parsed_as_the_catalogue_lists_them():
     assert findings_to_drop("repeat,false_negative", ranked=False) == ("false_negative", "repeat")
     assert findings_to_drop(["repeat", " preamble ,repeat"], ranked=True) == ("preamble", "repeat")
-    assert findings_to_drop(None, ranked=True) == RANKED_DROP
+    assert findings_to_drop(None, ranked=True) == DEFECTS
     assert findings_to_drop(None, ranked=False) == findings_to_drop("none", ranked=True) == ()
     assert findings_to_drop((), ranked=True) == ()
     with pytest.raises(UsageError, match="'f'"):

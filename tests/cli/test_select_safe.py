@@ -81,7 +81,7 @@ def test_findings_of_the_texts_are_dropped_by_a_check_as_by_a_run(run, invoke: I
     (repair,) = [source["repair"] for source in check["sources"]]
     assert (check["save"], repair) == (
         "secid check own.jsonl -o check.json",
-        "secid select check.json --source own --drop preamble -o own-clean.jsonl",
+        "secid select check.json --source own --drop preamble,trailing_note -o own-clean.jsonl",
     )
     by_run = api.select(run, "by-run.jsonl", drop="preamble")
     monkeypatch.setattr("secid.encode.load", None)  # no encoder from here on

@@ -95,7 +95,8 @@ def test_a_run_folder_gives_no_permission(run, runs_code, mark, invoke):
     assert str(runs_code) in refused.err
     named = invoke(*SELECT, *typed_flags(refused.err))
     assert (named.code, mark.exists()) == (2, False)
-    for command in (("flagged", "run", "--finding", "repeat", "-o", "rows.jsonl"), ("mix", "run", "-o", "mixed.jsonl")):
+    mixed = ("mix", "run", "--shares", "small=1", "-o", "mixed.jsonl")
+    for command in (("flagged", "run", "--finding", "repeat", "-o", "rows.jsonl"), mixed):
         assert invoke(*command).code == 0
     assert not mark.exists()
     permitted = invoke(*SELECT, "--encoder", runs_code, "--trust-remote-code")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from secid.export.best_mixture import Hybrid, MixResult, Part
 from secid.export.left_out import Answer, Selection
 from secid.export.mixture import Blend
+from secid.export.mixture_score import MixtureScore, Part
 from secid.records import Fact
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
@@ -119,38 +119,18 @@ def test_select(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPa
     snapshot("select.txt", situations(outputs))
 
 
-def part(name: str, share: float, **changes: Any) -> Part:
-    fields = {
-        "name": name,
-        "control": False,
-        "share": share,
-        "fixed": False,
-        "n_negatives": 330.0,
-        "single_nats": 0.4,
-        "slope_nats": 0.1,
-        "loss_without_nats": 0.02,
-    }
-    return Part(**{**fields, **changes})
-
-
-MIXTURE = MixResult(
-    schema_version="1.0",
+MIXTURE = MixtureScore(
+    schema_version="2.0",
     budget=100.0,
-    dimension=32,
     nats=0.52,
-    gap_nats=1e-9,
-    equal_nats=0.5,
-    best_single="bm25",
-    best_single_nats=0.45,
-    max_share=0.7,
     parts=(
-        part("poisoned", 0.4, status="repair"),
-        part("dense", 0.3, fixed=True, loss_without_nats=None, status="no_defects"),
-        part("random", 0.3, status="no_defects"),
-        part("counterfactual", 0.0, status="no_defects"),
+        Part(name="poisoned", share=0.4, n_negatives=330.0, single_nats=0.45, status="repair", repair=None),
+        Part(name="dense", share=0.6, n_negatives=20.0, single_nats=0.4, status="no_defects", repair=None),
     ),
-    hybrids=(Hybrid(first="bm25", second="dense", budget=10.0, half_nats=0.45, union_nats=0.46),),
-    remarks=(Fact("too_few", {"name": "dense", "n": 20.0, "budget": 100.0}),),
+    remarks=(
+        Fact("too_few", {"name": "dense", "n": 20.0, "budget": 100.0}),
+        Fact("unequal", {"fewest": "dense", "most": "poisoned", "n_fewest": 20.0, "n_most": 330.0}),
+    ),
 )
 BLEND = Blend(
     base="bm25",
@@ -160,9 +140,8 @@ BLEND = Blend(
     **{**WRITTEN, "n_rows": 66},
     n_negatives=330,
     n_drawn={"bm25": 231, "dense": 99},
-    wanted={"bm25": 231.0, "dense": 99.0},
+    wanted={"bm25": 0.7, "dense": 0.3},
     n_short=4,
-    n_cut=1,
     n_alone=3,
     n_false_negative=5,
     n_near_copy=1,
@@ -173,7 +152,7 @@ def test_mix(invoke: Invoke, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("secid.api.mix", lambda *_, **__: MIXTURE)
     monkeypatch.setattr("secid.api.write_mixture", lambda *_, **__: BLEND)
     shutil.copy(GOLDEN / "1.0.json", "report.json")
-    snapshot("mix.txt", whole(invoke("mix", "report.json", "--max-share", "0.7", "-o", "mixed.jsonl")))
+    snapshot("mix.txt", whole(invoke("mix", "report.json", "--shares", "poisoned=0.4,dense=0.6", "-o", "mixed.jsonl")))
 
 
 REFUSED = (
@@ -197,8 +176,9 @@ REFUSED = (
     "select nowhere --drop false_negativ -o out.jsonl",
     "select nowhere --drop none,repeat -o out.jsonl",
     "select report.json --drop repeat -o out.jsonl",
-    "mix nowhere --with-controls -o x.jsonl",
-    "mix nowhere --fix bm25",
+    "mix report.json",
+    "mix nowhere --shares bm25",
+    "mix report.json --shares bm25=0.5,dense=0.5",
     "cache info --set cache_dir=small.jsonl",
 )
 

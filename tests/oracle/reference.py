@@ -59,7 +59,6 @@ from tests.oracle.uncertainty import (
 from tests.oracle.variants import (
     VARIANTS,
     budget_curve,
-    duality_gap,
     gate_buckets,
     mixture_nats,
     pair_proxies,
@@ -88,7 +87,6 @@ __all__ = [
     "covariance",
     "coverage",
     "document_frequencies",
-    "duality_gap",
     "gate_buckets",
     "holm",
     "idf_for",

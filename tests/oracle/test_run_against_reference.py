@@ -74,7 +74,8 @@ def score(sources: dict[str, Rows], folder: Path, frozen: object = None, **setti
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    resolved = resolve({"cache": False, **settings}, environment={}, directory=folder)
+    # The words are of several scripts, for which another tokenizer would be chosen.
+    resolved = resolve({"cache": False, "tokenizer": "alphanumeric", **settings}, environment={}, directory=folder)
     found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
     return score_sources(found, PieceEncoder(), resolved, work, Silent(), frozen)
 
@@ -383,7 +384,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
             for q, p, n in rows
         ]
         (tagged / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    resolved = resolve({"cache": False, "by": "lang"}, environment={}, directory=tagged)
+    resolved = resolve({"cache": False, "by": "lang", "tokenizer": "alphanumeric"}, environment={}, directory=tagged)
     (tagged / "work").mkdir()
     found = resolve_sources([str(tagged / "*.jsonl")], resolved.values)
     scored = score_sources(found, HashEncoder(), resolved, tagged / "work", Silent())

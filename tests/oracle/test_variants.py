@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from secid.measure.information import InformationState, eigenvalues, mixed, spectral_nats
 from tests.oracle import reference
 from tests.oracle.reference import assert_close
 from tests.oracle.samples import hand_made, information_matrix, random_source, sigma
@@ -119,11 +121,16 @@ def test_mixture_is_the_weighted_sum_of_matrices_and_concave():
     assert mixed > 0.3 * ends[0] + 0.7 * ends[1]
 
 
-def test_duality_gap_bounds_what_a_grid_can_still_gain_and_closes_at_the_best():
+def test_the_score_of_a_hybrid_is_that_of_the_reference_and_of_the_pooled_negatives():
     sources = {"one": random_source(1, 9, 2, 4), "two": random_source(2, 4, 5, 4)}
-    grid = [{"one": step / 200, "two": 1 - step / 200} for step in range(201)]
-    scores = [reference.mixture_nats(sources, proportions, 50.0) for proportions in grid]
-    gaps = [reference.duality_gap(sources, proportions, 50.0) for proportions in grid]
-    best = max(scores)
-    assert all(gap >= best - score - 1e-12 for gap, score in zip(gaps, scores, strict=True))
-    assert gaps[int(np.argmax(scores))] < 0.02 * max(gaps)
+    states = {
+        name: InformationState(torch.from_numpy(information_matrix(source) * len(source.weight)), len(source.weight))
+        for name, source in sources.items()
+    }
+    pooled = states["one"] + states["two"]
+    shares = {name: state.n_negatives / pooled.n_negatives for name, state in states.items()}
+    for proportions in ({"one": 0.3, "two": 0.7}, shares):
+        matrix = mixed(list(states.values()), list(proportions.values()))
+        nats = spectral_nats(eigenvalues(matrix, 4), 50.0)
+        assert_close(nats, reference.mixture_nats(sources, proportions, 50.0), rel=1e-10)
+    assert_close(nats, spectral_nats(eigenvalues(pooled, 4), 50.0), rel=1e-10)

@@ -163,18 +163,3 @@ def mixture_rows(sources: Mapping[str, Measured], proportions: Mapping[str, floa
 def mixture_nats(sources: Mapping[str, Measured], proportions: Mapping[str, float], budget: float = 1.0) -> float:
     """log det(I + budget * M(alpha)) in nats; concave in the proportions. Source: METHOD 7."""
     return log_det_nats(np.linalg.svd(mixture_rows(sources, proportions), compute_uv=False), budget)
-
-
-def duality_gap(sources: Mapping[str, Measured], proportions: Mapping[str, float], budget: float = 1.0) -> float:
-    """Most nats by which any mixture can exceed this one: max_s g_s - sum alpha_s g_s, >= 0.
-
-    g_s = B tr((I + B M(alpha))^-1 M_s), the slope of the score along source s. Sources left out of
-    `proportions` count with share 0. Source: METHOD 7.
-    """
-    rows = mixture_rows(sources, proportions)
-    inverse = np.linalg.inv(np.eye(rows.shape[1]) + budget * rows.T @ rows)
-    slope = {
-        name: budget * mean(np.sum((measured.direction @ inverse) * measured.direction, axis=1) * measured.weight)
-        for name, measured in sources.items()
-    }
-    return max(slope.values()) - math.fsum(share * slope[name] for name, share in proportions.items())

@@ -373,8 +373,9 @@ class TestRunFolders:
             secid.select(tmp_path / "run", tmp_path / "copy.jsonl", source="one", drop="repeat")
         with pytest.raises(UsageError, match="a baseline needs the rows"):
             secid.baseline(tmp_path / "run", tmp_path / "baseline.json")
-        best = secid.mix(tmp_path / "run")
-        assert {part.name for part in best.parts} == {source.name for source in merged.sources}
+        assert (
+            secid.mix(tmp_path / "run", {source.name: 1 / len(merged.sources) for source in merged.sources}).nats > 0.0
+        )
 
     def test_a_shard_of_the_environment_changes_no_other_command(
         self, sources: list[str], monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from secid.results.catalogue import DEFECTS
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
 INVERTED = 0.5
-"""Share of outscoring negatives above which they are most of a source."""
+"""A source whose outscoring share is above this is named in the headline."""
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -51,20 +51,24 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def headline(run: Run) -> str:
-    """The statuses; which sources are harder than their positives, whatever their status; and what no label tells."""
+    """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
     hard = [source.name for source in run.sources if most_outscore(source)]
     outscored = f"Most negatives outscore the positive in {names_of(hard, len(run.sources))}." if hard else ""
     return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
 
 
 def most_outscore(source: SourceResult) -> bool:
-    """Whether its hardness is above 1, or more than half of its negatives outscore their positive."""
+    """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
     return (source.hardness or 0.0) > 1.0 or source.inversion_fraction > INVERTED
 
 
 def _one_label(run: Run) -> bool:
-    """Whether no query has a second labelled positive, and no guide tells more."""
+    """Return True if no query has a second labelled positive and no guide was used."""
     return run.guide is None and run.one_positive
+
+
+def _has_collection(run: Run) -> bool:
+    return "collection" in run.settings and bool(run.settings["collection"]["value"])
 
 
 def _unevaluated(run: Run) -> str:
@@ -80,14 +84,13 @@ def _labels(run: Run) -> str:
     if run.guide is not None:
         return " ".join(suspects_sentences(run.guide))
     if _one_label(run):
-        return SUSPECTS if run.settings.get("collection", {}).get("value") else TO_CHECK
+        return SUSPECTS if _has_collection(run) else TO_CHECK
     return NO_GUIDE
 
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
-    collection = run.settings["collection"]["value"] if "collection" in run.settings else None
-    if len(run.sources) > 1 or run.guide is not None or collection or _one_label(run):
+    if len(run.sources) > 1 or run.guide is not None or _has_collection(run) or _one_label(run):
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
 
@@ -102,7 +105,7 @@ def _sampled(run: Run) -> str:
 
 
 def _shared(run: Run) -> str:
-    """Which queries the table is of, where sources have different ones."""
+    """Name the queries that the table uses, if sources have different ones."""
     shared = next((source.on_shared for source in run.sources if source.on_shared), None)
     if shared is None:
         return ""
