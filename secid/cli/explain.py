@@ -19,7 +19,7 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding (rule, limit, remedy), a column, a status or a preset of mine.
+    """Explain a finding, a column, a status or a preset of mine.
 
     Example: secid explain false_negative
     """

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
-from secid.pages.numbers import listed
+from secid.pages.numbers import SPACE, listed
 from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 from secid.results.mine import PRESETS, Preset
@@ -25,7 +25,7 @@ NEEDS = {
 """What a finding needs, by its entry."""
 TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS}
 """Columns, statuses and words, as pages write them."""
-NAMES: Mapping[str, str] = {**OTHER_NAMES, **STATUS}
+NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Further names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
 WIDTH = 9
@@ -105,7 +105,7 @@ def print_explained(console: Console, name: str | None) -> None:
             write(console, says, mark=f"  {each:<{width}}  ")
         console.print()
     write(console, "Columns, statuses and words of tables and pages")
-    write(console, listed([*TERMS], len(TERMS)), indent=2)
+    write(console, "; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2)
     console.print()
     write(console, "`secid explain NAME` says more about one.")
 

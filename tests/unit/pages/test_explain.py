@@ -17,10 +17,15 @@ from secid.results import Status
 from secid.results.gate import Outcome
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
 from tests.unit.gating.test_pages import VERDICT
-from tests.unit.pages.samples import RUN
+from tests.unit.pages.samples import golden
 
 GATE = gate_page(VERDICT)
-TABLES = [answer_table(RUN, full=True), answer([]), GATE.answer, *(t for part in GATE.details for t in part.tables)]
+TABLES = [
+    answer_table(golden(), full=True),
+    answer([]),
+    GATE.answer,
+    *(t for part in GATE.details for t in part.tables),
+]
 HEADS = {column.title for table in TABLES for column in table.columns}
 ASKED = (
     "score hardness outscoring tie defects queries consistency locality residual no_defects repair unusable no_verdict"
