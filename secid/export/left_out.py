@@ -34,7 +34,7 @@ RULES = ("top", "min_weight", "max")
 """Why a ranking rule leaves a negative out."""
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
-"""What --drop says to keep all findings."""
+"""Value of --drop that drops no finding."""
 LAST = -10.0
 """Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
 
@@ -114,18 +114,18 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection(Written):
-    """What was written, and the answer before and after.
+    """The written copy, with the answer before and after.
 
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
                    n_negatives + sum(left_out).
-    n_unscored   : negatives in the copy that the run did not score: the rules of the texts dropped the others of them,
-                   findings that need the encoder none. `before` and `after` are of the scored ones.
-    left_out     : listed negatives that are not in the copy, by reason: of several findings the catalogue's first.
-                   Blank negatives are `empty` and in no copy.
-    n_records    : of the source; n_records_kept: those that keep a negative, the others are not in the copy.
-    rows_skipped : rows that give no record and are not in the copy, by reason. Of what they list only blank negatives
-                   are counted.
+    n_unscored   : negatives in the copy that the run did not score. Only findings of the texts were looked for in them;
+                   `before` and `after` are of the scored negatives.
+    left_out     : number of listed negatives that are not in the copy, by reason; of several findings the catalogue's
+                   first counts. Blank negatives are `empty` and in no copy.
+    n_records    : of the source.   n_records_kept : those that keep a negative; the others are not in the copy.
+    rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives that they
+                   list only blank ones are counted.
     budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
                    comparison is circular: the encoder that selected scores.
     """

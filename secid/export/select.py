@@ -69,15 +69,15 @@ def select(
     progress: Progress,
     force: bool = False,
 ) -> Selection:
-    """Writes the filtered copy of a source, and OUT.left-out.jsonl with what it leaves out; scores the copy.
+    """Write the copy, and OUT.left-out.jsonl with what it leaves out, and score the copy.
 
     folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
-    encoder : the run's, as an object; otherwise loaded.   own : the settings of this command, which name the encoder
-    where the run folder may not.   work : an empty folder for temporary files.
-    force : write the copy even where its status is worse than the source's.
-    Raises EncoderError for an encoder that cannot be loaded or is not the run's, UsageError for a finding that was not
-    evaluated and for a worse copy, InputError where the original has changed, NothingToScoreError where no negative is
-    left, OutputError for a file that exists or cannot be written.
+    encoder : the run's encoder as an object, None to load it.   own : settings of this command; they must name an
+    encoder that the run folder may not name.   work : an empty folder for temporary files.
+    force : write the copy even if its status is worse than the source's.
+    Raises EncoderError if the encoder cannot be loaded or is not the run's, UsageError for a finding that was not
+    evaluated or a worse copy, InputError if the original has changed, NothingToScoreError if no negative is left,
+    OutputError for a file that exists or cannot be written.
     """
     if run.early_stop is not None:
         raise UsageError(

@@ -59,7 +59,7 @@ def _queries(subject: Subject) -> Check:
 
 
 def _unchecked(subject: Subject) -> Iterator[Check]:
-    """The hardness of a new source that this baseline cannot judge: nothing else would notice random passages."""
+    """Leave a new source undecided if this baseline cannot judge its hardness: nothing else notices random passages."""
     if subject.previous is None and "hardness" in subject.limits.left_out:
         yield Check(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
 

@@ -68,7 +68,7 @@ def findings_of(run: Run) -> tuple[SourceFindings, ...]:
 
 
 def statuses_line(sources: Sequence[Listed]) -> str:
-    """What to leave or repair first, with its largest defect, and which sources have none: one or two sentences."""
+    """Say in one or two sentences what to leave or repair first and why, and which sources have no defects."""
     n = len(sources)
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
@@ -96,7 +96,7 @@ def _who(sources: Sequence[Listed], n: int) -> str:
 
 
 def _largest_defect(source: Listed) -> tuple[float, str]:
-    """Minus its share, 0 where nothing that decides the status is above its limit; and its name."""
+    """Return minus the share, and the name, of what decides the status; 0 and "" if nothing is above its limit."""
     names = ("unknown_script",) if source.status == "no_verdict" else DEFECTS
     return min(((-item.share, item.name) for item in source.findings if _stands_out(item, names)), default=(0.0, ""))
 
@@ -113,7 +113,7 @@ def _because(sources: Sequence[Listed]) -> str:
 
 
 def _to_check(clean: Sequence[Listed], n: int) -> str:
-    """Which sources without defects to look at before training; where the run has one source, also why."""
+    """Name the sources without defects to look at before training; for a single source, say why."""
     noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
     if not noticed:
         return ""

@@ -20,7 +20,7 @@ MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Names in the description of a chart, and characters of each; the table next to it has all."""
 
 MOST_PAIRS = 300
-"""Pairs of sources in one table, those of 25 sources: nobody reads the 19,900 of 200, and they make a page of 16 MB."""
+"""Most pairs of sources in one table (those of 25 sources). The 19,900 pairs of 200 sources would take 16 MB."""
 
 
 @dataclass(frozen=True)

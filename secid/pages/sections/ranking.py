@@ -80,7 +80,7 @@ def _hardness_interval(shown: TableNumbers) -> str:
 
 
 def pairs_section(run: Run) -> Section | None:
-    """The pairs of sources; of more than MOST_PAIRS those that are neighbors in the ranking."""
+    """Show the pairs of sources; if there are more than MOST_PAIRS, only neighbors in the ranking."""
     if not run.comparisons:
         return None
     following = {(first.name, second.name) for first, second in pairwise(run.sources)}
