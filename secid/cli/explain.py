@@ -13,12 +13,13 @@ def explain(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="A finding, caution, check of the gate or preset of mine; without it all are listed."
+            metavar="NAME",
+            help="A finding, column, status, check of the gate or preset of mine; without it all are listed.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding (rule, limit, remedy) or a preset of mine.
+    """Explain a finding, a column, a status or a preset of mine.
 
     Example: secid explain false_negative
     """

@@ -1,4 +1,6 @@
-"""Findings, cautions, checks of the gate and presets of mining: for `secid explain`, and for docs/findings.md."""
+"""Findings, cautions, checks of the gate, presets of mining, and the columns, statuses and words of tables and pages:
+for `secid explain`, and for docs/findings.md.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from secid.pages.glossary import EXPLANATIONS
-from secid.pages.numbers import listed
+from secid.pages.findings import STATUS
+from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
+from secid.pages.numbers import SPACE, listed
 from secid.pages.terminal import command, write
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 from secid.results.mine import PRESETS, Preset
@@ -20,11 +23,11 @@ NEEDS = {
     "guide": "--guide or --guide-reranker",
 }
 """What a finding needs, by its entry."""
-SYMBOLS: Mapping[str, str] = {
-    "π": EXPLANATIONS["π"],
-    "ρ": EXPLANATIONS["ρ"],
-    "λ": "1 − c, 0 to 1: c is the IDF share of the query's words that the negative repeats; the score rewards more.",
-}
+TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS}
+"""Columns, statuses and words, as pages write them."""
+NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
+"""Further names of terms."""
+SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
 WIDTH = 9
 """Of the labels of facts."""
 CHECKS: Mapping[str, str] = {
@@ -41,25 +44,28 @@ CHECKS: Mapping[str, str] = {
     "negatives have not moved by more than the tolerance",
 }
 """What a check of the gate asks; the names before the first point. Limits are in the policy, `[gate]`."""
-GATE_DOCS, MINE_DOCS = "docs/gate.md", "docs/mine.md"
+GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
+OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
+"""Every name but the findings."""
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
-    """The facts of a finding, caution, check or preset by their labels, under its name; of all of them for None.
+    """The facts of a finding, caution, check, preset or term by their labels, under its name; of all of them for None.
 
     Raises UsageError for an unknown name.
     """
     if name is None:
-        return {each: facts for each in (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS) for facts in explained(each).values()}
+        return {each: facts for each in (*FINDINGS, *OTHERS) for facts in explained(each).values()}
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
     elif family in CHECKS:
-        title = f"{name}, a check of secid gate"
-        return {family: {"title": title, "asks": CHECKS[family], "docs": GATE_DOCS}}
+        return {family: check_facts(name, family)}
     elif name in PRESETS:
         return {name: preset_facts(name, PRESETS[name])}
-    entry = known_finding(name, "secid explain", (*CAUTIONS, *CHECKS, *PRESETS))
+    elif name in TERMS or name in NAMES:
+        return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
+    entry = known_finding(name, "secid explain", OTHERS)
     facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
     return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
@@ -98,6 +104,9 @@ def print_explained(console: Console, name: str | None) -> None:
         for each, says in own.items():
             write(console, says, mark=f"  {each:<{width}}  ")
         console.print()
+    write(console, "Columns, statuses and words of tables and pages")
+    write(console, "; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2)
+    console.print()
     write(console, "`secid explain NAME` says more about one.")
 
 
@@ -110,8 +119,26 @@ def finding_facts(entry: Finding) -> dict[str, str]:
         "defect": "yes" if entry.counted else "no: it does not change the status",
         "limit": "none: it only describes" if entry.limit is None else limit_text(entry.limit, "source's negatives"),
         "do": entry.do,
+        **typical(entry.name),
         "command": command_of(entry),
     }
+
+
+def typical(name: str) -> dict[str, str]:
+    """What to compare a number with, where that was measured."""
+    return {"typical": TYPICAL[name]} if name in TYPICAL else {}
+
+
+def term_facts(term: str) -> dict[str, str]:
+    """The facts of a column, a status or a word of the pages by their labels."""
+    return {"is": TERMS[term], **typical(term)}
+
+
+def check_facts(name: str, check: str) -> dict[str, str]:
+    """The facts of a check of the gate by their labels; what its column says first, where it has one."""
+    what, column = "a check of secid gate", term_facts(check) if check in TERMS else {}
+    title = f"{name}, a column, and {what}" if column else f"{name}, {what}"
+    return {"title": title, **column, "asks": CHECKS[check], "docs": GATE_DOCS}
 
 
 def caution_facts(caution: Caution) -> dict[str, str]:

@@ -32,11 +32,15 @@ TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
     "directly or through others; – stands for a source that could not be compared with all the others"
 )
+STATUS_TERMS = {
+    "no defects": "no counted defect is above its limit, which does not make the source good for training.",
+    "no verdict": "the encoder does not know the script of at least half of the negatives.",
+    "repair first": "a defect is above its limit, and at least half of the records keep a negative without it.",
+    "do not use": "fewer than half of the records would have a negative left.",
+}
+"""The statuses of a source as pages write them."""
 EXPLANATIONS = {
-    "status": "no defects: no counted defect is above its limit, which does not make the source good for training. "
-    "no verdict: the encoder does not know the script of at least half of the negatives. repair first: a defect is "
-    "above its limit, and at least half of the records keep a negative without it. do not use: fewer than half of the "
-    "records would have a negative left.",
+    "status": " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
@@ -127,6 +131,52 @@ EXPLANATIONS = {
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
+WORDS = {
+    "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
+    "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
+    "top problem": "the most urgent finding above its limit.",
+    "λ": "1 − c, 0 to 1: c is the IDF share of the query's words that the negative repeats; the score rewards more.",
+    "accepted": "every check passed, or the policy excuses those that are undecided.",
+    "rejected": "at least one check failed.",
+    "undecided": "no check failed, and at least one is undecided: its interval holds the limit, or it could not be "
+    "evaluated.",
+    "check": "one question that the gate puts to a source, with a limit.",
+    "outcome": "pass, fail, undecided, notice or excused.",
+    "pass": "the measured number is within its limit.",
+    "fail": "the measured number is beyond its limit by more than sampling explains.",
+    "notice": "beyond the limit without failing the source: for a person to look at.",
+    "excused": "undecided, and the policy lets it stay so.",
+    "failed": "number of checks that failed; one is enough to reject the source.",
+    "notices": "number of checks that are beyond their limit without failing the source.",
+    "value": "the measured number, in the unit of its limit; of drift the difference from the predecessor.",
+    "limit": "on which side of which number the check passes; – for a check without a number.",
+}
+"""Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
+OTHER_NAMES = {
+    "score": "ECI_sem",
+    "consistency": "π",
+    "locality": "ρ",
+    "coverage": "c",
+    "residual": "λ",
+    "inversion_fraction": "outscoring",
+    "interval_95": "95 % CI",
+    "rank_group": "tie",
+    "n_queries": "queries",
+    "n_triplets": "negatives",
+    "flagged_share": "defects",
+}
+"""Further names of what is explained: words of the method, and keys of report.json."""
+TYPICAL = {
+    "hardness": "with MiniLM on three collections: random passages 0, BM25 0.55 to 0.70, the nearest passages of a "
+    "dense miner 0.85 to 1.07. Above 1 the negatives are on average closer to their query than the positive.",
+    "random_like": "with MiniLM on three collections: random passages 87 to 88 % of a source, BM25 18 to 23 %, the "
+    "nearest passages of a dense miner 0 %.",
+    "ECI_sem": "no scale holds across collections or encoders: read it against the controls of its own run, of which "
+    "random passages should be the lowest.",
+    "defects": "0 % is clean; the status depends on the limit of each defect, not on this sum.",
+    "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
+}
+"""What to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 SHOWN_NAMES = 3

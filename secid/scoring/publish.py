@@ -21,6 +21,7 @@ from secid.measure.uncertainty import Difference
 from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, Status, WithoutFlagged
 from secid.results.commands import no_command, repair_command
 from secid.results.sources import TableNumbers
+from secid.scoring.stored import words_of_loading
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate, finite
 from secid.triplets.measure_set import Bench
@@ -92,12 +93,20 @@ def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
 
 
 def repair_of(
-    run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
+    run: str | None,
+    name: str,
+    status: Status,
+    defects: tuple[str, ...],
+    inputs: Sequence[InputFile],
+    settings: Mapping[str, Any],
 ) -> str | None:
-    """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed."""
+    """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed.
+
+    settings : of the run, values by name.
+    """
     if status != "repair" or not defects or no_command(name, read_once=any(file.read_once for file in inputs)):
         return None
-    return repair_command(run, name, defects, inputs[0].path)
+    return repair_command(run, name, defects, inputs[0].path, words_of_loading(settings))
 
 
 def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
@@ -145,7 +154,7 @@ def source_result(
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
-        repair=repair_of(run, planned.name, answer.status, answer.defects, inputs),
+        repair=repair_of(run, planned.name, answer.status, answer.defects, inputs, vars(settings)),
         without_flagged=without_flagged,
         rank=rank,
         rank_group=group,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.results import Run
+from secid.results.commands import typed
 from secid.results.document import AGAIN, REPORT_NAME
-from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, FLAG, PERMISSIONS, Resolved, Settings, checked, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from secid.results.check import Check
@@ -92,15 +93,29 @@ def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
     Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
     setting : of ENCODERS.   where : the file or folder that stores it.
     """
-    if not stored:
-        return
-    is_address = encoder_kind(stored) == "endpoint"
-    if is_address or Path(stored).expanduser().is_dir():
+    if stored and (kind := _place(stored)):
         raise EncoderError(
-            f"{setting} is {'an address' if is_address else 'a local folder'} that only this file names",
+            f"{setting} is {kind} that only this file names",
             where=where,
             remedy=f"if you trust it, add {_typed(setting, stored)}",
         )
+
+
+def _place(encoder: str) -> str:
+    """Return "an address" or "a local folder", and "" for an encoder that is loaded by its name."""
+    if encoder_kind(encoder) == "endpoint":
+        return "an address"
+    return "a local folder" if Path(encoder).expanduser().is_dir() else ""
+
+
+def words_of_loading(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that a command on the run folder needs to load the run's encoder again; none for most encoders.
+
+    values : the settings of the run, by name.
+    """
+    names = [name for name in ("encoder", *PERMISSIONS) if values.get(name)]
+    needed = [name for name in names if name in PERMISSIONS or _place(values[name])]
+    return tuple(word for name in needed for word in typed(name, values[name]))
 
 
 def _typed(setting: str, name: str) -> str:

@@ -84,11 +84,12 @@ def report(
         if item.kind not in OF_PAIRS
     ]
     folder = None if merged.sampled_queries else sample.folder
+    settings = {name: entry["value"] for name, entry in sample.settings.items()}
     return replace(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, folder,
+                wholes[name], of_sample[name], tallies[name], files, merged, folder, settings,
                 rank=rank, rank_group=groups[name], probability_first=chance,
                 on_shared=on_shared(between, name, of_sample[name]),
             )
@@ -145,6 +146,7 @@ def source_of(
     files: Mapping[str, InputFile],
     merged: Merged,
     run: str | None,
+    settings: Mapping[str, Any],
     **ranked: Any,
 ) -> SourceResult:
     """One source. What is not added up stays the sample's."""
@@ -165,7 +167,7 @@ def source_of(
         status=status,
         n_flagged=moments[FLAGGED].n,
         flagged_share=moments[FLAGGED].value,
-        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs),
+        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs, settings),
         without_flagged=without_flagged(whole, sample),
         paths=inputs,
         n_read=tally.n_read,

@@ -127,7 +127,8 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
     found = api.mix("run", {"spoiled": 0.5, "sound": 0.5})
     answers = {part.name: (part.status, part.repair) for part in found.parts}
     assert answers == {source.name: (source.status, source.repair) for source in run.sources}
-    repair = "secid select run --source spoiled --drop false_negative -o spoiled-clean.jsonl"
+    loading = shlex.join(["--encoder", str(tiny)])
+    repair = f"secid select run --source spoiled --drop false_negative {loading} -o spoiled-clean.jsonl"
     assert answers == {"spoiled": ("repair", repair), "sound": ("no_defects", None)}
     for shares, printed in (("spoiled=0.5,sound=0.5", True), ("spoiled=0,sound=1", False)):
         _, out, _ = invoke("mix", "run", "--shares", shares)

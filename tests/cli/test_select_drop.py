@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -270,7 +271,8 @@ def test_the_repair_names_the_defects_of_all_rows(tmp_path, tiny, sample):
     table[15]["neg"].append(table[15]["neg"][0])
     write_rows(tmp_path / "in.jsonl", table)
     (source,) = api.score(["in.jsonl"], str(tiny), run="run", controls="none", **sample).sources
-    assert source.repair == "secid select run --source in --drop false_negative,repeat -o in-clean.jsonl"
+    loading = shlex.join(["--encoder", str(tiny)])
+    assert source.repair == f"secid select run --source in --drop false_negative,repeat {loading} -o in-clean.jsonl"
 
 
 def scored_rows() -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from safetensors import safe_open
 import secid
 from secid.errors import UsageError
 from secid.shards.store import RECORD
-from tests.cli.conftest import Invoke, listing
+from tests.cli.conftest import Invoke, listing, write_rows
 from tests.embedding_server import Server, running
 from tests.tiny_bert import save_tiny_bert
 
@@ -110,6 +110,42 @@ def test_a_folder_that_only_the_run_names_is_named_again(run, tiny, invoke):
     assert "run" in refused.err
     assert typed_flags(refused.err) == ["--encoder", str(tiny)]
     assert invoke(*SELECT, *typed_flags(refused.err)).code == 0
+
+
+def repair_of(source: Path, invoke: Invoke, *arguments: object) -> list[str]:
+    """The words after `secid` of the repair that a run of a source with a labelled positive prints."""
+    (first, *others) = map(json.loads, source.read_text().splitlines())
+    write_rows(source, [{**first, "neg": [*first["neg"], *first["pos"]]}, *others])
+    outcome = invoke("score", source, "--run", "run", "--quiet", *arguments)
+    assert outcome.code == 0, outcome.err
+    (line,) = [line for line in outcome.out.splitlines() if "secid select" in line]
+    return shlex.split(line)[1:]
+
+
+def test_the_printed_repair_names_a_folder_so_that_it_works_as_it_is(source, tiny, tmp_path, invoke):
+    shutil.copytree(tiny, tmp_path / "my encoder")
+    words = repair_of(source, invoke, "--encoder", "my encoder")
+    assert "my encoder" in words
+    repaired = invoke(*words)
+    assert repaired.code == 0, repaired.err
+
+
+def test_the_printed_repair_names_an_address(source, server, key, invoke):
+    words = repair_of(source, invoke, "--encoder", server.url)
+    assert server.url in words
+    assert invoke(*words).code == 0
+
+
+def test_the_printed_repair_has_the_permission_that_was_typed(source, runs_code, invoke):
+    words = repair_of(source, invoke, "--encoder", runs_code, "--trust-remote-code")
+    assert "--trust-remote-code" in words
+    assert invoke(*words).code == 0
+
+
+def test_the_printed_repair_is_short_where_the_run_s_encoder_is_loaded_by_its_name(source, invoke):
+    words = repair_of(source, invoke, "--encoder", "minilm")
+    assert "--encoder" not in words
+    assert invoke(*words).code == 0
 
 
 @pytest.mark.parametrize("by", ["environment", "file", "python"])
