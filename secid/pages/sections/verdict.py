@@ -21,8 +21,8 @@ from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
-from secid.results.sources import TableNumbers
 from secid.results.catalogue import DEFECTS
+from secid.results.sources import TableNumbers
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
 INVERTED = 0.5
