@@ -51,6 +51,22 @@ def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_p
     assert all(source.on_shared is None for source in alone.sources)
 
 
+def test_a_pair_that_shares_less_than_the_table_needs_is_compared_on_what_it_shares(tmp_path: Path) -> None:
+    """Each row is of its own queries then, and the pair still of the 32 that both have."""
+    first = {number: 0.2 if number < 48 else 0.7 for number in range(80)}
+    second = dict.fromkeys(range(48, 130), 0.5)
+    run = score(write_unlike(tmp_path / "all", {"a": first, "b": second}))
+    (pair,) = run.comparisons
+    shared = {"a": {n: first[n] for n in range(48, 80)}, "b": {n: second[n] for n in range(48, 80)}}
+    alone = {source.name: source.eci_nats for source in score(write_unlike(tmp_path / "shared", shared)).sources}
+    whole = {source.name: source.eci_nats for source in run.sources}
+    assert pair.n_shared_queries == 32
+    of_shared, of_whole = (scores[pair.first] - scores[pair.second] for scores in (alone, whole))
+    # The pool that words are counted in differs, which moves a score by a few percent.
+    assert pair.difference_nats == pytest.approx(of_shared, rel=0.15)
+    assert of_whole != pytest.approx(of_shared, rel=0.3)
+
+
 def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
     table = answer_table(run, full=False)
     column = [column.title for column in table.columns].index("queries")
