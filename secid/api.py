@@ -227,7 +227,7 @@ def select(
 
     folder, report = _read(run)
     if drop is None and rule.ranked:
-        findings = [item for part in report.sources if part.name == source for item in part.findings]
+        findings = [item for part in report.sources if source in (None, part.name) for item in part.findings]
         rule = replace(rule, drop=defects_of_ranking(findings))
     with work_folder() as work:
         return write_copy(report, folder, source, rule, out, schema, encoder, own, work, watcher, force)

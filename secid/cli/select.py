@@ -48,7 +48,7 @@ def select(
             "--drop",
             of="NAME,…",
             text="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
-            "[default: none; with --top, --min-weight or --max every counted defect]",
+            "[default: none; with --top, --min-weight or --max the counted defects]",
         ),
     ] = None,
     top: Annotated[int | None, flag("--top", of="K", text="Keep at most K negatives of each record.")] = None,
