@@ -18,7 +18,9 @@ SENTENCE_ENDS = (
     "\u037e։؞؟۔।॥၊။።፧፨᠃᠉᭚᭛᱾᱿꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꯫܀܁܂߹࠷࠹࠽࠾"
 )
 """Sentence-final marks. Source: Unicode's property Sentence_Terminal."""
-CLOSING = " \t\n\r\f\v\u00a0\u3000\"'”’»›“‘«‹„)]}）］｝」』】〉》〕〗*_"
+BLANK = "".join(map(chr, (*range(0x2000, 0x2010), 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0xFEFF)))
+"""White space beyond ASCII, and marks that no reader sees."""
+CLOSING = BLANK + " \t\n\r\f\v\u3000\"'”’»›“‘«‹„)]}）］｝」』】〉》〕〗*_"
 """What may follow a sentence mark: white space, brackets, quotes, and Markdown's emphasis."""
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
 """Thai, Lao and Khmer put no mark at the end of a sentence."""
@@ -30,7 +32,7 @@ OPENING = "{[`~\"'“*"
 WRAPPER = re.compile(
     r"""(?P<fence>`{3}|~{3})
       | \{\s*["'“][^"'”\n]{1,60}["'”]\s*:
-      | (?P<array>\[\s*(?:\{\s*["'“]|["'“\[]))
+      | (?P<array>\[\s*(?:\{\s*["'“]|["'“][^"'”]*["'”]\s*(?:,|\]\s*$)|\[))
       | [*]{0,2}["'“](?:(?:hard|easy)[\s_-]?)?
           (?:negative|positive|passage|document|text|content|query|answer|response)s?
           (?:[\s_-]?(?:passage|document|example|sample|text|\d+))*["'”][*]{0,2}\s*:""",

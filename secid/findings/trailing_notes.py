@@ -21,7 +21,9 @@ ENGLISH = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b
           [^.!?\n]{{0,140}}?
-          (?: \b(?:query|queries|hard[\ -]negatives?|requirements?|prompt|search\ intent|user['’]s\ question)\b
+          (?: \b(?:(?:the|this|your|given|provided|user|search|original)(?:['’]s)?\ (?:[\w-]+\ )?quer(?:y|ies)
+                |hard[\ -]negatives?|prompt|search\ intent|user['’]s\ question)\b
+            | \b(?:meet|satisf|fulfil|match|adher|follow)\w*\ [^.!?\n]{{0,60}}?\brequirements?\b
             | (?:\bnot|n['’]t)\ (?:\w+\ ){{0,2}}?(?:answer|address)\b[^.!?\n]{{0,60}}?\bquestion\b
           )
     | \bhard[\ _-]negative(?:\ (?:passage|document|example|sample|text))?\b[^.!?\n]{{0,80}}?\b(?:query|topic|because)\b
@@ -34,7 +36,7 @@ ENGLISH = re.compile(
     re.VERBOSE,
 )
 """What a language model says behind the text that it was asked for. Its labels of prompts ("query", "requirements")
-tell it from people who speak of a document."""
+tell it from people who speak of a document: of *the* query, and of requirements that it meets."""
 OTHERS = re.compile(
     as_read("|".join(rf"(?:{tongue.thing})[^\n]{{1,80}}?(?:{tongue.label})" for tongue in TONGUES.values())), re.VERBOSE
 )

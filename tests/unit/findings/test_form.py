@@ -131,3 +131,26 @@ def test_a_note_at_the_end_is_found_and_one_before_a_passage_is_not(language):
 @pytest.mark.parametrize("end", ORDINARY)
 def test_passages_end_in_no_note(end):
     assert not has_trailing_note(f"{GOATS}. {end}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This document sets out the minimum requirements for vessels.",
+        "These documents describe the system requirements.",
+        "This text shows how a query is parsed by the server.",
+    ],
+)
+def test_passages_that_speak_of_requirements_and_queries_hold_no_note(text: str) -> None:
+    assert not has_trailing_note(text)
+
+
+def test_a_title_in_brackets_is_no_array() -> None:
+    assert not is_wrapped('["Song 3"] is a song of 1 by [w3]')
+    assert is_wrapped('["Goats climb.", "Goats eat."]')
+    assert is_wrapped('["Goats climb."]')
+
+
+@pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u202f»", "\x85", "\ufeff"])
+def test_blanks_of_any_kind_may_follow_a_sentence_mark(end: str) -> None:
+    assert not is_unfinished("The goats climb the steep rocks above the valley." + end)
