@@ -398,19 +398,20 @@ def chosen_queries(
 ) -> tuple[RunWarning, ...]:
     """Warn of sources that have only some of the run's queries.
 
-    The warning compares the hardness of the other sources on these queries and on the rest; a source is left out if
-    either has fewer than FEWEST_SHARED queries.
+    The warning compares the hardness of the other sources on these queries and on the rest, over the same sources on
+    both sides: those with FEWEST_SHARED sampled queries or more on each. Without any the source is left out.
     has : (S, n) which sources have which queries.   hardness : of each source.   n_queries : of the run.
     """
     sources = {}
     for place, (name, own) in enumerate(zip(names, has, strict=True)):
-        others = [sums for number, sums in enumerate(hardness) if number != place]
-        if own.sum() == n_queries or not others:
+        sides = [
+            [sums.among(queries) for queries in (own, ~own)] for sums in (*hardness[:place], *hardness[place + 1 :])
+        ]
+        both = [pair for pair in sides if min(len(part.queries) for part in pair) >= FEWEST_SHARED]
+        if own.sum() == n_queries or not both:
             continue
-        every = total(others)
-        parts = [every.among(queries) for queries in (own, ~own)]
-        values = [part.value for part in parts]
-        if None not in values and min(len(part.queries) for part in parts) >= FEWEST_SHARED:
+        values = [total(list(parts)).value for parts in zip(*both, strict=True)]
+        if None not in values:
             sources[name] = [int(own.sum()), *values]
     if not sources:
         return ()

@@ -76,6 +76,19 @@ def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
     assert "35 queries that all sources share" in text
 
 
+def test_the_hardness_on_the_rest_is_of_sources_that_have_both(tmp_path: Path) -> None:
+    """c has queries of the rest alone: it says nothing of how hard the queries of b are."""
+    sources = {
+        "a": {number: 0.6 if number < 40 else 0.5 for number in range(80)},
+        "b": dict.fromkeys(range(40), 0.6),
+        "c": dict.fromkeys(range(40, 80), 0.1),
+    }
+    (warning,) = (item for item in score(write_unlike(tmp_path, sources)).warnings if item.kind == "chosen_queries")
+    n, on_these, on_the_rest = warning.values["sources"]["b"]
+    assert n == 40
+    assert (on_these, on_the_rest) == pytest.approx((0.6, 0.5), abs=0.05)
+
+
 def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
     easy, hard = dict.fromkeys(range(60), 0.5), dict.fromkeys(range(60, 120), 0.9)
     paths = write_unlike(tmp_path, {"a": easy, "b": hard, "c": dict.fromkeys(range(20, 100), 0.7)})
