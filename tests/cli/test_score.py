@@ -267,8 +267,9 @@ def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_pat
     assert (table["name"], [row["setting"] for row in table["rows"]]) == ("encoder", [str(tiny), str(other)])
     assert outcome.err.index(f"{tiny}: mean pooling") < outcome.err.index(f"{source}: flagembedding")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()
+    print("\n".join(log))
     recipes = [number for number, line in enumerate(log) if "mean pooling" in line]
-    stages = [number for number, line in enumerate(log) if line.startswith("stage encode")]
+    stages = [number for number, line in enumerate(log) if line == "stage read the cache"]
     assert [recipe < stage for recipe, stage in zip(recipes, stages, strict=True)] == [True, True]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from secid import api, read_run
 from secid.encode import load
-from secid.errors import InputError, UsageError
-from secid.export.left_out import UNSCORED, findings_to_drop
+from secid.errors import InputError
+from secid.export.left_out import UNSCORED
 from secid.export.writer import SCHEMAS
 from secid.progress import Silent
 from secid.read import reader
@@ -463,15 +463,6 @@ def test_a_source_of_flagged_negatives_alone_leaves_nothing(tmp_path, tiny, invo
     code, _, err = invoke("select", "run", "--drop", "false_negative", "-o", "out.jsonl")
     assert code == 2
     assert "(false_negative 12)" in err
-
-
-def test_names_are_parsed_as_the_catalogue_lists_them():
-    assert findings_to_drop("repeat,false_negative") == ("false_negative", "repeat")
-    assert findings_to_drop(["repeat", " preamble ,repeat"], ("empty",)) == ("preamble", "repeat")
-    assert findings_to_drop(None, ("empty",)) == ("empty",)
-    assert findings_to_drop(None) == findings_to_drop("none", ("empty",)) == findings_to_drop((), ("empty",)) == ()
-    with pytest.raises(UsageError, match="'f'"):
-        findings_to_drop(("f",))
 
 
 def test_json_of_a_drop_is_that_of_the_api(run, invoke):

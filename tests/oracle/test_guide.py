@@ -102,7 +102,7 @@ def test_the_reference_notices_damage(rows, result, damage):
     of = pairs(rows, encoder)
     if damage == "role":
         of = [(negative, positive) for positive, negative in of]
-    share = reference.flagged_share(of, "relative", 0.15 if damage == "margin" else 0.05)
+    share = reference.flagged_share(of, "relative", 0.5 if damage == "margin" else 0.05)
     assert abs(share - source.suspect_share) > 1e-3
 
 

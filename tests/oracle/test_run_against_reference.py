@@ -304,10 +304,10 @@ def test_a_query_echo_scores_zero_and_no_control_is_ranked(run):
     assert {source.name for source in run.sources} == {"a", "b", "c"}
 
 
-def test_every_kind_of_control_is_made(scored):
-    kinds = {control.kind for control, _ in scored.controls}
+def test_every_kind_of_control_is_made(run):
+    kinds = {control.kind for control in run.controls}
     assert kinds == {"random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool"}
-    assert {control.of for control, _ in scored.controls if control.kind == "shuffled"} == {"a", "b", "c"}
+    assert {control.of for control in run.controls if control.kind == "shuffled"} == {"a", "b", "c"}
 
 
 def test_the_same_source_under_two_names_ties(sources, tmp_path):
