@@ -100,8 +100,8 @@ def score(
         opened(files, values) as readers,
     ):
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        from secid.scoring.encoders import load_guide
         from secid.scoring.run import scored_plan
-        from secid.triplets.guide import load_guide
 
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
@@ -262,7 +262,7 @@ def flagged(
 
 def _read(run: str | PathLike[str]) -> tuple[Path, Run]:
     """The run folder and its report. Raises UsageError for one of its files: the states and tables are needed too."""
-    from secid.results.document import read_run
+    from secid.analyses.report import read_run
 
     path = Path(run)
     if path.is_file():

@@ -56,7 +56,9 @@ def in_rank_order(result: Any, names: Sequence[str]) -> Any:
         return tuple(sorted(result, key=lambda part: names.index(part.source))) if _of_sources(result) else result
     if is_dataclass(result) and not isinstance(result, type):
         parts = {field.name: getattr(result, field.name) for field in fields(result)}
-        return replace(result, **{name: in_rank_order(part, names) for name, part in parts.items() if _of_sources(part)})
+        return replace(
+            result, **{name: in_rank_order(part, names) for name, part in parts.items() if _of_sources(part)}
+        )
     return result
 
 

@@ -36,7 +36,8 @@ def to_json(run: Run) -> str:
     from pydantic import ValidationError
 
     parts = {field.name: getattr(run, field.name) for field in fields(run)}
-    text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION}))
+    results = {analysis.name: run.analyses[analysis.name] for analysis in ANALYSES if analysis.name in run.analyses}
+    text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": results}))
     try:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:

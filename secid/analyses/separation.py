@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from secid.measure.separation import Scores
     from secid.pool import Plan
     from secid.read.collection import Collection
-    from secid.triplets.embedding import Embedder
     from secid.triplets.table import TripletTable
 
 BINS = 60

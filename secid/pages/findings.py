@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Protocol
 
+from secid.analyses.guide import GUIDE
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
 from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
@@ -301,9 +302,10 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
     """Negatives of a source that a guide scored, of a finding that is estimated from a sample of them."""
-    if run.guide is None or finding.name != "suspect" or not run.guide.is_sampled:
+    guide = GUIDE.of(run)
+    if guide is None or finding.name != "suspect" or not guide.is_sampled:
         return None
-    return next((own.n_scored for own in run.guide.sources if own.name == name), None)
+    return next((own.n_scored for own in guide.sources if own.name == name), None)
 
 
 def _skipped(source: SourceResult) -> list[Ranked]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from secid.analyses.budgets import BUDGETS
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import code, named, plain
@@ -300,15 +301,17 @@ def score_name(run: Run) -> str:
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
     """Whether a control's ECI_B may be compared with the sources': up to B = 1, or with as many negatives as each."""
-    numbers = [run.equal_numbers] if run.equal_numbers else run.sources
+    budgets = BUDGETS.of(run)
+    numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 
 
 def equal_numbers(run: Run) -> str:
     """The numbers that sources are compared on beyond budget 1, where their own differ; else ""."""
-    numbers = run.equal_numbers
-    if numbers is None:
+    budgets = BUDGETS.of(run)
+    if budgets is None or budgets.equal_numbers is None:
         return ""
+    numbers = budgets.equal_numbers
     return f"{plural(numbers.n_queries, 'query', 'queries')} and {plural(numbers.n_triplets, 'negative')} of each"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PROBE_METRIC = "gain in ndcg@10"
 """The outcome of a probe, where its result is what numbers are compared with."""

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, score_interval
 from secid.arrays import Floats
-from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import spectral_nats, trace
 from secid.measure.proxies import ProxyValues, proxies
@@ -24,7 +22,6 @@ from secid.results.sources import TableNumbers
 from secid.scoring.stored import words_of_loading
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate, finite
-from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.ablations import ablation, blocks_of, with_noise
-from secid.analyses.budgets import crossings
+from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
 from secid.analyses.in_batch import conflicts
-from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, comparisons, tie_groups
+from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
@@ -25,7 +24,6 @@ from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
-from secid.measure.information import spectral_nats
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.part import Keep
@@ -33,31 +31,21 @@ from secid.pool.plan import TextFindings
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
-from secid.pool.tokenizer_fit import fitting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
 from secid.records import Source
-from secid.results import (
-    SCHEMA_VERSION,
-    Ablation,
-    EqualNumbers,
-    InBatch,
-    InputFile,
-    ObjectiveLens,
-    Run,
-    SourceSeparation,
-)
+from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceResult
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
 from secid.scoring.publish import control_result, source_result, table_numbers
-from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
+from secid.scoring.stages import StoredReference, measure
+from secid.scoring.tokenizer import fitting
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 from secid.triplets.random_reference import RandomReference
-from secid.triplets.variants import Aspect
 from secid.version import VERSION
 
 
@@ -218,9 +206,12 @@ def source_results(
     settings, ranked = context.settings, context.ranked
     first: Sequence[float | None] = [None] * len(ranked)
     if same_queries(ranked):
-        scores, n_queries = ([item.nats(settings.budget) for item in ranked], [item.influence.n_queries for item in ranked])
+        scores, n_queries = (
+            [item.nats(settings.budget) for item in ranked],
+            [item.influence.n_queries for item in ranked],
+        )
         first = chances(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
-    level = context.level or [None] * len(ranked)
+    level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
         source_result(
             item,

@@ -13,14 +13,9 @@ import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
+from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, make_controls
-from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
-from secid.analyses.guide import margins, result_of
-from secid.analyses.in_batch import ONE_ROW, in_batch
-from secid.analyses.objectives import NO_GUIDE, SAMPLE, RecordScores, objectives
-from secid.analyses.per_record import QUERIES, record_sizes
-from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.shared_queries import (
     Pairs,
     chosen_queries,
@@ -31,7 +26,8 @@ from secid.analyses.shared_queries import (
     same_queries,
     table_sets,
 )
-from secid.analyses.slices import MOST_SLICES, slices
+from secid.analyses.slices import MOST_SLICES
+from secid.analyses.without import without_flagged
 from secid.arrays import Index, among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
@@ -40,35 +36,18 @@ from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
 from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
-from secid.measure.margins import MARGIN
 from secid.measure.sweep import Variant
-from secid.measure.uncertainty import Difference
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.progress import Progress
 from secid.read.collection import Collection
-from secid.results import (
-    CorpusSeparation,
-    Cost,
-    EarlyStop,
-    EncoderInfo,
-    IdfInfo,
-    InBatch,
-    ObjectiveLens,
-    RunWarning,
-    Slice,
-    SourceSeparation,
-    WithoutFlagged,
-)
-from secid.results.guide import GuideResult, SourceMargins
+from secid.results import EncoderInfo, RunWarning
 from secid.scoring.clock import Clock
-from secid.scoring.publish import only, without_flagged
-from secid.scoring.warnings import NOT_LEVEL, OTHER_QUERIES, few_queries, noisy, not_level, odd_slices, unlike
+from secid.scoring.warnings import few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
-from secid.triplets.estimates import Estimate
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
@@ -203,7 +182,7 @@ def bench_of(
     clock: Clock,
     progress: Progress,
 ) -> tuple[Bench, Sequence[Aspect]]:
-    """Split all texts under each tokenizer, and return what sets are measured on and the aspects that --ablate varies."""
+    """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
@@ -335,7 +314,7 @@ def inspected(
     stored: StoredReference | None,
     progress: Progress,
 ) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
-    """Return the random reference, the findings by source, the sets with their findings as columns, and what is missing."""
+    """Return the random reference, the findings by source, the sets with findings as columns, and what is missing."""
     if stored is None:
         reference = random_reference(plan, [item.triplets for item in sets.items], bench.vectors, bench.settings.seed)
     else:

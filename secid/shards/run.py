@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
+from secid.analyses.cost import COST
 from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress
@@ -208,7 +209,8 @@ def merge(
                 recorder.note(merged_sentence(merged))
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
-                done = replace(done, encoder=info, cost=None)
+                analyses = {name: found for name, found in done.analyses.items() if name != COST.name}
+                done = replace(done, encoder=info, analyses=analyses)
                 scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)

@@ -16,13 +16,13 @@ from secid.errors import InputError, UsageError
 from secid.pool import sample_order
 from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
-from secid.pool.tokenizer_fit import fitting_files
 from secid.progress import Progress, Silent
 from secid.read import Reader, given_sources, once_only, opened
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, input_files, scored_plan
+from secid.scoring.tokenizer import fitting_files
 from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
 from secid.shards.counts import Counts, count, total
 from secid.shards.state import ShardNumbers, counts_of_state, silent_of, state_of, state_of_counts, write_rows

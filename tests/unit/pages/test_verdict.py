@@ -20,6 +20,7 @@ from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import RunWarning
 from secid.results.catalogue import FINDINGS
+from tests.unit.pages import samples
 from tests.unit.pages.samples import HOSTILE, compared, renamed
 from tests.unit.pages.situations import (
     BEYOND,
@@ -118,7 +119,7 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
-    one = replace(CLEAN, guide=None, one_positive=True)
+    one = replace(CLEAN, one_positive=True)
     assert "one label per query" in headline(one)
     text = " ".join(verdict(one))
     assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
@@ -294,8 +295,8 @@ def test_rows_left_out_are_a_finding_from_one_in_a_hundred_on(skipped, n):
 )
 def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
     alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 0.97}
-    overlap = replace(RUN.overlaps[0], **(alike | ({} if lacking is None else {lacking: 0.5})))
-    run = replace(CLEAN, overlaps=(overlap,))
+    overlap = replace(RUN.analyses["overlap"][0], **(alike | ({} if lacking is None else {lacking: 0.5})))
+    run = samples.replaced(CLEAN, overlap=(overlap,))
     groups = findings_of(run)
     assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
 
@@ -346,7 +347,9 @@ def test_pairs_are_one_sentence_with_the_range_of_queries():
 
 
 def test_other_settings_are_counted_and_samples_are_not():
-    n = sum(row.setting != item.base for item in RUN.ablations if item.name != "sample" for row in item.rows)
+    n = sum(
+        row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
+    )
     assert f"of {n} other settings" in ablations_sentence(RUN)
     assert ablations_sentence(CLEAN) == ""
 
