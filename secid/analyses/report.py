@@ -27,17 +27,21 @@ class Report(Run):
     analyses: Results
 
 
-def to_json(run: Run) -> str:
-    """Return a run as indented JSON, keys in the order of the dataclasses, ending in a line feed.
+def to_json(result: Any) -> str:
+    """Return a result, such as a run or a verdict, as indented JSON, keys in the order of the dataclasses, ending in a
+    line feed.
 
-    Numbers carry full double precision. The version is that of these fields, even if the run was read from a newer
+    Numbers carry full double precision. Of a run the version is that of these fields, even if it was read from a newer
     report; raises NumericalError where a number is not finite that a report cannot do without.
     """
     from pydantic import ValidationError
 
-    parts = {field.name: getattr(run, field.name) for field in fields(run)}
-    results = {analysis.name: run.analyses[analysis.name] for analysis in ANALYSES if analysis.name in run.analyses}
-    text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": results}))
+    if not isinstance(result, Run):
+        return json_of(result)
+    own = result.analyses
+    analyses = {analysis.name: own[analysis.name] for analysis in ANALYSES if analysis.name in own}
+    parts = {field.name: getattr(result, field.name) for field in fields(result)}  # without what is cached
+    text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": analyses}))
     try:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:
@@ -52,7 +56,8 @@ def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
 
     Raises InputError where the text is no report or of another major version.
     """
-    run: Run = checked(Report, text, where, SCHEMA_VERSION, "report", AGAIN)
+    report = checked(Report, text, where, SCHEMA_VERSION, "report", AGAIN)
+    run = Run(**{field.name: getattr(report, field.name) for field in fields(report)})
     if not run.sources:
         raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
     if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:

@@ -263,7 +263,7 @@ def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_pat
     )
     found = json.loads(outcome.out)
     assert found["encoder"]["name"] == str(tiny)
-    (table,) = found["ablations"]
+    (table,) = found["analyses"]["ablations"]
     assert (table["name"], [row["setting"] for row in table["rows"]]) == ("encoder", [str(tiny), str(other)])
     assert outcome.err.index(f"{tiny}: mean pooling") < outcome.err.index(f"{source}: flagembedding")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()

@@ -514,7 +514,7 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert run.sources[0].equal_curve == ()  # nothing is cut of the smallest
     assert many.interval_95[0] < many.nats < many.interval_95[1]
     equal = score({"x": both["few"], "y": rows(30, "else", 1)}, tmp_path / "equal", budget=1_000.0).run
-    assert equal.equal_numbers is None
+    assert equal.analyses["budgets"].equal_numbers is None
     assert all(source.equal_curve == () for source in equal.sources)
     below = score(both, tmp_path / "below", budget=0.5, temperature=1.0, controls="none").run
     shown = {s.name: score_point(s, 0.5).nats for s in below.sources}
