@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
-from secid.errors import OutputError, RunNotWrittenError, UsageError
+from secid.errors import NothingToScoreError, OutputError, RunNotWrittenError, UsageError
 from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
@@ -460,12 +460,26 @@ def gate(
         rules, origin = parse_policy(policy, "policy"), "given"
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
-    read_baseline(Path(against))
+    known = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
-    from secid.gating.judge import judge, prepare
+    from secid.encode import ignored
+    from secid.gating.settings import refuse_encoders_of_baseline, settings_for
+    from secid.pages.encoder import fact_lines
+    from secid.read import opened, resolve_sources
 
-    prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
-    return judge(sources, prepared, resolved, progress, encoder)
+    for line in fact_lines(ignored(resolved.values, encoder)):
+        progress.note(line)
+    resolved = settings_for(known, resolved)
+    refuse_encoders_of_baseline(resolved, encoder, str(against))
+    files = resolve_sources(sources, resolved.values)
+    if not files:
+        raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
+    with opened(files, resolved.values) as readers:
+        refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
+        from secid.gating.judge import judge, prepare
+
+        prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
+        return judge(readers, prepared, resolved, progress, encoder)
 
 
 def baseline(
