@@ -272,7 +272,27 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
     assert (bool(groups[0].command), n_more) == (True, 4)
     assert most_urgent(CLEAN, 5) == ((), 0)
     leave = replace(RUN, sources=(replace(RUN.sources[0], status="unusable"), *RUN.sources[1:]))
-    assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "counterfactual"]
+    assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "random", "counterfactual"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_each_source_to_repair_comes_first_with_its_command_however_few_findings_are_shown(limit):
+    """bm25 has the most urgent findings of the run, but none that decides a status."""
+    run = with_status("no_defects", "repair", "repair", "unusable", "repair")
+    urgent = tuple(
+        replace(item, share=0.9, n_negatives=90) if FINDINGS[item.name].urgency <= 2 and not FINDINGS[item.name].counted
+        else item
+        for item in run.sources[0].findings
+    )  # fmt: skip
+    run = replace(run, sources=(replace(run.sources[0], findings=urgent), *run.sources[1:]))
+    groups, n_more = most_urgent(run, limit)
+    assert [group.status for group in groups][:4] == ["repair first"] * 3 + ["do not use"]
+    commands = {group.source: group.command for group in groups}
+    assert {source.name: source.repair for source in run.sources if source.repair}.items() <= commands.items()
+    assert all(group.command or group.items[0].command for group in groups)
+    n_items = sum(len(group.items) for group in groups)
+    assert n_items == limit
+    assert n_items + n_more == sum(len(ranked(run, source)) for source in run.sources)
 
 
 def test_a_source_without_a_sound_negative_has_none_left():
@@ -298,6 +318,20 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
     run = replace(CLEAN, overlaps=(overlap,))
     groups = findings_of(run)
     assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
+
+
+@pytest.mark.parametrize(("n_larger", "whole"), [(72, True), (74, False)])
+def test_sources_are_one_only_if_neither_has_many_queries_of_its_own(n_larger, whole):
+    """The smaller source has 66 queries, all of them also the larger's."""
+    first, second, *others = CLEAN.sources
+    alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 1.0}
+    overlap = replace(RUN.overlaps[0], first=first.name, second=second.name, **alike)
+    run = replace(CLEAN, sources=(replace(first, n_queries=n_larger), second, *others), overlaps=(overlap,))
+    (group,) = findings_of(run)
+    text = without_isolates(group.items[0].sentence)
+    assert "66 queries" in text
+    assert ("as one source" in text) is whole
+    assert (f"{n_larger - 66} more" in text) is not whole
 
 
 @pytest.mark.parametrize(
@@ -331,6 +365,25 @@ def test_the_controls_line_names_those_above_and_tied():
     found = outcome(RUN, "random")
     assert (len(found.above), len(found.tied), len(found.below)) == (4, 1, 0)
     assert outcome(replace(RUN, controls=()), "random") is None
+
+
+@pytest.mark.parametrize("difference", [-0.1, 0.01, 0.3])
+def test_a_source_without_a_value_against_a_control_is_named(difference):
+    run = random_passages(CLEAN, *[difference] * 5)
+    random = next(control for control in run.controls if control.kind == "random")
+    part = replace(random, against=random.against[:3])
+    some = replace(run, controls=tuple(part if control is random else control for control in run.controls))
+    for text in (controls_line(some), *([] if difference > 0.1 else [ranking(some)])):
+        assert f"not compared with {NAMES[3]} and {NAMES[4]}" in without_isolates(text)
+        assert "all 5" not in text
+    assert "not compared" not in controls_line(run)
+    assert outcome(some, "random").missing == NAMES[3:]
+
+
+def test_a_source_without_a_hardness_is_named_beside_the_range():
+    sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
+    (text,) = [line for line in verdict(replace(RUN, sources=sources)) if "Hardness runs" in line]
+    assert f"not evaluated for {NAMES[0]}" in without_isolates(text)
 
 
 def test_pairs_are_one_sentence_with_the_range_of_queries():
