@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
 from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
-from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status
+from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
@@ -52,6 +53,8 @@ class Listed(Protocol):
     def name(self) -> str: ...
     @property
     def status(self) -> Status: ...
+    @property
+    def n_flagged(self) -> int: ...
     @property
     def findings(self) -> Sequence[SourceFinding]: ...
 
@@ -194,7 +197,30 @@ def _is_trait(source: SourceResult, item: Item) -> bool:
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
+    entries = _with_number(sorted(entries, key=itemgetter(0)), source)
     return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+
+
+def _with_number(entries: Sequence[Ranked], source: SourceResult) -> list[Ranked]:
+    """Say at the first finding that the repair drops how many negatives it drops."""
+    first = next((place for place, (_, item) in enumerate(entries) if source.repair and not item.command), None)
+    words = drops(source)
+    if first is None or not words:
+        return list(entries)
+    key, item = entries[first]
+    return [*entries[:first], (key, replace(item, sentence=f"{item.sentence} {words}")), *entries[first + 1 :]]
+
+
+def drops(source: Listed) -> str:
+    """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
+    names = defects_to_drop(source.findings)
+    others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
+    if len(names) < 2:
+        return ""
+    if set(names) != set(others):
+        return f"The command drops the negatives with {' or '.join(names)}."
+    negatives = plural(source.n_flagged, "negative")
+    return f"The command drops {negatives}, those with {' or '.join(names)}; one with several counts once."
 
 
 def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
@@ -277,8 +303,13 @@ def damaged_positives(sources: Sequence[Listed]) -> list[str]:
     return sentences
 
 
-def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None) -> str:
-    """What a finding comes to, and what to do about it. n_sampled: negatives that its share is estimated from."""
+def sentence(
+    finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None, queries: str = ""
+) -> str:
+    """What a finding comes to, and what to do about it.
+
+    n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
+    """
     do = advice(finding)
     if n_sampled is not None:
         n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
@@ -286,7 +317,8 @@ def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int
         return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
     also = f" ({compared(finding)})" if finding.positives else ""
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{also}{rows}. {do}"
+    n = f"{negatives(finding, n_scored)} ({percent(finding.share)})"
+    return f"{n} {says(finding)}{queries}{also}{rows}. {do}"
 
 
 def says(finding: SourceFinding) -> str:
@@ -308,13 +340,20 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
     item = Item(
         name=entry.name,
-        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding)),
+        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding)),
         command="" if repaired else rows,
         rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
+
+
+def _queries(source: SourceResult, finding: SourceFinding) -> str:
+    """Say which queries a share is of, if a column of the table has it for other queries."""
+    if finding.name != "inversion" or source.on_shared is None:
+        return ""
+    return f" over all {plural(source.n_queries, 'query', 'queries')} of the source"
 
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:

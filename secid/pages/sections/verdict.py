@@ -111,7 +111,10 @@ def _shared(run: Run) -> str:
     if shared is None:
         return ""
     queries = plural(shared.n_queries, "query", "queries")
-    return f"Scores, hardness and outscoring are of the {queries} that all sources share; defects are of all."
+    return (
+        f"Scores, hardness and outscoring are over the {queries} that all sources share; defects and findings are over "
+        "all queries of a source."
+    )
 
 
 def ranking(run: Run) -> str:

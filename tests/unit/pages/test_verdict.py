@@ -10,6 +10,7 @@ import pytest
 
 from secid.pages.answer import answer_table
 from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
+from secid.pages.glossary import skipped_lines
 from secid.pages.numbers import percent
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections import page_of
@@ -18,7 +19,7 @@ from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
 from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
-from secid.results import RunWarning
+from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages.samples import HOSTILE, compared, renamed
 from tests.unit.pages.situations import (
@@ -318,6 +319,30 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
     run = replace(CLEAN, overlaps=(overlap,))
     groups = findings_of(run)
     assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
+
+
+def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
+    """37 false negatives and 16 repeats of poisoned are 53 negatives; the command drops both kinds."""
+    (group,) = [group for group in findings_of(RUN) if group.source == "poisoned"]
+    (source,) = [source for source in RUN.sources if source.name == "poisoned"]
+    assert f"{source.n_flagged} negatives" in group.items[0].sentence
+    assert sum("The command" in item.sentence for item in group.items) == 1
+    alone = with_finding("false_negative", 0.2, status="repair", repair="secid select", n_flagged=90)
+    assert "The command" not in findings_of(alone)[0].items[0].sentence
+
+
+def test_a_share_of_other_queries_than_the_columns_is_said():
+    run = with_finding("inversion", 0.5, on_shared=CLEAN.sources[1].in_table(1.0), n_queries=120)
+    assert "all 120 queries" in findings_of(run)[0].items[0].sentence
+    assert "all 120 queries" not in findings_of(with_finding("inversion", 0.5))[0].items[0].sentence
+
+
+def test_what_was_left_out_has_its_place():
+    example = Example(reason="broken_line", path="a.jsonl", line=7)
+    source = replace(CLEAN.sources[0], skipped={"broken_line": 1}, dropped_negatives={}, examples=(example,))
+    (line,) = skipped_lines(replace(CLEAN, sources=(source,)))
+    assert "1 row (1 × broken line)" in line
+    assert "a.jsonl:7" in line
 
 
 @pytest.mark.parametrize(("n_larger", "whole"), [(72, True), (74, False)])
