@@ -39,10 +39,7 @@ LABELS = (
     f"If these queries have relevance judgements, add {code('--collection DIR')} to this command to count the false "
     "negatives."
 )
-SCORE = (
-    "This check uses no encoder. For hardness, the score and negatives that outscore their positive, run "
-    f"{code('secid score')} on the same sources with {code('--encoder minilm')}."
-)
+SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 

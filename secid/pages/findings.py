@@ -220,7 +220,7 @@ def drops(source: Listed) -> str:
     if set(names) != set(others):
         return f"The command drops the negatives with {' or '.join(names)}."
     negatives = plural(source.n_flagged, "negative")
-    return f"The command drops {negatives}, those with {' or '.join(names)}; one with several counts once."
+    return f"The command drops {negatives} in all ({', '.join(names)}; one with several counts once)."
 
 
 def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
