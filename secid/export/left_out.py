@@ -161,10 +161,8 @@ def note_widening(drop: Sequence[str], findings: Sequence[SourceFinding], progre
     """Note each dropped formal finding without which a source's negatives differ more from the positives."""
     for item in findings:
         if item.name in drop and item.n_negatives and not item.dropping_helps and item.positives is not None:
-            shares = (
-                f"{percent(item.share)} of the negatives and {percent(item.positives.share)} of the positives have it"
-            )
-            progress.note(f"without {item.name} the copy differs more from its positives: {shares}; repair the texts")
+            both = f"{percent(item.share)} of the negatives have it, {percent(item.positives.share)} of the positives"
+            progress.note(f"without {item.name} the copy differs more from its positives: {both}; repair the texts")
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:

@@ -226,6 +226,20 @@ def test_wrong_use_of_the_function(prepared, tmp_path, arguments, kind, part):
     assert part in str(caught.value)
 
 
+def test_a_new_source_whose_hardness_this_baseline_cannot_check_is_undecided(prepared, tmp_path, invoke):
+    document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
+    document["sources"]["used"]["hardness"]["standard_error"] = 2.0  # no limit of it would notice anything
+    weak = tmp_path / "weak.json"
+    weak.write_text(json.dumps(document), encoding="utf-8")
+    shutil.copy(prepared.baseline.with_name("b.idf.safetensors"), tmp_path / "weak.idf.safetensors")
+    for name, code in (("new", 3), ("used", 0)):
+        result = invoke("gate", variant(tmp_path, "fresh", name), "--against", weak, "--json")
+        (source,) = json.loads(result.out)["sources"]
+        assert (name, result.code, "hardness" in source["left_out"]) == (name, code, True)
+        undecided = [check["name"] for check in source["checks"] if check["outcome"] == "undecided"]
+        assert undecided == (["hardness"] if name == "new" else [])
+
+
 def test_undecided_is_three_and_may_be_excused(prepared, tmp_path, invoke):
     source = variant(tmp_path, "fresh", "new")
     Path("secid.toml").write_text("[gate]\nhardness_minimum = 0.5\n", encoding="utf-8")
