@@ -88,8 +88,8 @@ def test_a_formal_defect_counts_in_shards_as_in_one_process(tmp_path: Path, of_p
     one = secid.score(sources, HashEncoder(), **EXACT)
     merged = secid.merge(in_shards(sources, tmp_path / "state", 3, **EXACT), HashEncoder())
     assert differences(one, merged) == []
-    first = one.source("one")
-    wrapper = first.finding("wrapper")
+    first = next(source for source in one.sources if source.name == "one")
+    wrapper = next(item for item in first.findings if item.name == "wrapper")
     assert wrapper.counted_share > 0.01
     assert first.n_flagged >= wrapper.n_negatives > 0
     assert ("wrapper" in defects_to_drop(first.findings)) is repair

@@ -69,6 +69,7 @@ def test_a_source_that_dropping_cannot_repair_is_to_be_repaired(tmp_path):
     assert source.n_flagged == source.finding("mojibake").n_negatives == 1000
     assert "Repair the texts of negatives and positives alike" in page
     assert scored(tmp_path, {"own": rows}).run.sources[0].status == "repair"
+    (tmp_path / "alone").mkdir()
     alone, _ = check_page_of(tmp_path / "alone", damaged(200, spoiled, 1.0, 0.0))
     assert alone.status == "unusable"  # the positives are sound, and without the damaged negatives nothing is left
 
