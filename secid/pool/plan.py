@@ -18,6 +18,8 @@ from secid.results.catalogue import BITS
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
+FormalMask = npt.NDArray[np.uint16]
+"""A mask that holds formal findings alone: their bits in the catalogue are below 16."""
 
 
 class TextFindings(NamedTuple):
@@ -29,7 +31,7 @@ class TextFindings(NamedTuple):
     """
 
     negatives: Mask
-    positives: Mask
+    positives: FormalMask
     excess: Mapping[str, bool] = {}
 
 
@@ -133,7 +135,7 @@ class PlannedSource:
     negative_ordinal: Small
     listed: Index
     findings: Mask
-    positive_findings: Mask
+    positive_findings: FormalMask
     excess: Mapping[str, bool]
     blanks: Blanks
 
@@ -174,7 +176,7 @@ class PlannedSource:
         return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
 
 
-def bit_of(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
     """Which rows of a mask have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
