@@ -236,7 +236,7 @@ def test_what_keeps_a_source_from_passing(outcome, excused, holds):
 
 def test_every_page_says_what_was_left_out():
     accepted = verdict(check(outcome="pass"), outcome="pass")
-    left_out = "left out 12 rows (no negatives 12); left out 3 negatives (empty negative 3); 2 records not sampled"
+    left_out = "left out 12 rows (12 × no negatives); left out 3 negatives (3 × empty negative); 2 records not sampled"
     for page in (
         printed(accepted, 400),
         GATE_FORMATS[".md"](accepted),
