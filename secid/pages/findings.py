@@ -46,17 +46,22 @@ Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
 
-class Listed(Protocol):
-    """A source of a run or of a check."""
+class WithFindings(Protocol):
+    """A source of a run, of a check or of a verdict of the gate."""
 
     @property
     def name(self) -> str: ...
     @property
+    def findings(self) -> Sequence[SourceFinding]: ...
+
+
+class Listed(WithFindings, Protocol):
+    """A source of a run or of a check."""
+
+    @property
     def status(self) -> Status: ...
     @property
     def n_flagged(self) -> int: ...
-    @property
-    def findings(self) -> Sequence[SourceFinding]: ...
 
 
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
@@ -263,11 +268,15 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
+    """What to do about a finding, as a sentence."""
+    return f"{capital(what_to_do(finding))}."
+
+
+def what_to_do(finding: SourceFinding) -> str:
     """What to do about a finding. Dropping is no advice where the positives have it nearly as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
-        return f"{capital(FINDINGS[finding.name].do)}."
-    why = "dropping these negatives would widen the difference"
-    return f"Repair the texts of negatives and positives alike: {why}."
+        return FINDINGS[finding.name].do
+    return "repair the texts of negatives and positives alike: dropping these negatives would widen the difference"
 
 
 def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
@@ -290,7 +299,7 @@ def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
     return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
 
 
-def damaged_positives(sources: Sequence[Listed]) -> list[str]:
+def damaged_positives(sources: Sequence[WithFindings]) -> list[str]:
     """A sentence on each source whose labelled positives have defects themselves."""
     sentences = []
     for source in sources:

@@ -152,7 +152,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="markup", needs="texts", counted=False, limit=0.01, urgency=2, formal=True,
-        rule="HTML or XML tags make up more than 5 % of the negative's characters",
+        rule="HTML or XML tags, escaped ones too, make up more than 5 % of the negative's characters",
         says="contain markup",
         do="strip the tags, or keep those of negatives and positives alike",
     ),
