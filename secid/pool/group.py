@@ -60,7 +60,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
         listed=narrow(listed),
         findings=np.zeros(len(kept_negative), np.uint32),
         positive_findings=np.zeros(len(kept_positive), np.uint16),
-        excess=(),
+        excess={},
         blanks=_blanks(rows, query_ids, query_keys),
     )
 

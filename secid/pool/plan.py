@@ -26,12 +26,13 @@ class TextFindings(NamedTuple):
     """Findings of the texts of one source.
 
     negatives, positives : (T,) and (P,) masks, bit i for the catalogue's i-th finding; of positives the formal ones.
-    excess : the formal defects that the negatives have established more of than the positives, so that they count.
+    excess : the formal defects that the negatives have established more of than the positives, so that they count;
+             and whether dropping them brings the negatives nearer to the positives.
     """
 
     negatives: Mask
     positives: FormalMask
-    excess: tuple[str, ...] = ()
+    excess: Mapping[str, bool] = {}
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class PlannedSource:
     findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
                        bit of `repeat`: the record lists its text before, written otherwise.
     positive_findings : (P,) the same of the labelled positives, formal findings alone.
-    excess           : the formal defects that count in this source.
+    excess           : the formal defects that count in this source, and whether dropping them repairs it.
     blanks           : negatives that the reader left out since they hold no text.
     """
 
@@ -135,7 +136,7 @@ class PlannedSource:
     listed: Index
     findings: Mask
     positive_findings: FormalMask
-    excess: tuple[str, ...]
+    excess: Mapping[str, bool]
     blanks: Blanks
 
     @property
