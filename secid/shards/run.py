@@ -8,7 +8,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
-from secid.analyses.cost import COST
 from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress
@@ -212,7 +211,7 @@ def merge(
                 recorder.note(merged_sentence(merged))
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
-                analyses = {name: found for name, found in done.analyses.items() if name != COST.name}
+                analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
                 done = replace(done, encoder=info, analyses=analyses)
                 scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:

@@ -172,7 +172,7 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
     outcome = invoke("score", path, "--encoder", tiny, "--set", "max_bad_fraction=1", "--run", "run")
     assert outcome.code == 0
-    assert "broken line 1" in outcome.out
+    assert "1 × broken line" in outcome.out
     source = secid.read_run(tmp_path / "run").sources[0]
     assert source.skipped == {"broken_line": 1}
     assert (source.n_read, source.n_used) == (4, 3)
