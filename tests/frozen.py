@@ -1,7 +1,7 @@
 """Runs commands of secid on fixed inputs, and compares what they return with what an earlier tree returned.
 
     python -m tests.frozen freeze FOLDER --data DIR [--tree PATH]
-    python -m tests.frozen compare FOLDER [--tree PATH] [--only CASE]
+    python -m tests.frozen compare FOLDER [--tree PATH] [--only CASE] [--strict] [--text] [--jobs 2]
 
 `freeze` prepares the inputs in FOLDER from the collections in DIR (scifact/ and cranfield/ in BEIR's layout) and keeps
 all JSON documents, rows and exit codes. `compare` runs the same commands on another tree, or the same tree later, and
@@ -22,8 +22,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +34,40 @@ ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
 """The place of a value in a file: keys of objects, positions in lists."""
 
-RENAMED: Mapping[str, str | None] = {}
+RENAMED: Mapping[str, str | None] = {
+    **{
+        name: f"analyses.{name}"
+        for name in ("ablations", "slices", "guide", "margins", "objectives", "in_batch", "cost")
+    },
+    "overlaps": "analyses.overlap",
+    "crossings": "analyses.budgets.crossings",
+    "equal_numbers": "analyses.budgets.equal_numbers",
+    "separation": "analyses.separation.sources",
+    "corpus_separation": "analyses.separation.corpus",
+}
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 
 A place covers all below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". Before a
-colon it may name a file: "check.json:sources[*].n_rows". The stars of both sides correspond in order.
+colon it may name a file: "check.json:sources[*].n_rows". The stars of both sides correspond in order. An entry is
+passed over in files where the new tree still has the place, or has nothing below the first key of the other one. If
+the place as a whole was null or empty, the new tree need not have it.
 """
+REORDERED = ("analyses.margins",)
+"""Lists, by their place in the new tree, whose parts are compared by `name` or `source`. A changed order is noted."""
 VARIES = (
     "timing",
+    "seconds",
     "environment",
     "secid_version",
     "schema_version",
 )
 """Places that differ from run to run, from machine to machine or from version to version. Never compared."""
-LEFT_OUT = ("state/*", "states/*", "cache/*", "*.html", "log.txt", "*.stderr", "*.safetensors")
-"""Files that are not compared: the commands that read them are."""
+LEFT_OUT = ("state", "states", "cache", "*.html", "log.txt", "*.stderr", "*.safetensors")
+"""Folders and files that are not compared: the commands that read them are."""
 AS_TEXT = (".md", ".xml", ".toml", ".stdout")
 """Wording, compared with --text only. A stdout that is a JSON document is compared as such."""
+
+SECONDS = re.compile(r"[\d.,]+\u00a0(s|min)\b")
 
 TOLERANCE = 1e-9
 NEAR_ZERO = 1e-3
@@ -96,10 +114,10 @@ def run_all(folder: Path, chosen: Mapping[str, Mapping[str, list[str]]], tree: P
         sys.exit(f"{tree}: no tree of secid")
     shutil.rmtree(folder, ignore_errors=True)
     with ThreadPoolExecutor(jobs) as pool:
-        started = {name: pool.submit(run_case, folder / name, chosen[name], tree) for name in chosen}
-        for name, running in started.items():
-            codes = json.loads((running.result(), (folder / name / "codes.json").read_text(encoding="utf-8"))[1])
-            print(f"{name}: {len(codes)} commands in {running.result():.0f} s", flush=True)
+        started = {pool.submit(run_case, folder / name, chosen[name], tree): name for name in chosen}
+        for running in as_completed(started):
+            name = started[running]
+            print(f"{name}: {len(chosen[name])} commands in {running.result():.0f} s", flush=True)
 
 
 def values_of(folder: Path, with_text: bool) -> dict[str, dict[Key, Any]]:
@@ -107,7 +125,7 @@ def values_of(folder: Path, with_text: bool) -> dict[str, dict[Key, Any]]:
     found: dict[str, dict[Key, Any]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
-        if any(name.match(pattern) for pattern in LEFT_OUT):
+        if any(fnmatch(part, pattern) for part in name.parts for pattern in LEFT_OUT):
             continue
         document = read(path, with_text)
         if document is not None:
@@ -125,7 +143,7 @@ def read(path: Path, with_text: bool) -> Any:
     if path.suffix == ".json" or (path.suffix == ".stdout" and text.startswith("{")):
         return json.loads(text)
     if path.suffix in AS_TEXT:
-        return text.splitlines() if with_text else None
+        return SECONDS.sub("a time", text).splitlines() if with_text else None
     raise ValueError(f"{path}: say in LEFT_OUT or AS_TEXT what becomes of such files")
 
 
@@ -138,22 +156,40 @@ def flat(value: Any, place: Key) -> Iterator[tuple[Key, Any]]:
         yield from flat(item, (*place, key))
 
 
+def keys_of(pattern: str) -> tuple[str, ...]:
+    """The keys, positions and stars of a pattern of places."""
+    return tuple(re.findall(r"[^.\[\]]+", pattern))
+
+
+def covers(pattern: tuple[str, ...], place: Key) -> bool:
+    """Whether a place is the pattern's or below it."""
+    return len(pattern) <= len(place) and all(a in ("*", str(b)) for a, b in zip(pattern, place, strict=False))
+
+
 class Places:
     """Patterns of places, for a file of this name."""
 
     def __init__(self, patterns: Mapping[str, str | None], file: str) -> None:
-        stated = {}
+        self.patterns: dict[tuple[str, ...], str | None] = {}
         for pattern, target in patterns.items():
             name, colon, place = pattern.rpartition(":")
             if not colon or Path(file).match(name):
-                stated[tuple(re.findall(r"[^.\[\]]+", place))] = target
-        self.patterns = stated
+                self.patterns[keys_of(place)] = target
+
+    def drop_unmoved(self, new: Iterable[Key]) -> None:
+        """Leave out patterns that the new tree does not follow in this file; see RENAMED."""
+        places = {place[:length] for place in new for length in range(1, len(place) + 1)}
+        for pattern, target in list(self.patterns.items()):
+            aim = keys_of(target) if target is not None else None
+            left = any(covers(pattern, place) and not (aim and covers(aim[: len(place)], place)) for place in places)
+            if left or (aim and (aim[0],) not in places):
+                del self.patterns[pattern]
 
     def matched(self, place: Key) -> tuple[tuple[str, ...], str | None] | None:
         """The longest pattern that covers a place, and its target."""
         for length in range(len(place), 0, -1):
             for pattern, target in self.patterns.items():
-                if len(pattern) == length and all(a in ("*", str(b)) for a, b in zip(pattern, place, strict=False)):
+                if len(pattern) == length and covers(pattern, place):
                     return pattern, target
         return None
 
@@ -166,8 +202,7 @@ class Places:
         if target is None:
             return None
         stars = iter([key for name, key in zip(pattern, place, strict=False) if name == "*"])
-        names = re.findall(r"[^.\[\]]+", target)
-        keys = (next(stars) if name == "*" else int(name) if name.isdigit() else name for name in names)
+        keys = (next(stars) if name == "*" else int(name) if name.isdigit() else name for name in keys_of(target))
         return (*keys, *place[len(pattern) :])
 
 
@@ -179,31 +214,72 @@ def equal(old: Any, new: Any, tolerance: float) -> bool:
     return type(old) is type(new) and bool(old == new)
 
 
+def positions(values: Mapping[Key, Any], place: Key) -> dict[Any, int]:
+    """The positions of a list's parts by their names or sources; empty if a part has neither, or two have the same."""
+    labels = [(key[-2], value) for key, value in values.items() if key[:-2] == place and key[-1] in ("name", "source")]
+    n_parts = len({key[len(place)] for key in values if key[: len(place)] == place and len(key) > len(place)})
+    found = {label: int(position) for position, label in labels}
+    return found if len(found) == len(labels) == n_parts else {}
+
+
+def in_order_of(old: Mapping[Key, Any], new: Mapping[Key, Any]) -> tuple[dict[Key, Any], list[Key]]:
+    """The old values with the parts of REORDERED lists where the new tree has them, and the lists that changed."""
+    values, changed = dict(old), []
+    for place in map(keys_of, REORDERED):
+        before, after = positions(values, place), positions(new, place)
+        if before == after or before.keys() != after.keys():
+            continue
+        changed.append(place)
+        at, moved = len(place), {before[label]: after[label] for label in before}
+        values = {
+            (*place, moved[key[at]], *key[at + 1 :]) if key[:at] == place else key: value
+            for key, value in values.items()
+        }
+    return values, changed
+
+
 def compared(
     old: Mapping[str, Mapping[Key, Any]],
     new: Mapping[str, Mapping[Key, Any]],
     renamed: Mapping[str, str | None] = RENAMED,
     tolerance: float = TOLERANCE,
-) -> tuple[list[tuple[str, Key, str]], list[tuple[str, Key]]]:
-    """Return the differences (file, place, what) and what the new tree alone has (file, place)."""
+) -> tuple[list[tuple[str, Key, str]], list[tuple[str, Key]], list[tuple[str, Key]]]:
+    """Return the differences (file, place, what), what the new tree alone has, and reordered lists (file, place)."""
     differences: list[tuple[str, Key, str]] = []
     added: list[tuple[str, Key]] = [(file, ()) for file in new if file not in old]
+    reordered: list[tuple[str, Key]] = []
     for file, values in old.items():
         if file not in new:
             differences.append((file, (), "the file is missing"))
             continue
-        places, ignored, seen = Places(renamed, file), Places(dict.fromkeys(VARIES), file), set()
-        for place, value in values.items():
-            moved = places.moved(place)
-            if moved is None or ignored.matched(place):
-                continue
-            seen.add(moved)
-            if moved not in new[file]:
-                differences.append((file, moved, f"{value!r:.80} is missing"))
-            elif not equal(value, new[file][moved], tolerance):
-                differences.append((file, moved, f"{value!r:.80} -> {new[file][moved]!r:.80}"))
-        added += [(file, place) for place in new[file] if place not in seen and not ignored.matched(place)]
-    return differences, added
+        ignored = Places(dict.fromkeys(VARIES), file)
+        expected, lists = in_order_of(moved_values(values, new[file], renamed, file), new[file])
+        reordered += [(file, place) for place in lists]
+        for place, value in expected.items():
+            if place not in new[file]:
+                differences.append((file, place, f"{value!r:.80} is missing"))
+            elif not equal(value, new[file][place], tolerance):
+                differences.append((file, place, f"{value!r:.80} -> {new[file][place]!r:.80}"))
+        added += [(file, place) for place in new[file] if place not in expected and not ignored.matched(place)]
+    return differences, added, reordered
+
+
+def moved_values(
+    old: Mapping[Key, Any], new: Mapping[Key, Any], renamed: Mapping[str, str | None], file: str
+) -> dict[Key, Any]:
+    """The old values that are compared, where the new tree should have them."""
+    places, ignored = Places(renamed, file), Places(dict.fromkeys(VARIES), file)
+    places.drop_unmoved(new)
+    found: dict[Key, Any] = {}
+    for place, value in old.items():
+        moved = places.moved(place)
+        if moved is None or ignored.matched(place):
+            continue
+        entry = places.matched(place)
+        gone = entry and len(entry[0]) == len(place) and not any(key[: len(moved)] == moved for key in new)
+        if not (gone and (value is None or value in ([], {}))):
+            found[moved] = value
+    return found
 
 
 def named(place: Key, any_position: bool = False) -> str:
@@ -212,7 +288,12 @@ def named(place: Key, any_position: bool = False) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def report(differences: list[tuple[str, Key, str]], added: list[tuple[str, Key]], shown: int) -> None:
+def report(
+    differences: list[tuple[str, Key, str]],
+    added: list[tuple[str, Key]],
+    reordered: list[tuple[str, Key]],
+    shown: int,
+) -> None:
     """Print the differences, the first few of each kind of place, and counts."""
     kinds: Counter[tuple[str, str]] = Counter()
     for file, place, what in differences:
@@ -225,6 +306,8 @@ def report(differences: list[tuple[str, Key, str]], added: list[tuple[str, Key]]
             print(f"{file}: {kind_of_place}: {count - shown} more")
     for (file, place_added), count in Counter((file, named(place, any_position=True)) for file, place in added).items():
         print(f"added: {file}: {place_added or 'the file'}" + (f" ({count})" if count > 1 else ""))
+    for file, place in reordered:
+        print(f"order: {file}: {named(place)}")
     print(f"{len(differences)} differences in {len({file for file, _, _ in differences})} files, {len(added)} added")
 
 
@@ -255,18 +338,21 @@ def main() -> None:
         prepare(inputs, args.data, ROOT / "fixtures")
         print(f"inputs prepared in {time.perf_counter() - start:.0f} s")
         run_all(frozen, cases(inputs), tree, args.jobs)
-        print(f"frozen in {seconds_since(start)}")
+        n_values = sum(len(values) for name in cases(inputs) for values in values_of(frozen / name, True).values())
+        print(f"{n_values:,} values frozen in {seconds_since(start)}")
         return
     chosen = {name: commands for name, commands in cases(inputs).items() if name in (args.only or [name])}
     run_all(folder / "new", chosen, tree, args.jobs)
     differences: list[tuple[str, Key, str]] = []
     added: list[tuple[str, Key]] = []
+    reordered: list[tuple[str, Key]] = []
     for name in chosen:
         both = [values_of(folder / run / name, args.text) for run in ("frozen", "new")]
-        found, more = compared(*both, tolerance=args.tolerance)
+        found, more, lists = compared(*both, tolerance=args.tolerance)
         differences += [(f"{name}/{file}", place, what) for file, place, what in found]
         added += [(f"{name}/{file}", place) for file, place in more]
-    report(differences, added, args.show)
+        reordered += [(f"{name}/{file}", place) for file, place in lists]
+    report(differences, added, reordered, args.show)
     print(seconds_since(start))
     sys.exit(bool(differences or (args.strict and added)))
 

@@ -29,12 +29,13 @@ SCORED = "{own}/bm25.jsonl.gz {own}/random.parquet {own}/swapped.jsonl {own}/llm
 ENCODED = "--encoder {own}/vectors.npz"
 AGAIN = ENCODED + " -q --json"
 GATED = "gate --against base.json " + ENCODED + " -q"
-PROBED = "{in}/scifact/random.parquet {in}/scifact/bm25.jsonl.gz --encoder {in}/tiny --max-length 32 -q"
+PROBED = "{in}/scifact/random.parquet {in}/scifact/bm25.jsonl.gz {in}/scifact/swapped.jsonl --encoder {in}/tiny -q"
+PROBED += " --max-length 32"
 CASES: Mapping[str, Mapping[str, str]] = {
     "fixtures": {
         "full": "score {in}/fixtures/sources/* --collection {in}/fixtures/collection --ablate --objectives --legend "
         "--encoder {in}/fixtures/vectors.npz --guide {in}/fixtures/guide.npz --run run -q",
-        "plain": "score {in}/fixtures/sources/bm25.jsonl.gz --encoder {in}/fixtures/vectors.npz --json -q",
+        "plain": "score {in}/fixtures/sources/bm25.jsonl.gz --encoder {in}/fixtures/vectors.npz --run plain --json -q",
         "check": "check {in}/fixtures/sources/* -o check.json -q",
         "drop_in_check": "select check.json --source poisoned --drop false_negative,repeat -o clean.jsonl --json -q",
         "audit": "audit {in}/fixtures/sources/* --collection {in}/fixtures/collection "
@@ -61,9 +62,9 @@ CASES: Mapping[str, Mapping[str, str]] = {
         "--guide {own}/guide.npz --ablate --objectives --by kind --set encode_corpus=yes --run run -q",
         "settings": f"score {SCORED} {ENCODED} --temperature 0.02 --max-records 100 --set positives=all "
         "--set seed=3 --run other -q",
-        "until": f"score {SCORED} {ENCODED} --until-ranked 0.95 --set controls=none --json -q",
+        "until": f"score {SCORED} {ENCODED} --until-ranked 0.95 --set controls=none --run until --json -q",
         "encoders": f"score {SCORED} {ENCODED} --encoder {{own}}/guide.npz --guide {{own}}/guide.npz "
-        "--guide-sample 200 --set controls=none --set budget=50 --json -q",
+        "--guide-sample 200 --set controls=none --set budget=50 --run two --json -q",
         "reports": "report run other -o changes.json",
         "drop_suspects": f"select run --source bm25 --drop suspect -o drop.jsonl {AGAIN}",
     },
@@ -93,7 +94,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
         "shard_0": f"score {SCORED} {ENCODED} --shard 0/2 --state-dir states -q",
         "shard_1": f"score {SCORED} {ENCODED} --shard 1/2 --state-dir states -q",
         "merge": f"merge states {ENCODED} --ablate --objectives --by kind --run run -q",
-        "merge_sample": f"merge states {ENCODED} --sample 80 --json -q",
+        "merge_sample": f"merge states {ENCODED} --sample 80 --run sample --json -q",
     },
     "model": {
         "encoder": "encoder {in}/tiny --json",
