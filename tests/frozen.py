@@ -60,6 +60,11 @@ VARIES = (
     "environment",
     "secid_version",
     "schema_version",
+    *(
+        f"{place}.{name}"
+        for place in ("cost", "analyses.cost")
+        for name in ("scoring_seconds", "tokens_per_second", "epoch_seconds", "epoch_share")
+    ),
 )
 """Places that differ from run to run, from machine to machine or from version to version. Never compared."""
 LEFT_OUT = ("state", "states", "cache", "*.html", "log.txt", "*.stderr", "*.safetensors")
