@@ -12,11 +12,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
-from secid.errors import OutputError, RunNotWrittenError, UsageError
+from secid.errors import NothingToScoreError, OutputError, RunNotWrittenError, UsageError
 from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
+from secid.results.document import read_run_folder
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import (
     begun,
@@ -137,7 +138,7 @@ def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float 
     """
     from secid.export.mixture_score import score_of_mixture
 
-    folder, report = _read(run)
+    folder, report = read_run_folder(run)
     return score_of_mixture(folder, report, shares, report.budget if budget is None else budget)
 
 
@@ -162,7 +163,7 @@ def write_mixture(
     """
     from secid.export.mixture import write_blend
 
-    folder, report = _read(run)
+    folder, report = read_run_folder(run)
     chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
         out, watcher = Path(path), progress or Silent()
@@ -225,7 +226,7 @@ def select(
             return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
     from secid.export.select import select as write_copy
 
-    folder, report = _read(run)
+    folder, report = read_run_folder(run)
     if drop is None and rule.ranked:
         findings = [item for part in report.sources if source in (None, part.name) for item in part.findings]
         rule = replace(rule, drop=defects_of_ranking(findings))
@@ -255,21 +256,9 @@ def flagged(
     """
     from secid.export.flagged import write_flagged
 
-    (folder, report), out = _read(run), Path(path) if isinstance(path, str | PathLike) else path
+    (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
     with work_folder() as work:
         return write_flagged(report, folder, finding, source, out, work)
-
-
-def _read(run: str | PathLike[str]) -> tuple[Path, Run]:
-    """The run folder and its report. Raises UsageError for one of its files: the states and tables are needed too."""
-    from secid.results.document import read_run
-
-    path = Path(run)
-    if path.is_file():
-        raise UsageError(
-            "is one file of a run, and all are needed", where=str(path), remedy=f"name the folder {path.parent}"
-        )
-    return path, read_run(path)
 
 
 def check(
@@ -409,7 +398,7 @@ def probe(
     )
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
-    folder, beside = (None, None) if run is None else _read(run)
+    folder, beside = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
     files, _ = given_sources(sources, values, progress)
@@ -460,12 +449,26 @@ def gate(
         rules, origin = parse_policy(policy, "policy"), "given"
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
-    read_baseline(Path(against))
+    known = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
-    from secid.gating.judge import judge, prepare
+    from secid.encode import ignored
+    from secid.gating.settings import refuse_encoders_of_baseline, settings_for
+    from secid.pages.encoder import fact_lines
+    from secid.read import opened, resolve_sources
 
-    prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
-    return judge(sources, prepared, resolved, progress, encoder)
+    for line in fact_lines(ignored(resolved.values, encoder)):
+        progress.note(line)
+    resolved = settings_for(known, resolved)
+    refuse_encoders_of_baseline(resolved, encoder, str(against))
+    files = resolve_sources(sources, resolved.values)
+    if not files:
+        raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
+    with opened(files, resolved.values) as readers:
+        refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
+        from secid.gating.judge import judge, prepare
+
+        prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
+        return judge(readers, prepared, resolved, progress, encoder)
 
 
 def baseline(

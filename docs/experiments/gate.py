@@ -27,8 +27,9 @@ from secid.encode import from_callable, load
 from secid.encode.protocol import Role
 from secid.gating.baseline import check_table
 from secid.gating.collect import collect, read_table, write_baseline
-from secid.gating.judge import Against, prepare, settings_for, source_verdict
+from secid.gating.judge import Against, prepare, source_verdict
 from secid.gating.policy import Policy
+from secid.gating.settings import settings_for
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources

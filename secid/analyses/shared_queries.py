@@ -31,9 +31,11 @@ from secid.triplets.random_reference import RandomReference
 FEWEST_SHARED = 30
 """Two sources with different queries are compared only if they share at least this many."""
 OF_LARGER = 0.2
-"""They must also share this fraction of the larger source's queries: the rest may be unlike the shared ones."""
+"""They must also share this fraction of the larger source's queries: the rest may be unlike the shared ones. The table
+asks the same of the queries that all sources share.
+"""
 OF_SMALLEST = 0.5
-"""The table uses the common queries if they are at least this fraction of the smallest source's."""
+"""The table uses the common queries if they are also at least this fraction of the smallest source's."""
 MOST_SETS = 64
 """Restricted sources that are scored at most: each needs its own matrix."""
 Pair = tuple[int, int]
@@ -121,9 +123,15 @@ class SharedCounts:
         return min(n for (a, b), n in self._n.items() if a == b)
 
     @property
+    def n_largest(self) -> int:
+        """Number of queries of the largest source."""
+        return max(n for (a, b), n in self._n.items() if a == b)
+
+    @property
     def in_table(self) -> bool:
         """True if the table uses the common queries, which are then fewer than all."""
-        return not self.is_same and self.n_common >= max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest)
+        least = max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest, OF_LARGER * self.n_largest)
+        return not self.is_same and self.n_common >= least
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:

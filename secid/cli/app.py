@@ -122,7 +122,14 @@ def _unexpected(error: Any) -> int:
     """Typer's usage errors can show themselves, but for the name of a setting; anything else is our mistake."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
-    if setting and any(parameter.name == "assignments" for parameter in error.ctx.command.params):
+    uses = getattr(error.ctx.command.callback, "settings", None) if setting else None
+    if uses is not None and setting not in uses:
+        command = error.ctx.command_path
+        _say(
+            f"secid: {error.option_name}: `{command}` does not use it\n  leave it out; `{command} -h` lists its options"
+        )
+        return WRONG_USE
+    if uses is not None:
         value = "no" if setting != name else "VALUE"
         _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
         return WRONG_USE

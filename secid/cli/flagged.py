@@ -12,9 +12,9 @@ from secid.cli.written import print_lines
 def flagged(
     run: RunFolder,
     finding: Annotated[
-        str, flag("--finding", of="NAME", text="The finding, such as inversion; `secid explain` lists all.")
-    ],
-    out: Annotated[str, flag("-o", "--out", of="FILE", text="A new .jsonl file, or - for stdout.")],
+        str | None, flag("--finding", of="NAME", text="The finding, such as inversion; `secid explain` lists all.")
+    ] = None,
+    out: Annotated[str | None, flag("-o", "--out", of="FILE", text="A new .jsonl file, or - for stdout.")] = None,
     source: Annotated[str | None, flag("--source", of="SOURCE", text="Only this source. [default: all]")] = None,
 ) -> None:
     """Write the negatives that have a finding, with their texts.
@@ -25,8 +25,16 @@ def flagged(
     """
     from secid import api
     from secid.cli.console import stdout
+    from secid.errors import UsageError
     from secid.pages.numbers import plural
+    from secid.results.document import read_run_folder
 
+    sources = read_run_folder(run)[1].sources
+    if finding is None:
+        names = dict.fromkeys(item.name for one in sources for item in one.findings if item.n_negatives)
+        raise UsageError("name the finding", where="--finding", remedy=f"this run has {', '.join(names) or 'none'}")
+    if out is None:
+        raise UsageError("no file to write to", where="-o", remedy="-o FILE.jsonl, or -o - for stdout")
     written = api.flagged(run, finding, sys.stdout if out == "-" else out, source=source)
     if out == "-":
         return

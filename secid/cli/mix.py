@@ -79,8 +79,9 @@ def mix(
     from secid.cli.outputs import print_json
     from secid.results.document import read_run
 
+    report = read_run(run)
     if shares is None:
-        raise no_shares([source.name for source in read_run(run).sources])
+        raise no_shares([source.name for source in report.sources])
     by_source = parse_shares(shares)
     mixture = api.mix(run, by_source, budget=budget)
     written = None
@@ -92,7 +93,7 @@ def mix(
     if json:
         print_json({**asdict(mixture), "written": None if written is None else asdict(written)})
     else:
-        _print(stdout(), read_run(run), mixture, written)
+        _print(stdout(), report, mixture, written)
 
 
 def no_shares(names: Sequence[str]) -> UsageError:

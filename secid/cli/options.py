@@ -123,6 +123,7 @@ def takes_settings(
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        with_settings.settings = frozenset(names)  # type: ignore[attr-defined]  # an error says what a command uses
         return with_settings  # type: ignore[return-value]
 
     return decorate

@@ -20,7 +20,7 @@ import numpy as np
 from secid.encode.http import Http
 from secid.encode.presets import family_of
 from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
-from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encode.rows import MODEL_FIELDS, Rows, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError
 from secid.progress import Progress
 from secid.records import Fact
@@ -217,7 +217,7 @@ def _only_model(http: Http, base: str) -> str:
     return names[0]
 
 
-def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Float32Rows, int]:
+def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Rows, int]:
     """(n, d) float32 rows in the order of the texts, and the number of tokens that the endpoint reports (0 if none).
 
     Raises EncoderError if the response is not one vector per text.

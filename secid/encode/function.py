@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from secid.encode.protocol import Float32Rows, Role
-from secid.encode.rows import as_rows, finish_rows
+from secid.encode.rows import Rows, as_rows, finish_rows
 from secid.errors import EncoderError, SecidError
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -24,7 +26,7 @@ class FunctionEncoder:
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32, unit rows. Raises EncoderError if the function returns anything else."""
         if not texts:
-            return as_rows([[0.0] * self.info.dim], 1, self.info.dim, self.info.name)[:0]
+            return np.empty((0, self.info.dim), np.float32)
         rows = _answer(self._function, list(texts), role, self.info.dim, self.info.name)
         return finish_rows(rows, None, self.info.normalize)
 
@@ -61,7 +63,7 @@ def from_callable(
     return FunctionEncoder(function, info)
 
 
-def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Float32Rows:
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Rows:
     """The function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
     try:
         values = function(texts, role)

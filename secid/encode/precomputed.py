@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from secid.encode.hashes import file_sha256
 from secid.encode.keys import Keys, Words, find, key_words, sha256_keys
 from secid.encode.protocol import Float32Rows, Role
-from secid.encode.rows import MODEL_FIELDS, as_float32, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.errors import EncoderError, of_encryption, plainly
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -102,7 +102,8 @@ class PrecomputedEncoder:
         return self._finish(self._vectors[rows[places]])
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
-        return finish_rows(as_float32(rows), self._truncate_dim, self.info.normalize)
+        """Rows of float64 are scaled before they are rounded; that they were raw is noted."""
+        return finish_rows(rows, self._truncate_dim, self.info.normalize or rows.dtype == np.float64)
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:

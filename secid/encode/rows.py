@@ -18,12 +18,20 @@ MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_p
 SMALLEST, LARGEST = 1e-15, 1e15
 """Rows whose largest number lies in this range keep squared sums far from the limits of float32, in any dimension."""
 
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
+"""The same of squared lengths in float64."""
 
-def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Float32Rows:
-    """(n_texts, d) float32. Raises EncoderError if `values` is no such array of numbers."""
+BLOCK_ROWS = 512
+"""Rows that are scaled at once: their float64 copy stays in the cache of the processor."""
+
+Rows = NDArray[np.floating[Any]]
+
+
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
+    """(n_texts, d) numbers, in their own format. Raises EncoderError if `values` is no such array of numbers."""
     try:
         rows = np.asarray(values)
-        rows = as_float32(rows if rows.dtype.kind == "f" else rows.astype(np.float64))
+        rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise EncoderError(f"vectors must be arrays of numbers of equal length: {error}", where=where) from error
     expected = f"({n_texts}, {'d' if dimension is None else dimension})"
@@ -32,33 +40,41 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Flo
     return rows
 
 
-def as_float32(rows: NDArray[np.floating[Any]]) -> Float32Rows:
-    """(n, d) float32. Rows whose squares float32 cannot hold are divided by their largest number first.
-
-    The score uses directions alone, so the length of such a row is not kept. NaN and infinity stay.
-    """
-    if rows.ndim != 2 or not rows.size:
-        return rows.astype(np.float32)
-    largest = np.maximum(rows.max(axis=1, keepdims=True), -rows.min(axis=1, keepdims=True)).astype(np.float64)
-    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
-    if outside.any():
-        rows = rows / np.where(outside, largest, 1)
-    with np.errstate(over="ignore"):
-        return rows.astype(np.float32, copy=False)
-
-
-def finish_rows(rows: Float32Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """The first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    NaN and infinity pass through as NaN: `embed` stops on them and names the text.
+    Rows that float32 cannot hold have unit length in any case: the score uses directions alone.
+    NaN and infinity pass through as NaN or infinity: `embed` stops on them and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
-    if not normalize:
-        return rows
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        return np.divide(rows, np.where(lengths == 0, 1, lengths), dtype=np.float32)
+    if normalize:
+        return _unit_rows(rows)
+    if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
+        return rows.astype(np.float32, copy=False)
+    largest = np.abs(rows).max(axis=1)
+    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
+    with np.errstate(over="ignore"):
+        kept = rows.astype(np.float32)
+    kept[outside] = _unit_rows(rows[outside])
+    return kept
+
+
+def _unit_rows(rows: Rows) -> Float32Rows:
+    """Scale in float64, and round once at the end."""
+    unit = np.empty(rows.shape, np.float32)
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        part = rows[block].astype(np.float64)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->i", part, part)
+            if not ((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE)).all():
+                _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
+                part = np.ldexp(part, -exponent)  # exact: the largest number of each row is now 0.5 to 1
+                squares = np.einsum("ij,ij->i", part, part)
+            part /= np.sqrt(np.where(squares == 0, 1, squares))[:, None]
+            unit[block] = part
+    return unit
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:

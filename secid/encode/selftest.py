@@ -10,6 +10,7 @@ import numpy as np
 from secid.arrays import FLOAT32_DISTANCE
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.encode.protocol import Encoder, Float32Rows
+from secid.encode.rows import finish_rows
 from secid.records import Fact
 
 NOISE_FACTOR = 10.0
@@ -99,8 +100,7 @@ def _farthest(rows: Float32Rows, others: Float32Rows) -> float:
 
 
 def _scaled(rows: Float32Rows) -> Float32Rows:
-    scaled: Float32Rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return scaled
+    return finish_rows(rows, None, normalize=True)
 
 
 def _probe(name: str, passes: bool, kind: str, **values: str | float) -> Probe:

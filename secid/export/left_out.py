@@ -24,6 +24,7 @@ from secid.measure.margins import MARGIN, flagged
 from secid.pages.findings import STATUS
 from secid.pages.numbers import percent
 from secid.pool import Plan, PlannedSource, content_of, select
+from secid.progress import Progress
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 
@@ -35,6 +36,8 @@ RULES = ("top", "min_weight", "max")
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
+ROUNDING = 1e-5
+"""Relative: a share in a report has six digits."""
 LAST = -10.0
 """Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
 
@@ -154,13 +157,27 @@ class Selection(Written):
     after: Answer
 
 
+def note_widening(drop: Sequence[str], findings: Sequence[SourceFinding], progress: Progress) -> None:
+    """Note each dropped formal finding without which a source's negatives differ more from the positives."""
+    for item in findings:
+        if item.name in drop and item.n_negatives and not item.dropping_helps and item.positives is not None:
+            both = f"{percent(item.share)} of the negatives have it, {percent(item.positives.share)} of the positives"
+            progress.note(f"without {item.name} the copy differs more from its positives: {both}; repair the texts")
+
+
 def refuse_worse(before: Answer, after: Answer) -> None:
-    """Raise UsageError if the copy's status is worse than the source's."""
+    """Raise UsageError if the copy's status is worse than the source's, or equal with a larger share of defects.
+
+    A copy without defects above their limits may have a few more than the source, since its negatives are fewer.
+    """
     statuses = get_args(Status)
-    if statuses.index(after.status) > statuses.index(before.status):
+    same = after.status == before.status and after.status in ("repair", "unusable")
+    more = same and after.flagged_share > before.flagged_share * (1.0 + ROUNDING)
+    if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
-            f"of its negatives have a defect), the source's is “{STATUS[before.status]}”",
+            f"of its negatives have a defect), the source's is “{STATUS[before.status]}” "
+            f"({percent(before.flagged_share)})",
             remedy="drop its defects as well, as a ranking without --drop does, or write the copy anyway with --force",
         )
 

@@ -25,6 +25,7 @@ from secid.export.left_out import (
     Selection,
     copy_of,
     left_out_path,
+    note_widening,
     refuse_worse,
 )
 from secid.export.read_again import Original, find_source, plan_again, text_rules_of
@@ -103,6 +104,7 @@ def select(
         sample = restricted(original.planned, plan.queries, settings)
         facts = read_facts(run, folder, original, sample, NUMBERS, rule.drop, rule.drop, "--drop")
         selected = Selected.by(rule, plan, original, facts)
+        note_widening(rule.drop, result.findings, progress)
         written = selected.write(rule, out, files, schema, suffix)
         encoder = load(loading, progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)

@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from secid.errors import UsageError
-from secid.export.left_out import Answer, Facts, Rule, Selected, Selection, copy_of, left_out_path, refuse_worse
+from secid.export.left_out import (
+    Answer,
+    Facts,
+    Rule,
+    Selected,
+    Selection,
+    copy_of,
+    left_out_path,
+    note_widening,
+    refuse_worse,
+)
 from secid.export.read_again import find_source, plan_again
 from secid.export.writer import new_files, schema_of, suffix_of
 from secid.findings.shares import ListedNegatives
@@ -56,6 +66,7 @@ def select_checked(
         planned = replace(original.planned, name=result.name)
         findings = {key: planned.again() if key == "repeat" else planned.has(key) for key in rule.drop}
         selected = Selected.by(rule, plan, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
+        note_widening(rule.drop, result.findings, progress)
         written = selected.write(rule, out, files, schema, suffix)
         copy = copy_of(planned, selected.reasons == "", without_repeats="repeat" in rule.drop)
         copy = replace(copy, excess=ListedNegatives(copy, plan.queries.keys).excess())

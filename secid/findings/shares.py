@@ -14,6 +14,7 @@ from secid.findings.status import sound_negatives
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
 from secid.results.catalogue import DAMAGE, FINDINGS, TEXT_FINDINGS
+from secid.results.sources import nearer_without
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, names_of
 
 FLAGGED = "flagged"
@@ -84,8 +85,10 @@ class ListedNegatives:
             len(labelled),
         )
 
-    def excess(self) -> tuple[str, ...]:
-        """The formal defects that the negatives have more of than the positives, by more than their limits."""
+    def excess(self) -> dict[str, bool]:
+        """The formal defects that the negatives have more of than the positives, by more than their limits; and whether
+        dropping them helps.
+        """
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
@@ -95,10 +98,14 @@ class ListedNegatives:
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}
 
 
-def formal_excess(compared: Mapping[str, GapMoments]) -> tuple[str, ...]:
+def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     """The formal defects that count: their excess over the positives is above the limit; none of labels alone.
 
-    Source: METHOD 16.2.
+    By name, whether negatives without it would be nearer to the positives. Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
-    return tuple(name for name, moments in known.items() if moments.excess > (FINDINGS[name].limit or 0.0))
+    return {
+        name: nearer_without(moments.positives.value, moments.value)
+        for name, moments in known.items()
+        if moments.excess > (FINDINGS[name].limit or 0.0)
+    }

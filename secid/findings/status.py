@@ -6,7 +6,7 @@ and the score change nothing: what they are worth for training is not establishe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,12 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 
     A formal defect counts where the source has more of it than its positives.
     """
-    mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in planned.excess))
+    return _without(planned, planned.excess)
+
+
+def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
+    """(T,) which negatives have none of these formal defects, and none that counts in every source."""
+    mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
 
 
@@ -51,7 +56,8 @@ def source_status(planned: PlannedSource, findings: Sequence[SourceFinding], fla
     """The status of a source.
 
     no_defects : no counted defect is above its limit; each is held against its own, not their union.
-    repair     : one is, and without all flagged negatives at least half of the records keep a negative.
+    repair     : one is, and at least half of the records keep a negative once the defects that dropping repairs are
+                 dropped.
     unusable   : one is, and fewer do.
 
     findings : those of the texts.   flagged : as `ListedNegatives.flagged` gives it.
@@ -61,8 +67,13 @@ def source_status(planned: PlannedSource, findings: Sequence[SourceFinding], fla
 
 
 def records_left(planned: PlannedSource) -> tuple[int, int]:
-    """Records that keep a negative without the flagged ones, and all; queries of blank negatives alone are one each."""
-    n_left = len(distinct(planned.triplet_record()[sound_negatives(planned)]))
+    """Records that keep a negative where dropping defects repairs the source, and all.
+
+    A formal defect that dropping does not repair takes no record away: its texts are to be repaired. Queries of blank
+    negatives alone are a record each.
+    """
+    dropped = tuple(name for name, helps in planned.excess.items() if helps)
+    n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
     blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
     return n_left, planned.n_records + len(np.unique(names_of(blank)))
 

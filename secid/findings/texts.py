@@ -67,7 +67,7 @@ def text_rules(
             "hub": among(of_passages.form[source.negatives], hubs),
         }
         own = formal_masks(source, formal)
-        excess = run.excess.get(source.name, ()) if run is not None else excess_of(source, own, queries)
+        excess = run.excess.get(source.name, {}) if run is not None else excess_of(source, own, queries)
         found.append(TextFindings(own.negatives | mask_of(flags, source.n_triplets), own.positives, excess))
     return found
 
@@ -75,11 +75,12 @@ def text_rules(
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
     """The formal findings of a source alone. formal: by name, as `Facts.of_source` gives them."""
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
-    return TextFindings(mask_of(of_negatives, source.n_triplets), mask_of(of_positives, len(source.positives)))
+    positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
+    return TextFindings(mask_of(of_negatives, source.n_triplets), positives)
 
 
-def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> tuple[str, ...]:
-    """The formal defects that count in a source with these formal findings."""
+def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> dict[str, bool]:
+    """The formal defects that count in a source with these formal findings, and whether dropping them helps."""
     return ListedNegatives(source.with_findings(formal), queries.keys).excess()
 
 
@@ -117,13 +118,13 @@ class RunTexts:
     """What the rules need to know of all texts of a run.
 
     By source: hubs, sorted keys of the forms that are hubs; lengths, the shortest and the longest ordinary one; excess,
-    the formal defects that count.
+    the formal defects that count, and whether dropping them helps.
     """
 
     openings: RunOpenings
     hubs: Mapping[str, Keys]
     lengths: Mapping[str, LengthRange]
-    excess: Mapping[str, tuple[str, ...]]
+    excess: Mapping[str, Mapping[str, bool]]
 
     def stored(self, names: Sequence[str]) -> dict[str, Keys]:
         """As arrays; `restored_texts` is the inverse. names: of the sources."""
@@ -132,7 +133,8 @@ class RunTexts:
             arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
             arrays[f"hubs_{number}"] = self.hubs.get(name, NO_KEYS)
             arrays[f"lengths_{number}"] = np.array(self.lengths.get(name, ()), np.uint64)
-            arrays[f"excess_{number}"] = np.array([BITS[each] for each in self.excess.get(name, ())], np.uint64)
+            excess = self.excess.get(name, {})
+            arrays[f"excess_{number}"] = np.array([2 * BITS[each] + helps for each, helps in excess.items()], np.uint64)
         return arrays
 
 
@@ -147,7 +149,7 @@ def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts
         RunOpenings(arrays[HOUSE_STYLE], shared),
         hubs,
         {name: (int(ends[0]), int(ends[1])) for name, ends in lengths.items() if len(ends)},
-        {name: tuple(finding_of_bit[int(bit)] for bit in bits) for name, bits in excess.items()},
+        {name: {finding_of_bit[key >> 1]: bool(key & 1) for key in keys.tolist()} for name, keys in excess.items()},
     )
 
 

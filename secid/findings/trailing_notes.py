@@ -17,6 +17,9 @@ NOTE_CHARACTERS = 12
 """Of the shortest note in brackets; units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
 """One of these is in every note that ENGLISH finds, and in few passages."""
+OTHER_HINTS = ("frage", "anforderung", "requête", "question", "exigence", "pregunta", "consulta", "requisito")
+CHINESE_HINTS = ("查询", "查詢", "问题", "問題", "要求")
+"""The same for PLAIN."""
 ENGLISH = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b
@@ -41,6 +44,51 @@ OTHERS = re.compile(
     as_read("|".join(rf"(?:{tongue.thing})[^\n]{{1,80}}?(?:{tongue.label})" for tongue in TONGUES.values())), re.VERBOSE
 )
 """A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
+
+
+def _plain(this: str, negation: str, answers: str, question: str, demands: str) -> str:
+    """A passage, called this one, and in the same sentence that it does not answer, or meets what "you" demanded."""
+    near = r"[^.!?。\n]{0,140}?"
+    return rf"{this}(?: (?={near}{negation})(?={near}{answers}){near}{question} | {near}{demands})"
+
+
+PLAIN = re.compile(
+    "|".join(
+        _plain(*words)
+        for words in (
+            (
+                r"\bdiese[rsnm]?\ (?:\w+\ )?(?:(?:text)?passage|text|(?:text)?abschnitt|absatz|dokument)\b",
+                r"\b(?:nicht|kein\w*|ohne)\b",
+                r"beantworte",
+                r"\b(?:such|nutzer)?(?:an)?frage\b",
+                r"\b(?:ihre|deine|eure)[rn]?\ anforderungen\b",
+            ),
+            (
+                r"\bcet?t?e?\ (?:passage|texte|document|paragraphe|extrait)\b",
+                r"\bn(?:e\b|['’])",
+                r"\brépon",
+                r"\b(?:la|votre|cette)\ (?:question|requête)\b",
+                r"\b(?:vos|tes)\ exigences\b",
+            ),
+            (
+                r"\beste\ (?:pasaje|texto|documento|párrafo|fragmento)\b",
+                r"\bno\b",
+                r"\b(?:respond|contest)",
+                r"\b(?:la|tu|su)\ (?:pregunta|consulta)\b",
+                r"\b(?:tus|sus)\ requisitos\b",
+            ),
+            (
+                r"(?:[这這该該此本]|以上|上述)[个個段篇份]?(?:段落|文段|文字|文本|文章|文档|文檔|篇章)",
+                r"(?:没有|沒有|[未不]|无法|無法)",
+                r"(?:回答|解答)",
+                r"(?:问题|問題|查询|查詢)",
+                r"[您你]的要求",
+            ),
+        )
+    ),
+    re.VERBOSE,
+)
+"""What ENGLISH finds, in German, French, Spanish and Chinese: in a sentence of its own, with or without brackets."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(
     r"(?<!\w)(?:anmerkung|hinweis|remarque|nota|opmerking|uwaga|not|catatan|lưu\ ý|ghi\ chú|примечание|ملاحظة|नोट|"
@@ -58,14 +106,16 @@ def trailing_phrase(text: str) -> str | None:
     """
     tail = text[-TAIL_CHARACTERS:]
     lowered = tail.lower()
-    match = None
-    for hint in HINTS:  # faster than any regular expression
-        if hint in lowered:
-            match = ENGLISH.search(_last_words(lowered))
-            break
+    match = ENGLISH.search(_last_words(lowered)) if _holds(lowered, HINTS) else None
+    if match is None and _holds(lowered, OTHER_HINTS if lowered.isascii() else OTHER_HINTS + CHINESE_HINTS):
+        match = PLAIN.search(_last_words(plain_letters(tail)))
     if match is None and (note := _note(tail, lowered)):
         match = OTHERS.search(_last_words(plain_letters(note)))
     return None if match is None else SEPARATORS.sub(" ", match[0]).strip()
+
+
+def _holds(text: str, hints: tuple[str, ...]) -> bool:
+    return any(map(text.__contains__, hints))  # faster than any regular expression
 
 
 def _last_words(text: str) -> str:

@@ -70,7 +70,7 @@ class BaselineSource:
 
     hardness : None where the run could not compute it.   findings: shares of the negatives, by name; of formal ones
                the difference from the share of the positives.   positives: of these findings, the positives' shares.
-    languages, mojibake : shares of a sample of its negatives, by ISO 639-1 code, and of damaged texts.
+    languages : shares of a sample of its negatives, by ISO 639-1 code.
     files    : SHA-256 by file name.
     """
 
@@ -85,7 +85,6 @@ class BaselineSource:
     positives: Mapping[str, float]
     unrelated: Tail
     languages: Mapping[str, float]
-    mojibake: float
     schema: str
     files: Mapping[str, str]
 
@@ -195,7 +194,7 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     lowest = {f"findings.{name}": -1.0 for name in FORMAL}
     yield from (name for name, share in shares.items() if not lowest.get(name, 0.0) <= share.value <= 1.0)
     yield from (f"positives.{name}" for name in FORMAL if name in source.findings and name not in source.positives)
-    texts = {**source.languages, "mojibake": source.mojibake, **source.positives}
+    texts = {**source.languages, **source.positives}
     yield from (name for name, share in texts.items() if not 0.0 <= share <= 1.0)
     yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)
     yield from (f"findings.{name}" for name in source.findings if name not in FINDINGS)

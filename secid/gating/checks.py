@@ -81,8 +81,8 @@ def _limits(subject: Subject) -> Iterator[Check]:
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)
-        elif name in ("languages", "encoding"):
-            yield _texts(subject, name, bound)
+        elif name == "languages":
+            yield _languages(subject, bound)
         elif name.startswith("drift."):
             if subject.previous is not None:
                 yield _drift(subject, subject.previous, name, bound)
@@ -99,12 +99,11 @@ def _hardness(subject: Subject, bound: Bound) -> Check:
     return with_worst(check, subject, subject.sample.columns["s_query_negative"])
 
 
-def _texts(subject: Subject, name: str, bound: Bound) -> Check:
+def _languages(subject: Subject, bound: Bound) -> Check:
     """Counted in a sample of the negatives, whatever the positives are."""
     texts = subject.findings.languages
     new = sum(share for code, share in texts.shares.items() if code and code not in subject.known_languages)
-    share = new if name == "languages" else texts.mojibake
-    return decided(name, share, (share, share), "share", bound, len(subject.sample.queries), n=texts.n_texts)
+    return decided("languages", new, (new, new), "share", bound, len(subject.sample.queries), n=texts.n_texts)
 
 
 def _finding(subject: Subject, name: str, bound: Bound) -> Check:

@@ -126,7 +126,6 @@ def _source(source: SourceResult, sample: Sample) -> BaselineSource:
         positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
         unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
         languages={code: share for code, share in languages.shares.items() if code},
-        mojibake=languages.mojibake,
         schema=source.schema,
         files=file_hashes(source),
     )

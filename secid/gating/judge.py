@@ -6,21 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
 from secid.analyses.objectives import NO_GUIDE
-from secid.errors import NothingToScoreError
 from secid.files import work_folder
-from secid.gating.baseline import (
-    ENCODER_SETTINGS,
-    GUIDES,
-    METHOD_SETTINGS,
-    Baseline,
-    check_table,
-    differences,
-    read_baseline,
-    refuse_differences,
-)
+from secid.gating.baseline import Baseline, check_table, differences, read_baseline, refuse_differences
 from secid.gating.checks import NO_GUIDE_BEFORE, all_checks
 from secid.gating.collect import file_hashes, read_table
 from secid.gating.limits import known_languages, limits_for, of_policy
@@ -28,17 +18,16 @@ from secid.gating.names import predecessor
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample, folder_samples, measured_sample
 from secid.gating.subject import EXAMPLES, Reference, Subject
-from secid.pages.encoder import fact_lines
 from secid.pool import Plan, content_of
 from secid.progress import Progress
-from secid.read import resolve_sources
+from secid.read import Reader
 from secid.results import Run
 from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
 from secid.scoring.run import Scored, scored_plan
-from secid.scoring.stored import refuse_unnamed, settings_of
-from secid.settings import ENCODERS, Dtype, Resolved, Settings
+from secid.scoring.stored import settings_of
+from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide, load_guide
 from secid.version import VERSION
 
@@ -81,24 +70,6 @@ def comparable_guide(
     return None, OTHER_GUIDE if before else NO_GUIDE_BEFORE
 
 
-def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
-    """The settings to score with: the baseline's unless the user set them, and no controls.
-
-    Raises UsageError with the list of differences if the user set something else.
-    """
-    values, origin = vars(resolved.values).copy(), dict(resolved.origin)
-    guides = GUIDES if all(origin[name] == "default" for name in GUIDES) else ()
-    for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
-        if origin[name] == "default" and name in baseline.settings:
-            values[name], origin[name] = baseline.settings[name], "baseline"
-    dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
-    if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
-        values["dtype"], origin["dtype"] = dtype, "baseline"
-    values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
-    refuse_differences(differences(baseline, values), "settings")
-    return Resolved(Settings(**values), origin)
-
-
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
     """The baseline, the policy, and the run to pair with, which must be comparable."""
     baseline = read_baseline(path)
@@ -139,7 +110,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
 
 
 def judge(
-    given: Iterable[Any],
+    sources: Iterable[Reader],
     against: Against,
     resolved: Resolved,
     progress: Progress,
@@ -147,31 +118,20 @@ def judge(
 ) -> GateVerdict:
     """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
 
-    given    : sources as for `secid.score`.
-    resolved : the user's settings; others are the baseline's.
-    encoder  : an object; by default the one that the settings name, else the baseline's.
-    Raises SecidError: UsageError with the list of differences if scores are not comparable, EncoderError for an encoder
-    or guide in a folder or at an address that only the baseline names.
+    sources  : opened.   resolved : from `settings_for`.
+    encoder  : an object; by default the one that the settings name.
+    Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
-    from secid.encode import ignored, is_object, load
+    from secid.encode import load
 
     baseline, clock = against.baseline, Clock()
-    for line in fact_lines(ignored(resolved.values, encoder)):
-        progress.note(line)
-    resolved = settings_for(baseline, resolved)
-    for name in GUIDES if is_object(encoder) else ENCODERS:
-        if resolved.origin[name] == "baseline":
-            refuse_unnamed(getattr(resolved.values, name), name, against.where)
     frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
-    sources = resolve_sources(given, resolved.values)
-    if not sources:
-        raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with work_folder() as work:
         loaded = load(resolved.values, progress, encoder)
         refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)
         guide, why = comparable_guide(against, resolved.values, loaded, progress)
         verdicts = []
-        for number, source in enumerate(sorted(sources, key=lambda source: source.name)):
+        for number, source in enumerate(sorted(sources, key=lambda reader: reader.source.name)):
             folder = work / str(number)
             folder.mkdir()
             plans = scored_plan([source], loaded, guide, resolved, folder, progress, frequencies, known, clock=clock)

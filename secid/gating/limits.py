@@ -36,9 +36,8 @@ docs/experiments/gate.md."""
 LEAST_SAMPLE = 30
 """Queries of the smallest samples that limits are made for, whatever the policy's minimum; fewer if the baseline is
 smaller."""
-TEXT_TOLERANCE = 0.05
-"""How many more texts than in the baseline may be damaged, or in a language that it does not have: a share of a sample
-of 1,000."""
+LANGUAGE_TOLERANCE = 0.05
+"""How many more texts than in the baseline may be in a language that it does not have: a share of a sample of 1,000."""
 KNOWN_LANGUAGE = 0.01
 """Share of a source from which the baseline has a language."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
@@ -47,7 +46,7 @@ NOTICED = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
 have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
 of a sound sample by a point."""
-COUNTED = (*DEFECTS, "languages", "encoding")
+COUNTED = (*DEFECTS, "languages")
 """Of these the number decides, not its interval."""
 LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
@@ -133,25 +132,16 @@ def of_policy(policy: Policy, check: str) -> float | str | None:
     table, _, key = check.rpartition(".")
     if table:
         return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]
-    return {
-        "hardness": policy.hardness_minimum,
-        "languages": policy.languages_maximum,
-        "encoding": policy.encoding_maximum,
-    }[check]
+    return policy.hardness_minimum if check == "hardness" else policy.languages_maximum
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
     """Limits that the baseline gives, by check."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     known = known_languages(baseline, previous)
-    limits: dict[str, Bound | None] = {
-        "hardness": _hardness(sources, n),
-        "encoding": _texts(sources, lambda source: source.mojibake),
-    }
+    limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
     if known:
-        limits["languages"] = _texts(
-            sources, lambda source: sum(share for code, share in source.languages.items() if code not in known)
-        )
+        limits["languages"] = _languages(sources, known)
     for name in DEFECTS:
         limits[f"findings.{name}"] = Bound(side=MOST, value=policy.defects_maximum, basis="policy", counted=True)
     for name in (*ESTIMATED, *NOTICED):
@@ -194,11 +184,15 @@ def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
     )
 
 
-def _texts(sources: Mapping[str, BaselineSource], share: Callable[[BaselineSource], float]) -> Bound:
-    """At most the largest share of the sources and TEXT_TOLERANCE, by count."""
-    largest = max(sources, key=lambda name: share(sources[name]))
-    before = share(sources[largest])
-    limit = _rounded_up(before + TEXT_TOLERANCE)
+def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
+    """At most the largest share of the sources in other languages and LANGUAGE_TOLERANCE, by count."""
+    new = {
+        name: sum(share for code, share in source.languages.items() if code not in known)
+        for name, source in sources.items()
+    }
+    largest = max(new, key=new.__getitem__)
+    before = new[largest]
+    limit = _rounded_up(before + LANGUAGE_TOLERANCE)
     basis = _basis(sources, "extreme")
     return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
 

@@ -83,9 +83,6 @@ class Policy(Table):
     languages_maximum: Fraction | Off | None = Field(
         None, description="Largest share of the negatives in languages that the baseline does not have."
     )
-    encoding_maximum: Fraction | Off | None = Field(
-        None, description="Largest share of the negatives decoded with the wrong character encoding, positives or not."
-    )
     names: Mapping[str, str] = Field(
         default_factory=dict, description='New names of sources of the baseline: new = "known".'
     )
@@ -234,7 +231,6 @@ def tables() -> dict[str, type[Table]]:
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
 LIMITED = (
     "languages",
-    "encoding",
     "hardness",
     *(f"findings.{name}" for name in FINDINGS),
     *(f"drift.{name}" for name in DriftPolicy.model_fields),

@@ -17,17 +17,13 @@ from secid.arrays import Flags, Floats, Index, best_first, distinct
 from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.findings.copies import spread
-from secid.findings.judgements import label_files
 from secid.mining.choose import FILL, Choice, Lists, Picks, combine, fill, passing
 from secid.mining.exclusions import Exclusions
 from secid.mining.methods import Bm25, Dense, Hybrid, Method, MiningPlan, Random
 from secid.mining.orders import Bm25Ranking, DenseRanking, RandomRanking, Ranking
-from secid.mining.questions import Questions, questions_of_collection, questions_of_pairs
+from secid.mining.questions import Questions
 from secid.pool import sample_order
-from secid.pool.reading import bytes_read_by
 from secid.progress import Progress
-from secid.read import opened, resolve_sources
-from secid.read.collection import noted_collection
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
@@ -75,20 +71,6 @@ def find(
         query = questions.query[:, None]
         s_first = _scores(embedder, query, questions.first[:, None])[:, 0]
         return Found(positive, s_qp, s_first, picks, [_scores(embedder, query, own.ids) for own in picks])
-
-
-def read_questions(plan: MiningPlan, settings: Settings, work: Path, progress: Progress) -> Questions:
-    """Rows and candidates. The caller closes them. Raises InputError, also where there is no candidate."""
-    if plan.pairs is None:
-        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
-        progress.start("read", None, "")
-        judged = noted_collection(settings, progress)
-        return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
-    with opened(resolve_sources([plan.pairs], settings), settings, pairs_too=True) as readers:
-        given = settings.collection or settings.corpus
-        collection = noted_collection(settings, progress) if given else None
-        tick = bytes_read_by(readers, progress)
-        return questions_of_pairs(readers, collection, settings, work, tick)
 
 
 def lowest_positives(

@@ -112,6 +112,10 @@ class Miner:
         return self.method.pick if isinstance(self.method, Dense) else "top"
 
 
+JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
+"""Files of a source beside its rows: the answers of a language model, and those that were no use."""
+
+
 @dataclass(frozen=True)
 class MiningPlan:
     """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from secid.errors import UsageError
 from secid.files import work_folder
 from secid.progress import Progress
-from secid.scoring.encoders import begun, load_noted
+from secid.scoring.encoders import begun, load_noted, refuse_missing
 from secid.settings import Settings, SettingsDict
 
 if TYPE_CHECKING:
@@ -72,8 +75,12 @@ def mine(
     )  # fmt: skip
     from secid.mining.run import mine_sources
 
+    def refuse() -> None:
+        if load is not None:
+            refuse_missing(encoder, replace(values, guide=None, guide_reranker=None), progress)
+
     with work_folder() as work:
-        return mine_sources(plan, load, values, Path(folder), work, progress)
+        return mine_sources(plan, load, values, Path(folder), work, progress, refuse)
 
 
 def mine_sweep(
@@ -100,15 +107,24 @@ def mine_sweep(
 
     Source: METHOD 10.
     """
-    from secid.mining.methods import MiningPlan, parse_miners
+    from secid.mining.methods import Dense, MiningPlan, parse_miners
+    from secid.mining.reading import read_questions
 
     sources = parse_miners(miners, k)
     load, values, progress = _opened(encoder, settings, progress)
     plan = MiningPlan(sources, k, values.seed, pairs, split, max_reuse=max_reuse)
-    from secid.mining.sweep import sweep_all
+    plan.check(values, load is not None)
+    if load is None or not any(isinstance(miner.method, Dense) for miner in sources):
+        names = ", ".join(miner.name for miner in sources)
+        raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
 
-    with work_folder() as work:
-        return sweep_all(plan, load, values, work, progress)
+    def refuse() -> None:
+        refuse_missing(encoder, values, progress)
+
+    with work_folder() as work, closing(read_questions(plan, values, work, progress, refuse)) as questions:
+        from secid.mining.sweep import sweep_all
+
+        return sweep_all(plan, questions, load, values, work, progress)
 
 
 def _opened(

@@ -1,4 +1,7 @@
-"""`secid mine`: several sources over one encoding of the same queries and candidates, written whole or not at all."""
+"""`secid mine`: several sources over one encoding of the same queries and candidates, written whole or not at all.
+
+What imports torch or scipy is imported where it is needed, so that errors come first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +19,9 @@ from secid.encode import Encoder
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
-from secid.mining.ask import ask
-from secid.mining.find import find, read_questions
-from secid.mining.journal import kept_answers
-from secid.mining.llm import Endpoint
-from secid.mining.methods import Llm, MiningPlan
+from secid.mining.methods import JOURNAL, REJECTED, Llm, MiningPlan
 from secid.mining.questions import Questions
-from secid.mining.write import JOURNAL, REJECTED, Negatives, write_sources
+from secid.mining.reading import read_questions
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.manifest import left_by_a_kill
@@ -32,17 +31,26 @@ from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Settings
 from secid.version import VERSION
 
+if TYPE_CHECKING:
+    from secid.mining.llm import Endpoint
+
 Load = Callable[[], tuple[Encoder, EncoderInfo]]
 SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature")
 
 
 def mine_sources(
-    plan: MiningPlan, load: Load | None, settings: Settings, folder: Path, work: Path, progress: Progress
+    plan: MiningPlan,
+    load: Load | None,
+    settings: Settings,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+    refuse: Callable[[], None],
 ) -> Mined:
     """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
 
     load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
-    work : an empty folder for temporary files.
+    work : an empty folder for temporary files.   refuse : as for `read_questions`.
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
     are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
@@ -50,14 +58,15 @@ def mine_sources(
     check_folder(folder)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
-        endpoints = {
-            number: stack.enter_context(closing(Endpoint(miner.method, plan.seed, progress)))
-            for number, miner in enumerate(plan.miners)
-            if isinstance(miner.method, Llm)
-        }
+        endpoints = _endpoints(plan, progress, stack)
         stack.enter_context(_alone_in(folder))
+        questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
+        from secid.mining.ask import ask
+        from secid.mining.find import find
+        from secid.mining.journal import kept_answers
+        from secid.mining.write import Negatives, write_sources
+
         stack.enter_context(kept_answers(journals, progress))
-        questions = stack.enter_context(closing(read_questions(plan, settings, work, progress)))
         encoder, info = load() if load else (None, None)
         if endpoints and isinstance(encoder, PrecomputedEncoder):
             problem = "has no vectors for texts that a language model writes"
@@ -90,6 +99,16 @@ def mine_sources(
             ),
         )
         return write_sources(sources, run, folder, progress)
+
+
+def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[int, Endpoint]:
+    """The endpoints of the language models by place of their miner, which the stack closes."""
+    methods = {number: miner.method for number, miner in enumerate(plan.miners) if isinstance(miner.method, Llm)}
+    if not methods:
+        return {}
+    from secid.mining.llm import Endpoint
+
+    return {number: stack.enter_context(closing(Endpoint(own, plan.seed, progress))) for number, own in methods.items()}
 
 
 def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:

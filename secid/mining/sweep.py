@@ -10,7 +10,6 @@ Source: METHOD 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,11 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Floats, Index
-from secid.errors import UsageError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN
 from secid.mining.choose import Picks
-from secid.mining.find import find, read_questions
+from secid.mining.find import find
 from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.mining.run import Load, asked_of
@@ -53,54 +51,51 @@ def grid(miner: Miner, k: int) -> list[Miner]:
     return [Miner(miner.name, miner.text, method) for method in methods.values()]
 
 
-def sweep_all(plan: MiningPlan, load: Load | None, settings: Settings, work: Path, progress: Progress) -> Sweep:
-    """Reads the queries and searches once for all variants of all dense sources.
+def sweep_all(
+    plan: MiningPlan, questions: Questions, load: Load, settings: Settings, work: Path, progress: Progress
+) -> Sweep:
+    """Searches once for all variants of all dense sources, at least one.
 
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
-    plan.check(settings, load is not None)
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
-    if not dense or load is None:
-        names = ", ".join(miner.name for miner in plan.miners)
-        raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
     grids = [grid(miner, plan.k) for miner in dense]
     at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
-    with closing(read_questions(plan, settings, work, progress)) as questions:
-        encoder, info = load()
-        guide = load_guide(settings, encoder, progress)
-        found = find(replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress)
-        guided: Sequence[Suspects | None] = [None] * len(every)
-        size = settings.guide_sample or SAMPLE
-        if guide is not None:
-            rows = [_triplets(questions, found.positive, own) for own in found.picks]
-            near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
-            sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
-            scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
-            guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
-        swept = {
-            miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
-            for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
-        }
-        sources = tuple(
-            SweptSource(
-                name=miner.name,
-                own=swept[miner.method],
-                variants=tuple(swept[each.method] for each in variants),
-            )
-            for miner, variants in zip(dense, grids, strict=True)
+    encoder, info = load()
+    guide = load_guide(settings, encoder, progress)
+    found = find(replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress)
+    guided: Sequence[Suspects | None] = [None] * len(every)
+    size = settings.guide_sample or SAMPLE
+    if guide is not None:
+        rows = [_triplets(questions, found.positive, own) for own in found.picks]
+        near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+        sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
+        scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
+        guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
+    swept = {
+        miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
+        for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
+    }
+    sources = tuple(
+        SweptSource(
+            name=miner.name,
+            own=swept[miner.method],
+            variants=tuple(swept[each.method] for each in variants),
         )
-        return Sweep(
-            **asked_of(plan, questions, settings),
-            encoder=info,
-            guide=None if guide is None else guide.info,
-            guide_margin=MARGIN,
-            guide_sample=size,
-            random=swept[at_random.method],
-            sources=sources,
-            unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
-        )
+        for miner, variants in zip(dense, grids, strict=True)
+    )
+    return Sweep(
+        **asked_of(plan, questions, settings),
+        encoder=info,
+        guide=None if guide is None else guide.info,
+        guide_margin=MARGIN,
+        guide_sample=size,
+        random=swept[at_random.method],
+        sources=sources,
+        unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
+    )
 
 
 def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:

@@ -24,7 +24,7 @@ from secid.mining.ask import Answers
 from secid.mining.choose import FILL, WHY, Picks
 from secid.mining.exclusions import EXCLUDED
 from secid.mining.find import Found
-from secid.mining.methods import FILLED, Dense, Llm, Method, Miner, MiningPlan, Random
+from secid.mining.methods import FILLED, REJECTED, Dense, Llm, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.pages.glossary import by_reason
 from secid.pages.mine_text import short_words
@@ -34,7 +34,6 @@ from secid.read.manifest import MANIFEST, left_by_a_kill
 from secid.results.mine import Mined, MinedSource
 
 WRITTEN_AT_ONCE = 1_024
-JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
 """Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
 DECIMALS = 6
 """Of scores and margins in the files: of texts encoded in other batches they differ in the seventh. Of 1,320 numbers of

@@ -70,7 +70,7 @@ def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
     first = check.examples[0] if check.examples else None
     return _command(
         level,
-        f"{full_sentence(check)}{rows}",
+        f"{full_sentence(check, source)}{rows}",
         title=f"{source.name}: {check.name}",
         file=first.path if first else _file(source),
         line=str(first.line) if first else None,

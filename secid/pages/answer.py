@@ -58,7 +58,7 @@ def _tie(run: Run, source: SourceResult) -> str:
 
 
 def _top_problem(run: Run, source: SourceResult) -> str:
-    return next((item.name for _, item in ranked(run, source)), "none above its limit")
+    return next((item.name for _, item in ranked(run, source)), "none")
 
 
 COLUMNS: dict[Column, Cell] = {

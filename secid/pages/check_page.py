@@ -9,13 +9,14 @@ from secid.pages.findings import (
     STATUS,
     above_limit,
     damaged_positives,
+    drops,
     form_table,
     heat_table,
     sentence,
     statuses_line,
 )
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_LABEL, TO_CHECK, by_reason, left_out_lines
+from secid.pages.glossary import ONE_LABEL, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
@@ -34,6 +35,11 @@ SHOWN_PLACES = 3
 SHOWN_TEXT = 100
 """Characters of a text of the evaluation set."""
 TO_REPAIR = "To drop the defects, save the check first"
+LABELS = (
+    f"If these queries have relevance judgements, add {code('--collection DIR')} to this command to count the false "
+    "negatives."
+)
+SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 
@@ -74,12 +80,12 @@ def verdict(check: Check) -> list[str]:
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
     if check.one_positive:
-        lines.append(TO_CHECK)
+        lines.append(LABELS)
     else:
-        more = f" and in the qrels ({count(check.n_of_qrels)} more)" if check.n_of_qrels else ""
-        lines.append(f"Only negatives that are labelled positive in these files{more} count as false negatives.")
+        more = f" and by {count(check.n_of_qrels)} more in the qrels" if check.n_of_qrels else ""
+        lines.append(f"False negatives are found by the labels in these files{more}; others are not ruled out.")
     lines += [*damaged_positives(check.sources), *filter(None, [_why_no_command(check)])]
-    return [*lines, "Hardness, inversions and the score need an encoder: run secid score."]
+    return [*lines, SCORE]
 
 
 def _why_no_command(check: Check) -> str:
@@ -122,12 +128,18 @@ def answer(sources: Sequence[CheckedSource]) -> Table:
             STATUS[source.status],
             percent(source.flagged_share),
             count(source.n_triplets),
-            next((one.item.name for one in problems(source)), "none above its limit"),
+            next((one.item.name for one in problems(source)), "none"),
         )
         for source in sources
     )
     columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
+
+
+def numbers_to_drop(sources: Sequence[CheckedSource]) -> str:
+    """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
+    every = ((source.name, drops(source)) for source in sources if source.repair)
+    return " ".join(f"{named(name)}: {words}" for name, words in every if words)
 
 
 def _findings(source: CheckedSource) -> SourceFindings:
@@ -210,7 +222,13 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
 
 def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
     """The rows that sources left out."""
-    return tuple(left_out_lines((source.name, {"row": source.skipped}) for source in sources))
+    return tuple(left_out_lines((source.name, {"row": source.skipped}, _malformed(source)) for source in sources))
+
+
+def _malformed(source: CheckedSource) -> Example | None:
+    """Return a row that cannot be used."""
+    examples = (example for item in source.cautions if item.name == "malformed_rows" for example in item.examples)
+    return next((example for example in examples if example.reason in source.skipped), None)
 
 
 def _form(sources: Sequence[CheckedSource]) -> tuple[Section, ...]:

@@ -15,6 +15,7 @@ from secid.pages.check_page import (
     caution_words,
     evaluation_words,
     left_out,
+    numbers_to_drop,
     problems,
     verdict,
 )
@@ -57,6 +58,7 @@ def print_check(console: Console, check: Check) -> None:
     console.print()
     if check.save:
         write(console, f"{TO_REPAIR}:")
+        write(console, numbers_to_drop(check.sources), indent=2)
         repairs = [source.repair for source in check.sources if source.repair]
         for line in (check.save, *repairs[:SHOWN_FINDINGS]):
             command(console, line, indent=2)

@@ -36,8 +36,6 @@ CHECKS: Mapping[str, str] = {
     ", 1 as the positives",
     "languages": "the share of negatives in new languages, which the predecessor, or for a new source the whole "
     "baseline, does not have, is within its limit",
-    "encoding": "the share of negatives decoded with the wrong character encoding, whatever their positives, is within "
-    "its limit",
     "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
     "new_source": "the source has a predecessor in the baseline; checked if the policy holds new sources for review",
     "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
 from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
 from secid.pages.sanitize import named, plain, short
-from secid.results import Match, Run, SourceFinding, SourceResult, Status
+from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
@@ -24,6 +25,8 @@ STATUS: Mapping[Status, str] = {
 }
 """The status of a source as pages write it."""
 REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
+TO_REPAIR = REPAIR_FIRST[:2]
+"""The statuses that a defect decides."""
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -43,15 +46,22 @@ Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
 
-class Listed(Protocol):
-    """A source of a run or of a check."""
+class WithFindings(Protocol):
+    """A source of a run, of a check or of a verdict of the gate."""
 
     @property
     def name(self) -> str: ...
     @property
+    def findings(self) -> Sequence[SourceFinding]: ...
+
+
+class Listed(WithFindings, Protocol):
+    """A source of a run or of a check."""
+
+    @property
     def status(self) -> Status: ...
     @property
-    def findings(self) -> Sequence[SourceFinding]: ...
+    def n_flagged(self) -> int: ...
 
 
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
@@ -73,8 +83,7 @@ def statuses_line(sources: Sequence[Listed]) -> str:
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
     if len(clean) == n:
-        who = _who(clean, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
-        return f"No defects found in {who}: none is above its limit{_to_check(clean, n)}."
+        return f"{_no_defects(clean)}{_to_check(clean, n)}."
     clauses = [
         (f"do not use {_who(unusable, n)}", unusable),
         (f"repair {_who(repair, n)} first", repair),
@@ -89,6 +98,15 @@ def statuses_line(sources: Sequence[Listed]) -> str:
         others.append("no source is without defects")
     headline = f"{capital(first)}{_because(about)}."
     return f"{headline} {capital('; '.join(others))}." if others else headline
+
+
+def _no_defects(sources: Sequence[Listed]) -> str:
+    """Say that no source has a defect, or that those of all sources are within their limits."""
+    n = len(sources)
+    if any(item.share for source in sources for item in source.findings if item.name in DEFECTS):
+        return f"All defects of {_who(sources, n)} are within their limits"
+    who = _who(sources, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
+    return f"No defects found in {who}"
 
 
 def _who(sources: Sequence[Listed], n: int) -> str:
@@ -153,30 +171,61 @@ def present_names(sources: Sequence[Listed]) -> list[str]:
 
 
 def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
-    """The `limit` most urgent findings of the run, by source, the worst source first; and how many more there are.
+    """Return the `limit` most urgent findings of the run by source, and how many more there are.
 
-    Traits of a source that is not to be used come last.
+    Sources to repair or not to use come first, each with its most urgent finding before any other source has one. Of
+    those for which no finding is left, the command alone is returned. Traits of a source not to use come last.
     """
     every = [
-        (source.status == "unusable" and item.name not in DEFECTS, place, source.rank, source, item)
+        (bool(number) or source.status not in TO_REPAIR, _is_trait(source, item), place, source.rank, source, item)
         for source in run.sources
-        for place, item in ranked(run, source)
+        for number, (place, item) in enumerate(ranked(run, source))
     ]
-    every.sort(key=lambda entry: entry[:3])
-    shown = every[:limit]
+    every.sort(key=lambda entry: entry[:4])
     groups = []
-    for name in dict.fromkeys(source.name for _, _, _, source, _ in shown):
-        source = next(source for _, _, _, source, _ in shown if source.name == name)
-        items = tuple(item for _, _, _, owner, item in shown if owner is source)
-        command = plain(source.repair or "") if any(item.name in DEFECTS for item in items) else ""
-        groups.append(SourceFindings(source=plain(name), status=STATUS[source.status], items=items, command=command))
-    return tuple(groups), len(every) - len(shown)
+    for name in dict.fromkeys(source.name for *_, source, _ in every):
+        source = next(source for *_, source, _ in every if source.name == name)
+        own = [(place, item) for place, (*_, owner, item) in enumerate(every) if owner is source]
+        items = tuple(item for place, item in own if place < limit)
+        command = plain(source.repair or "") or ("" if items else own[0][1].command)
+        if items or source.status in TO_REPAIR:
+            status = STATUS[source.status]
+            groups.append((source, SourceFindings(source=plain(name), status=status, items=items, command=command)))
+    groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
+    return tuple(group for _, group in groups), max(0, len(every) - limit)
+
+
+def _is_trait(source: SourceResult, item: Item) -> bool:
+    return source.status == "unusable" and item.name not in DEFECTS
 
 
 def ranked(run: Run, source: SourceResult) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
+    entries = _with_number(sorted(entries, key=itemgetter(0)), source)
     return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+
+
+def _with_number(entries: Sequence[Ranked], source: SourceResult) -> list[Ranked]:
+    """Say at the first finding that the repair drops how many negatives it drops."""
+    first = next((place for place, (_, item) in enumerate(entries) if source.repair and not item.command), None)
+    words = drops(source)
+    if first is None or not words:
+        return list(entries)
+    key, item = entries[first]
+    return [*entries[:first], (key, replace(item, sentence=f"{item.sentence} {words}")), *entries[first + 1 :]]
+
+
+def drops(source: Listed) -> str:
+    """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
+    names = defects_to_drop(source.findings)
+    others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
+    if len(names) < 2:
+        return ""
+    if set(names) != set(others):
+        return f"The command drops the negatives with {' or '.join(names)}."
+    negatives = plural(source.n_flagged, "negative")
+    return f"The command drops {negatives} in all ({', '.join(names)}; one with several counts once)."
 
 
 def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
@@ -219,11 +268,15 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
+    """What to do about a finding, as a sentence."""
+    return f"{capital(what_to_do(finding))}."
+
+
+def what_to_do(finding: SourceFinding) -> str:
     """What to do about a finding. Dropping is no advice where the positives have it nearly as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
-        return f"{capital(FINDINGS[finding.name].do)}."
-    why = "dropping these negatives would widen the difference"
-    return f"Repair the texts of negatives and positives alike: {why}."
+        return FINDINGS[finding.name].do
+    return "repair the texts of negatives and positives alike: dropping these negatives would widen the difference"
 
 
 def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
@@ -246,7 +299,7 @@ def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
     return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
 
 
-def damaged_positives(sources: Sequence[Listed]) -> list[str]:
+def damaged_positives(sources: Sequence[WithFindings]) -> list[str]:
     """A sentence on each source whose labelled positives have defects themselves."""
     sentences = []
     for source in sources:
@@ -259,8 +312,13 @@ def damaged_positives(sources: Sequence[Listed]) -> list[str]:
     return sentences
 
 
-def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None) -> str:
-    """What a finding comes to, and what to do about it. n_sampled: negatives that its share is estimated from."""
+def sentence(
+    finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None, queries: str = ""
+) -> str:
+    """What a finding comes to, and what to do about it.
+
+    n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
+    """
     do = advice(finding)
     if n_sampled is not None:
         n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
@@ -268,7 +326,8 @@ def sentence(finding: SourceFinding, n_scored: int | None = None, n_sampled: int
         return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
     also = f" ({compared(finding)})" if finding.positives else ""
-    return f"{negatives(finding, n_scored)} ({percent(finding.share)}) {says(finding)}{also}{rows}. {do}"
+    n = f"{negatives(finding, n_scored)} ({percent(finding.share)})"
+    return f"{n} {says(finding)}{queries}{also}{rows}. {do}"
 
 
 def says(finding: SourceFinding) -> str:
@@ -290,13 +349,20 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
     item = Item(
         name=entry.name,
-        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding)),
+        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding)),
         command="" if repaired else rows,
         rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
+
+
+def _queries(source: SourceResult, finding: SourceFinding) -> str:
+    """Say which queries a share is of, if a column of the table has it for other queries."""
+    if finding.name != "inversion" or source.on_shared is None:
+        return ""
+    return f" over all {plural(source.n_queries, 'query', 'queries')} of the source"
 
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
@@ -324,21 +390,32 @@ def _skipped(source: SourceResult) -> list[Ranked]:
 
 
 def _same(run: Run, source: SourceResult) -> list[Ranked]:
-    """Sources that are nearly the same as this one, once a pair."""
+    """Sources with nearly the same negatives as this one, once a pair."""
     items: list[Ranked] = []
+    n_queries = {own.name: own.n_queries for own in run.sources}
     for overlap in run.overlaps_by_first.get(source.name, ()):
         jaccard = overlap.negative_jaccard_mean
         if jaccard is None:
             continue
-        shared = (jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction)
-        if min(shared) >= NOTICED_OVERLAP:
-            text = (
-                f"Shares nearly all its negatives with {named(overlap.second)} (mean Jaccard {fraction(jaccard)}). "
-                "Treat the two as one source."
-            )
-            item = Item(name="same negatives", sentence=text, command="", examples=(), n_negatives=0)
+        if min(jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction) >= NOTICED_OVERLAP:
+            sentence = _same_negatives(overlap, jaccard, n_queries)
+            item = Item(name="same negatives", sentence=sentence, command="", examples=(), n_negatives=0)
             items.append(((2, -jaccard), item))
     return items
+
+
+def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, int]) -> str:
+    """On which queries two sources have the same negatives, and what follows."""
+    smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
+    n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
+    first, second = named(overlap.first), named(overlap.second)
+    same = (
+        f"On the {plural(n_shared, 'query', 'queries')} that both have, nearly all negatives of {first} are also those "
+        f"of {second} (mean Jaccard {fraction(jaccard)})"
+    )
+    if n_shared >= NOTICED_OVERLAP * n_larger:
+        return f"{same}. Treat the two as one source."
+    return f"{same}. {named(larger)} has {count(n_larger - n_shared)} more, so {named(smaller)} adds little to it."
 
 
 def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
+from secid.pages.findings import damaged_positives
 from secid.pages.formats import formats
 from secid.pages.junit import to_junit
 from secid.pages.numbers import capital, count, nats
@@ -31,7 +32,7 @@ from secid.pages.verdict_words import number as measured
 from secid.records import is_object
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
-from secid.results.commands import hidden, no_command
+from secid.results.commands import hidden, no_command, unused
 from secid.results.document import json_of
 from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
 
@@ -41,7 +42,12 @@ def gate_page(verdict: GateVerdict) -> Page:
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
-        verdict=(plain(summary(verdict)), plain(basis(verdict)), BLIND_SPOT),
+        verdict=(
+            plain(summary(verdict)),
+            plain(basis(verdict)),
+            *damaged_positives(worst_first(verdict)),
+            BLIND_SPOT,
+        ),
         answer=_answer(verdict),
         findings=tuple(group for source in worst_first(verdict) if (group := _findings(source)).items),
         details=tuple(_checks(place, source) for place, source in enumerate(worst_first(verdict))),
@@ -72,7 +78,7 @@ def _findings(source: SourceVerdict) -> SourceFindings:
     """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
     few = too_few(source)
     shown = [check for check in by_urgency(source) if (check.holds_up or check.notice) and check not in few]
-    items = [_item(check) for check in shown]
+    items = [_item(check, source) for check in shown]
     if few:
         examples = tuple(_example(example) for check in few if check.name == "queries" for example in check.examples)
         text = plain(f"{capital(too_few_sentence(source))}.")
@@ -83,20 +89,23 @@ def _findings(source: SourceVerdict) -> SourceFindings:
 
 
 def _repair(source: SourceVerdict) -> str:
-    """The commands that drop the counted defects that failed; "" for none."""
-    defects = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
+    """The commands that drop the counted defects that failed; "" for none, or where dropping repairs none."""
+    helped = {item.name for item in source.findings if item.dropping_helps}
+    failed = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
+    defects = [name for name in failed if name in helped]
     once = any(map(is_object, source.paths))
     if not defects or no_command(source.name, read_once=once) or any(map(hidden, source.paths)):
         return ""
     files = " ".join(map(quote, source.paths))
-    drop = f"secid select repair --drop {','.join(defects)} -o repaired.jsonl"
-    return f"secid score {files} --encoder ENCODER --run repair && {drop}"
+    run = unused("repair")
+    drop = f"secid select {run} --drop {','.join(defects)} -o {unused('repaired', '.jsonl')}"
+    return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
 
 
-def _item(check: Check) -> Item:
+def _item(check: Check, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
-        sentence=plain(full_sentence(check)),
+        sentence=plain(full_sentence(check, source)),
         command="",
         examples=tuple(map(_example, check.examples)),
         n_negatives=0,

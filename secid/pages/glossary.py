@@ -6,8 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
-from secid.pages.sanitize import code, named, plain
-from secid.results import BudgetPoint, ControlResult, EncoderInfo, Measurement, Merged, Run, SourceResult, control_name
+from secid.pages.sanitize import code, named, plain, short
+from secid.results import (
+    BudgetPoint,
+    ControlResult,
+    EncoderInfo,
+    Example,
+    Measurement,
+    Merged,
+    Run,
+    SourceResult,
+    control_name,
+)
 from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
@@ -15,18 +25,18 @@ CAUTION = (
     "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
     "result of training is not yet established."
 )
-UNLABELLED = (
-    "count as false negatives; other relevant passages among the negatives are not ruled out: "
-    f"{code('secid score --guide NAME')} lists suspects."
-)
 ONE_LABEL = "False negatives not checked: one label per query."
-SUSPECTS = f"{code('secid score --guide NAME')} lists suspects."
+SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
-    f"If these queries have judgements anywhere, {code('--collection DIR')} or {code('secid audit')} counts the false "
-    f"negatives; otherwise {SUSPECTS}"
+    f"If these queries have relevance judgements, add {code('--collection DIR')} (or run {code('secid audit')}) to "
+    f"count the false negatives. If not, add {code('--guide NAME')} to list negatives that look relevant to a second "
+    "model."
 )
 """The cheapest way first to find out what one label per query cannot say."""
-NO_GUIDE = f"Only negatives that repeat a labelled positive of their query {UNLABELLED}"
+NO_GUIDE = (
+    "False negatives are found only where a negative repeats a labelled positive of its query, in full or nearly. "
+    f"Other relevant passages are not ruled out: add {code('--guide NAME')} to list suspects."
+)
 """What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
@@ -332,30 +342,41 @@ def score_point(item: Measurement, budget: float) -> BudgetPoint:
 def skipped_lines(run: Run) -> list[str]:
     """What sources left out: rows by reason, then negatives by reason."""
     return left_out_lines(
-        (source.name, {"row": source.skipped, "negative": source.dropped_negatives}) for source in run.sources
+        (
+            source.name,
+            {"row": source.skipped, "negative": source.dropped_negatives},
+            next((item for item in source.examples if item.reason in source.skipped), None),
+        )
+        for source in run.sources
     )
 
 
-def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]]]]) -> list[str]:
-    """A line for all sources that left out the same. sources: their names, and of each thing how many by reason."""
+def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]], Example | None]]) -> list[str]:
+    """A line for all sources that left out the same, with the place of one row.
+
+    sources: their names, of each thing how many by reason, and a row that was left out.
+    """
     names: dict[str, list[str]] = {}
-    for name, things in sources:
+    places: dict[str, str] = {}
+    for name, things, example in sources:
         parts = [
             f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
             for thing, reasons in things.items()
             if any(reasons.values())
         ]
         if parts:
-            names.setdefault(" and ".join(parts), []).append(named(name))
+            names.setdefault(what := " and ".join(parts), []).append(named(name))
+            if example is not None:
+                places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
-        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}."
+        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
         for what, own in names.items()
     ]
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:
-    """Why rows or negatives were left out, with their counts."""
-    return ", ".join(f"{in_plain_words(reason)} {count(n)}" for reason, n in reasons.items() if n)
+    """Why rows or negatives were left out, with their counts: "5 × broken line, 2 × no positive"."""
+    return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:

@@ -39,6 +39,6 @@ def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
         return case
     tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
     element = ElementTree.SubElement(case, tag, message=log_line(sentence(check)))
-    lines = [*example_lines(check), f"what to do: {advice(check)}"]
+    lines = [*example_lines(check), f"what to do: {advice(check, source)}"]
     element.text = "\n".join(map(log_line, lines))
     return case

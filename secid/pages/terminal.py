@@ -58,7 +58,7 @@ def print_run(console: Console, run: Run, legend: bool = False, probe: Probe | N
     for line in (*skipped_lines(run), *missing_lines(run, without=["cost"])):
         write(console, line, "yellow")
     if probe is None and (own := next_command(run)):
-        write(console, "Which source training prefers, by a short training on each:")
+        write(console, "To see which source trains better, run a short training on each:")
         command(console, own, indent=4)
     if run.folder:
         command(console, f"report: {plain(run.folder).rstrip('/')}/report.html")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from secid.pages.findings import what_to_do
 from secid.pages.glossary import by_reason, in_plain_words, why_not
 from secid.pages.numbers import capital, count, fraction, interval, listed, nats, percent, plural
 from secid.pages.sanitize import plain
@@ -27,7 +28,6 @@ DRIFT: Mapping[str, str] = {
 }
 EASY = "mine negatives that are nearer to the query: in-batch training gives passages like these for free"
 LANGUAGE = "if the language is intended, score the source with the others and run `secid baseline update RUN`"
-ENCODING = "read the file again with the encoding that it was written in"
 MOVED = (
     "find out what changed in how the source was mined or generated; if the change is intended, score the sources "
     "again and run `secid baseline update RUN`"
@@ -86,10 +86,9 @@ def _measured(check: Check) -> str:
         more = " more than of the positives" if FINDINGS[check.finding].formal else ""
         of = plural(check.n or 0, "negative")
         return f"{number(check.measured, 'share')} of {of}{more} {FINDINGS[check.finding].says}"
-    if check.name in ("languages", "encoding"):
+    if check.name == "languages":
         language = f"in a language that {check.reference or 'the baseline'} does not have"
-        what = language if check.name == "languages" else "decoded with the wrong character encoding"
-        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'sampled negative')} are {what}"
+        return f"{number(check.measured, 'share')} of {plural(check.n or 0, 'sampled negative')} are {language}"
     if check.name == "hardness":
         return f"hardness {number(check.measured, 'hardness')}"
     paired = f", paired over {plural(check.n_shared, 'shared query', 'shared queries')}" if check.n_shared else ""
@@ -121,8 +120,8 @@ def limit_text(check: Check) -> str:
     return f"{check.side}{'' if check.side.endswith('±') else ' '}{value}".replace("-", "−")
 
 
-def advice(check: Check) -> str:
-    """What to do about a check that does not pass; "" for one that does."""
+def advice(check: Check, source: SourceVerdict) -> str:
+    """What to do about a check of a source that does not pass; "" for one that does."""
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.name == "new_source":
@@ -133,14 +132,14 @@ def advice(check: Check) -> str:
         needed = check.n_queries_needed
         return f"add queries: about {count(needed)} would decide" if needed else "add queries: more may decide"
     if check.finding:
-        return FINDINGS[check.finding].do
-    return {"hardness": EASY, "languages": LANGUAGE, "encoding": ENCODING}.get(check.name, MOVED)
+        return what_to_do(next(item for item in source.findings if item.name == check.finding))
+    return {"hardness": EASY, "languages": LANGUAGE}.get(check.name, MOVED)
 
 
-def full_sentence(check: Check) -> str:
+def full_sentence(check: Check, source: SourceVerdict) -> str:
     """What was measured, and what to do."""
-    what_to_do = advice(check)
-    return f"{capital(sentence(check))}.{f' {capital(what_to_do)}.' if what_to_do else ''}"
+    remedy = advice(check, source)
+    return f"{capital(sentence(check))}.{f' {capital(remedy)}.' if remedy else ''}"
 
 
 def headline(source: SourceVerdict) -> str:

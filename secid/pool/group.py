@@ -59,8 +59,8 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
         negative_ordinal=(kept_negative - _starts(_int64(rows.n_negatives))[row]).astype(np.int32),
         listed=narrow(listed),
         findings=np.zeros(len(kept_negative), np.uint32),
-        positive_findings=np.zeros(len(kept_positive), np.uint32),
-        excess=(),
+        positive_findings=np.zeros(len(kept_positive), np.uint16),
+        excess={},
         blanks=_blanks(rows, query_ids, query_keys),
     )
 

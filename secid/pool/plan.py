@@ -18,18 +18,21 @@ from secid.results.catalogue import BITS
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
+FormalMask = npt.NDArray[np.uint16]
+"""A mask that holds formal findings alone: their bits in the catalogue are below 16."""
 
 
 class TextFindings(NamedTuple):
     """Findings of the texts of one source.
 
     negatives, positives : (T,) and (P,) masks, bit i for the catalogue's i-th finding; of positives the formal ones.
-    excess : the formal defects that the negatives have established more of than the positives, so that they count.
+    excess : the formal defects that the negatives have established more of than the positives, so that they count;
+             and whether dropping them brings the negatives nearer to the positives.
     """
 
     negatives: Mask
-    positives: Mask
-    excess: tuple[str, ...] = ()
+    positives: FormalMask
+    excess: Mapping[str, bool] = {}
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class PlannedSource:
     findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
                        bit of `repeat`: the record lists its text before, written otherwise.
     positive_findings : (P,) the same of the labelled positives, formal findings alone.
-    excess           : the formal defects that count in this source.
+    excess           : the formal defects that count in this source, and whether dropping them repairs it.
     blanks           : negatives that the reader left out since they hold no text.
     """
 
@@ -132,8 +135,8 @@ class PlannedSource:
     negative_ordinal: Small
     listed: Index
     findings: Mask
-    positive_findings: Mask
-    excess: tuple[str, ...]
+    positive_findings: FormalMask
+    excess: Mapping[str, bool]
     blanks: Blanks
 
     @property
@@ -173,7 +176,7 @@ class PlannedSource:
         return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
 
 
-def bit_of(mask: Mask, finding: str) -> npt.NDArray[np.bool_]:
+def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
     """Which rows of a mask have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags

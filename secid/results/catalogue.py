@@ -69,8 +69,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="near_copy", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
         rule="at least 80 % of the negative's five-word runs occur in one labelled positive of its query, or at least "
         "80 % of that positive's runs occur in the negative",
-        says="are nearly the same as a labelled positive of the query",
-        do="remove them, or check that the copies are not relevant",
+        says="are nearly the same as a labelled positive of the query, or a part of one",
+        do="remove them: a copy or an excerpt of a relevant passage is usually relevant, too",
     ),
     Finding(
         name="preamble", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=0,
@@ -152,7 +152,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="markup", needs="texts", counted=False, limit=0.01, urgency=2, formal=True,
-        rule="HTML or XML tags make up more than 5 % of the negative's characters",
+        rule="HTML or XML tags, escaped ones too, make up more than 5 % of the negative's characters",
         says="contain markup",
         do="strip the tags, or keep those of negatives and positives alike",
     ),
@@ -187,7 +187,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
         rule="the encoder scores the negative above its positive (π < 0.5)",
         says="outscore the positive",
-        do="read the examples: remove those that answer the query and keep the rest, which training should fix",
+        do="first look for false negatives among them (--collection DIR, secid audit or --guide NAME) and drop those; "
+        "training should correct the rest",
     ),
     Finding(
         name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import chain, count
+from pathlib import Path
 from unicodedata import category
 
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
@@ -35,7 +37,7 @@ def repair_command(
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
     """
     suffix = next((known for known in COPY_SUFFIXES if first_file.endswith(known)), COPY_SUFFIXES[0])
-    return _on_source("select", run, source, ("--drop", ",".join(defects), *loading), f"clean{suffix}")
+    return _on_source("select", run, source, ("--drop", ",".join(defects), *loading), "clean", suffix)
 
 
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
@@ -84,17 +86,27 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
     >>> flagged_command(None, "-a/b", "hub")
     'secid flagged RUN --source=-a/b --finding hub -o a_b-b5e0-hub.jsonl'
     """
-    return _on_source("flagged", run, source, ("--finding", finding), f"{finding}.jsonl")
+    return _on_source("flagged", run, source, ("--finding", finding), finding, ".jsonl")
 
 
-def _on_source(command: str, run: str | None, source: str, options: tuple[str, ...], end: str) -> str:
-    """A command on one source of a run that writes a file named after both."""
+def unused(name: str, suffix: str = "") -> str:
+    """The name with its suffix, and with a number where the working directory has a file of that name.
+
+    >>> unused("bm25-clean", ".jsonl")
+    'bm25-clean.jsonl'
+    """
+    names = chain([f"{name}{suffix}"], (f"{name}-{number}{suffix}" for number in count(2)))
+    return next(each for each in names if not Path(each).exists())
+
+
+def _on_source(command: str, run: str | None, source: str, options: tuple[str, ...], end: str, suffix: str) -> str:
+    """A command on one source of a run that writes a file named after both, which does not exist yet."""
     named = (f"--source={source}",) if source.startswith("-") else ("--source", source)
     stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
     stem = stem.encode()[:STEM_BYTES].decode(errors="ignore")
     if stem != source:  # "a b" and "a_b" are two sources, and need two files
         stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
-    return shlex.join(["secid", command, _typed(run), *named, *options, "-o", f"{stem}-{end}"])
+    return shlex.join(["secid", command, _typed(run), *named, *options, "-o", unused(f"{stem}-{end}", suffix)])
 
 
 def in_folder(command: str, run: str) -> str:

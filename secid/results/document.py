@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from secid.errors import InputError, NumericalError
+from secid.errors import InputError, NumericalError, UsageError
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run
 
@@ -143,6 +143,18 @@ def read_run(folder: str | PathLike[str]) -> Run:
     if path.is_dir():
         path /= REPORT_NAME
     return from_json(_bytes_of(path, "report", AGAIN), str(path))
+
+
+def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:
+    """Return a run folder and its run. Raises UsageError for a file: the states and tables are needed too."""
+    path = Path(folder)
+    if not path.is_file():
+        return path, read_run(path)
+    if path.name == REPORT_NAME:
+        remedy = f"name the folder {path.parent}"
+        raise UsageError("is one file of a run, and all are needed", where=str(path), remedy=remedy)
+    remedy = "score the sources with `secid score … --run FOLDER`, and name FOLDER"
+    raise UsageError("is a file, not a run folder", where=str(path), remedy=remedy)
 
 
 def read_check(path: Path) -> Check:

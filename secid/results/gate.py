@@ -50,7 +50,7 @@ class CheckExample:
 class Check:
     """One question put to a source.
 
-    name         : "queries", "hardness", "languages", "encoding", "findings.NAME", "drift.NAME" or "new_source".
+    name         : "queries", "hardness", "languages", "findings.NAME", "drift.NAME" or "new_source".
     measured, interval_95, limit, before : in the unit of `unit` ("nats", "hardness", "share", "count"; a share is a
                    fraction of the negatives that pages show in percent); None where there is none.
                    before: the reference's number; of drift, `measured` is the difference from it.

@@ -33,9 +33,9 @@ class RunWarning:
     values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
     of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
     tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts). few_queries: n_queries.
-    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. own_queries: n_common, n_smallest.
-    chosen_queries: n_queries of the run, sources (of each its queries, and the hardness of the other sources on these
-    and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
+    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. own_queries: n_common, n_smallest,
+    n_largest. chosen_queries: n_queries of the run, sources (of each its queries, and the hardness of the other sources
+    on these and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
     mixed_slice_values: column, n_records. no_common_slice_value: column, sources (values of each).
     """
 

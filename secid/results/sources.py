@@ -66,7 +66,15 @@ class SourceFinding:
     @property
     def dropping_helps(self) -> bool:
         """Whether negatives without this finding would be nearer to the positives; True for one that is not formal."""
-        return self.positives is None or self.positives.share < abs(self.positives.difference)
+        return self.positives is None or nearer_without(self.positives.share, self.positives.difference)
+
+
+def nearer_without(share: float, difference: float) -> bool:
+    """Whether negatives without a formal finding would be nearer to the positives: they would differ by `share`.
+
+    share : of the positives.   difference : of the negatives from it. Source: METHOD 16.2.
+    """
+    return share < abs(difference)
 
 
 def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def unlike(pairs: Pairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
         values |= {"n_apart": len(pairs.apart), "n_pairs": n_pairs}
         warnings.append(RunWarning(kind="few_shared_queries", values=values))
     if not (counts.is_same or counts.in_table):
-        values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest}
+        values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest, "n_largest": counts.n_largest}
         warnings.append(RunWarning(kind="own_queries", values=values))
     if n_traces := sum(pair.number == "trace" for pair in pairs.gaps):
         warnings.append(RunWarning(kind="traces_compared", values={"n_traces": n_traces, "n_pairs": n_pairs}))

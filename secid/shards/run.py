@@ -12,7 +12,7 @@ from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.clock import Clock
-from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
+from secid.scoring.encoders import begun, load_noted, refuse_missing, refuse_no_encoder
 from secid.scoring.stored import encoder_of, refuse_settings
 from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of, resolve
 
@@ -82,6 +82,9 @@ def score_shard(
     if not skipped:
         files, _ = given_sources(list(sources), values, recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
+            if not prepare:
+                with opened(files, values):
+                    refuse_missing(encoder, values, recorder)  # the last error before libraries that take seconds
             counts = None if prepare else job.counts()
             if not prepare:  # before texts are counted: it may not load
                 loaded, _ = load(encoder, values, recorder)

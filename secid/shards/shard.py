@@ -1,4 +1,7 @@
-"""One shard: the queries of a part, scored in the pool of the whole run, and its state written."""
+"""One shard: the queries of a part, scored in the pool of the whole run, and its state written.
+
+What imports torch or scipy is imported where it is needed, so that errors come first.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ from secid.read import Reader, given_sources, once_only, opened
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
 from secid.scoring.clock import Clock
-from secid.scoring.run import Scored, input_files, scored_plan
 from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
-from secid.shards.counts import Counts, count, total
-from secid.shards.state import ShardNumbers, counts_of_state, silent_of, state_of, state_of_counts, write_rows
 from secid.shards.store import StateDir
 from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
+    from secid.scoring.run import Scored
+    from secid.shards.counts import Counts
     from secid.shards.merge import Whole
+    from secid.shards.state import ShardNumbers
 
 Header = dict[str, Any]
 """Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds.
@@ -159,10 +162,14 @@ class Job:
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
+        from secid.shards.counts import count, total
+
         counts = count(readers, self.resolved.values, shard, folder, progress)
         return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
 
     def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
+        from secid.shards.state import state_of_counts
+
         header, arrays = state_of_counts(counts)
         self.state.write(name_of(COUNTS, shard), {"run": self.run, "files": files, **header}, arrays)
         return counts
@@ -172,6 +179,9 @@ class Job:
 
         Raises UsageError where some did and others did not.
         """
+        from secid.shards.counts import total
+        from secid.shards.state import counts_of_state
+
         if self.is_done(COUNTS, WHOLE):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE))
         there = set(self.state.names())
@@ -193,6 +203,8 @@ class Job:
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
     """What was read of each file, by path."""
+    from secid.scoring.run import input_files
+
     return {path: asdict(file) for reader in readers for path, file in input_files(reader).items()}
 
 
@@ -204,6 +216,9 @@ def score(
 
     work : an empty folder.
     """
+    from secid.scoring.run import scored_plan
+    from secid.shards.state import ShardNumbers, silent_of, state_of, write_rows
+
     name = name_of(SHARD, job.shard)
     resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
 

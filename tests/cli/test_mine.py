@@ -22,7 +22,7 @@ import pytest
 from secid import api
 from secid.errors import BadRecordsError, InputError, OutputError, UsageError
 from secid.files import locked
-from secid.mining import find as module
+from secid.mining import reading as module
 from secid.results.document import json_of
 from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
 from tests.fake_encoder import HashEncoder

@@ -17,8 +17,8 @@ import pytest
 from secid import api
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import EndpointError, InputError, OutputError, SecidError
-from secid.mining import find as module
 from secid.mining import llm
+from secid.mining import reading as module
 from tests import llm_server
 from tests.cli.conftest import listing, start
 from tests.cli.test_mine import FIXTURES, lines

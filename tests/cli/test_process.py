@@ -191,6 +191,16 @@ def test_without_a_command_the_help_is_shown(invoke):
 HEAVY = ("torch", "transformers", "sentence_transformers", "scipy")
 
 
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory):
+    """A folder with base.json and its table, of an encoder named minilm."""
+    folder = tmp_path_factory.mktemp("baseline")
+    source = write_rows(folder / "in.jsonl", rows(30))
+    secid.score([source], "minilm", run=folder / "run", controls="none")
+    secid.baseline(folder / "run", folder / "base.json")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -207,12 +217,30 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "scipy")
         ("audit in.jsonl --encoder minilm", "no labels given"),
         ("audit columns.jsonl --encoder minilm --collection beir", "--query-column"),
         ("audit in.jsonl --encoder e5-bse --collection beir", "did you mean 'e5-base'"),
+        ("score columns.jsonl --encoder minilm --shard 0/2 --state-dir states", "--query-column"),
+        (
+            "score columns.jsonl --encoder minilm --shard 0/2 --state-dir states --set tokenizer=whitespace",
+            "--query-column",
+        ),
+        ("score in.jsonl --encoder e5-bse --shard 0/2 --state-dir states", "did you mean 'e5-base'"),
+        ("score in.jsonl --encoder none.npz --shard 0/2 --state-dir states", "no such file"),
+        ("mine near=dense --encoder minilm --pairs columns.jsonl -o out", "--query-column"),
+        ("mine near=dense --encoder e5-bse --pairs in.jsonl -o out", "did you mean 'e5-base'"),
+        ("mine near=dense --encoder none.npz --collection beir -o out", "no such file"),
+        ("mine near=dense --pairs in.jsonl -o out", "needs an encoder"),
+        ("mine near=dense --encoder e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
+        ("mine near=dense --encoder minilm --guide e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
+        ("gate columns.jsonl --against base.json", "--query-column"),
+        ("gate in.jsonl --against base.json --encoder ./none", "check the path"),
+        ("gate in.jsonl --against base.json --guide e5-bse", "did you mean 'e5-base'"),
     ],
 )
-def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(words, said, tmp_path):
+def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(words, said, tmp_path, baseline):
     write_rows(tmp_path / "in.jsonl", rows(5))
     (tmp_path / "columns.jsonl").write_text('{"foo": "x", "bar": ["y"]}\n' * 5, encoding="utf-8")
     shutil.copytree(FIXTURES / "collection", tmp_path / "beir")
+    for path in baseline.glob("base.*"):
+        shutil.copy(path, tmp_path)
     code = (
         "import sys\nfrom secid.cli.app import main\n"
         f"code = main({words.split()!r})\n"

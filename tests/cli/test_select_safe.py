@@ -51,6 +51,49 @@ def test_a_copy_that_would_be_worse_is_not_written_without_force(run, invoke: In
         before = files()
 
 
+def test_a_copy_of_the_same_status_has_no_larger_share_of_defects(run, invoke: Invoke):
+    table = preambles()
+    for number, row in enumerate(table):
+        row["neg"].append(f"A sound passage on ship number {number} of the northern fleet")
+    write_rows(Path("more.jsonl"), table)
+    invoke("check", "more.jsonl", "-o", "more.json")
+    before = files()
+    code, _, err = invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl")
+    assert (code, files()) == (2, before)
+    assert "(18.2\xa0%)" in err
+    assert "(40.0\xa0%" in err
+    assert invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl", "--force").code == 0
+    copy, source = api.check(["worse.jsonl"]).sources[0], api.check(["more.jsonl"]).sources[0]
+    assert copy.status == source.status == "repair"
+    assert copy.flagged_share > source.flagged_share
+
+
+def wrap(text: str) -> str:
+    return json.dumps({"passage": text})
+
+
+@pytest.mark.parametrize(("every_positive", "widens"), [(2, True), (40, False)])
+def test_dropping_a_formal_finding_that_positives_share_is_noted(run, invoke: Invoke, every_positive, widens):
+    table = list(rows(40, 2))
+    for number, row in enumerate(table):
+        row["neg"][0] = wrap(row["neg"][0])
+        row["pos"] = [wrap(text) if number % every_positive == 0 else text for text in row["pos"]]
+    write_rows(Path("own.jsonl"), table)
+    invoke("check", "own.jsonl", "-o", "check.json")
+    result = invoke("select", "check.json", "--drop", "wrapper", "-o", "copy.jsonl", "--force")
+    assert result.code == 0
+    assert ("differs more" in " ".join(result.err.split())) is widens
+
+
+def test_the_printed_copy_of_a_score_is_not_that_of_a_check(run, tiny, invoke: Invoke):
+    invoke("check", "own.jsonl", "-o", "check.json")
+    (first,) = [source["repair"] for source in json.loads(Path("check.json").read_text())["sources"]]
+    assert invoke(*first.split()[1:]).code == 0
+    (source,) = api.score(["own.jsonl"], str(tiny), run="again", controls="none").sources
+    assert invoke(*source.repair.split()[1:]).code == 0
+    assert {"own-clean.jsonl", "own-clean-2.jsonl"} <= files()
+
+
 def test_a_ranking_drops_every_counted_defect_first(run):
     selected = api.select(run, "sound.jsonl", top=1)
     assert selected.left_out == {"preamble": 8, "top": 12}

@@ -19,7 +19,7 @@ from tests.unit.scoring.runs import scored
 
 TOLERANCE = 1e-6
 """Source: METHOD 11."""
-OTHER = HashEncoder(12, name="other")
+OTHER = HashEncoder(64, name="other")
 
 
 def texts_of(rows):
@@ -98,11 +98,11 @@ def test_score_without_suspects_is_that_of_the_rest_in_the_same_pool(rows, resul
 @pytest.mark.parametrize("damage", ["margin", "role", "encoder"])
 def test_the_reference_notices_damage(rows, result, damage):
     (source,) = result.run.guide.sources
-    encoder = HashEncoder(12, name="other") if damage != "encoder" else HashEncoder(13)
+    encoder = OTHER if damage != "encoder" else HashEncoder(65)
     of = pairs(rows, encoder)
     if damage == "role":
         of = [(negative, positive) for positive, negative in of]
-    share = reference.flagged_share(of, "relative", 0.5 if damage == "margin" else 0.05)
+    share = reference.flagged_share(of, "relative", 0.15 if damage == "margin" else 0.05)
     assert abs(share - source.suspect_share) > 1e-3
 
 

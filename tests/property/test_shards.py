@@ -16,6 +16,7 @@ import pytest
 import secid
 from secid.analyses import shared_queries
 from secid.errors import BadRecordsError, EncoderError, InputError, SettingsError, UsageError
+from secid.results import defects_to_drop
 from secid.results.document import read_run
 from secid.run_folder.read import read_states
 from secid.shards.store import StateDir
@@ -68,6 +69,30 @@ def test_the_sources_show_what_crosses_shards(one: secid.Run) -> None:
     for name in ("hub", "shared_opening", "preamble", "false_negative", "repeat", "empty"):
         assert any(source.finding(name).n_negatives for source in one.sources), name  # type: ignore[union-attr]
     assert all(source.skipped for source in one.sources)
+
+
+@pytest.mark.parametrize(("of_positives", "repair"), [(12, True), (2, False)])
+def test_a_formal_defect_counts_in_shards_as_in_one_process(tmp_path: Path, of_positives: int, repair: bool) -> None:
+    """No shard of 20 queries could establish the excess alone. of_positives: every n-th positive is wrapped."""
+    sources = write_sources(tmp_path)
+    for path in sources[:2]:
+        rows = []
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines()):
+            row = json.loads(line) if line.endswith("}") else None
+            if row and number % 3:
+                row["neg"] = [json.dumps({"passage": text}) if text else text for text in row["neg"]]
+            if row and number % of_positives == 0:
+                row["pos"] = [json.dumps({"passage": text}) for text in row["pos"]]
+            rows.append(line if row is None else json.dumps(row))
+        Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
+    one = secid.score(sources, HashEncoder(), **EXACT)
+    merged = secid.merge(in_shards(sources, tmp_path / "state", 3, **EXACT), HashEncoder())
+    assert differences(one, merged) == []
+    first = next(source for source in one.sources if source.name == "one")
+    wrapper = next(item for item in first.findings if item.name == "wrapper")
+    assert wrapper.counted_share > 0.01
+    assert first.n_flagged >= wrapper.n_negatives > 0
+    assert ("wrapper" in defects_to_drop(first.findings)) is repair
 
 
 def test_more_shards_than_queries(tmp_path: Path) -> None:

@@ -29,16 +29,29 @@ class Outcome:
     """Sources against one control, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
+    missing: sources that were not compared with it.
     """
 
     control: ControlResult
     above: tuple[str, ...]
     below: tuple[str, ...]
     tied: tuple[str, ...]
+    missing: tuple[str, ...]
 
     @property
     def n(self) -> int:
-        return len(self.control.against)
+        """Number of sources of the run."""
+        return len(self.above) + len(self.below) + len(self.tied) + len(self.missing)
+
+    @property
+    def compares(self) -> bool:
+        """True if any source was compared with the control."""
+        return len(self.missing) < self.n
+
+    @property
+    def not_compared(self) -> str:
+        """Name the missing sources; "" for none."""
+        return f"not compared with {names_of(self.missing, self.n)}" if self.missing else ""
 
 
 def outcome(run: Run, kind: str) -> Outcome | None:
@@ -49,22 +62,22 @@ def outcome(run: Run, kind: str) -> Outcome | None:
     above, below, tied = (
         tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "tied")
     )
-    return Outcome(control, above, below, tied)
+    compared = {item.source for item in control.against}
+    missing = tuple(source.name for source in run.sources if source.name not in compared)
+    return Outcome(control, above, below, tied, missing)
 
 
 def controls_line(run: Run) -> str:
     """Which sources the controls score above and below, in one sentence."""
     if not run.controls:
         return "No control was scored."
-    outcomes = {kind: item for kind in KINDS if (item := outcome(run, kind)) is not None and item.n}
+    outcomes = {kind: item for kind in KINDS if (item := outcome(run, kind)) is not None and item.compares}
     clauses = [_placed(*KINDS[kind], item) for kind, item in outcomes.items()]
     shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
-        do = "does" if len(weak) == 1 else "do"
-        who = (
-            "no source scores" if len(weak) == len(shuffled) > 1 else f"{names_of(weak, len(shuffled))} {do} not score"
-        )
+        n, do = len(run.sources), "does" if len(weak) == 1 else "do"
+        who = "no source scores" if len(weak) == n > 1 else f"{names_of(weak, n)} {do} not score"
         clauses.append(f"{who} above the same negatives assigned to other queries")
     if not clauses:
         return "No control could be compared with a source."
@@ -74,10 +87,11 @@ def controls_line(run: Run) -> str:
 
 def _placed(name: str, is_plural: bool, item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
-    score, tied = ("score", "are tied with") if is_plural else ("scores", "is tied with")
+    score, tied, were = ("score", "are tied with", "were") if is_plural else ("scores", "is tied with", "was")
     places = ((f"{score} above", item.above), (tied, item.tied))
     clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
-    return f"{name} {' and '.join(clauses) or f'{score} below {names_of(item.below, item.n)}'}"
+    missing = f"; {'they' if is_plural else 'it'} {were} {item.not_compared}" if item.missing else ""
+    return f"{name} {' and '.join(clauses) or f'{score} below {names_of(item.below, item.n)}'}{missing}"
 
 
 def controls_section(run: Run) -> Section | None:

@@ -17,7 +17,7 @@ from secid.pages.glossary import (
 )
 from secid.pages.numbers import budget, fraction, listed, plural
 from secid.pages.sanitize import code, named
-from secid.pages.sections.controls import outcome
+from secid.pages.sections.controls import Outcome, outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Run
@@ -111,7 +111,10 @@ def _shared(run: Run) -> str:
     if shared is None:
         return ""
     queries = plural(shared.n_queries, "query", "queries")
-    return f"Scores, hardness and outscoring are of the {queries} that all sources share; defects are of all."
+    return (
+        f"Scores, hardness and outscoring are over the {queries} that all sources share; defects and findings are over "
+        "all queries of a source."
+    )
 
 
 def ranking(run: Run) -> str:
@@ -122,19 +125,23 @@ def ranking(run: Run) -> str:
         rank = "" if alone else ", so do not choose by rank"
         which = named(run.sources[0].name) if alone else names_of(random.above, random.n)
         what = f"the score cannot tell hard negatives from easy ones here{rank}"
-        return f"Random passages score higher than {which}: {what}."
-    if random is not None and random.n and not random.below:
+        return f"Random passages score higher than {which}: {what}.{_not_compared(random)}"
+    if random is not None and random.compares and not random.below:
         what = "The source does not score" if alone else "No source scores"
-        return f"{what} significantly above random passages."
+        return f"{what} significantly above random passages.{_not_compared(random)}"
     if alone:
         return "One source alone has no rank: read its score against the controls."
     return _leader(run)
 
 
+def _not_compared(random: Outcome) -> str:
+    return f" They were {random.not_compared}." if random.missing else ""
+
+
 def _leader(run: Run) -> str:
     """Who scores highest, and who is tied with it."""
     leader = run.sources[0].name
-    first = f"{_names([leader])} {'comes first by pairs' if on_own_queries(run) else 'scores highest'}"
+    first = f"{_names([leader])} {'ranks first by pairwise comparisons' if on_own_queries(run) else 'scores highest'}"
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
     ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
     if ahead:
@@ -159,17 +166,19 @@ def _hardness(run: Run) -> str:
     """The hardest and the easiest source; "" where their numbers are the same."""
     shown = {source.name: source.in_table(run.budget).hardness for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
+    unknown = [name for name, hardness in shown.items() if hardness is None]
+    missing = f" Hardness was not evaluated for {_names(unknown)}." if unknown else ""
     if not known or on_own_queries(run):
         return ""
     scale = "0 means as close to the query as random passages, 1 as close as the positives"
     (least, easiest), (most, hardest) = known[0], known[-1]
     if len(known) == 1:
-        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}."
+        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}.{missing}"
     if fraction(least, 2) == fraction(most, 2):
-        return ""
+        return missing.strip()
     return (
         f"Hardness runs from {fraction(least, 2)} ({_names([easiest])}) to {fraction(most, 2)} ({_names([hardest])}): "
-        f"{scale}."
+        f"{scale}.{missing}"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from secid.pages.findings import damaged_positives
-from secid.pages.numbers import budget, count, fraction, listed, percent, plural
+from secid.pages.numbers import budget, capital, count, fraction, listed, percent, plural
 from secid.pages.sanitize import named, plain
 from secid.results import Run
 from secid.settings import flag_of
@@ -84,9 +84,13 @@ def _unpaired(_: str, values: Mapping[str, Any]) -> str:
 
 
 def _own_queries(_: str, values: Mapping[str, Any]) -> str:
-    n = values["n_common"]
-    shared = f"only {plural(n, 'query', 'queries')}" if n else "no query"
-    return f"All sources together share {shared}, so each row of the table is of its own queries: compare pairs alone."
+    n, largest = values["n_common"], values.get("n_largest")  # absent from reports of earlier versions
+    of = f"; the largest has {count(largest)}" if largest else ""
+    shared = f"only {plural(n, 'query', 'queries')} are" if n > 1 else "only 1 query is" if n else "no query is"
+    return (
+        f"{capital(shared)} in every source{of}. So each row of the table is of the source's own queries, marked *: "
+        "compare sources by their pairs, not by these rows."
+    )
 
 
 def _traces(_: str, values: Mapping[str, Any]) -> str:

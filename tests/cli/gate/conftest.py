@@ -71,6 +71,16 @@ def misread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return json.loads("".join(char if char.isprintable() else " " for char in text))  # type: ignore[no-any-return]
 
 
+def mostly_misread() -> list[dict[str, Any]]:
+    """German records whose negatives are all misread, and so are the positives of two thirds of them."""
+    rows = items(*NEW, language="de")
+    damaged = misread(rows)
+    return [
+        {**row, "neg": other["neg"], "pos": other["pos"] if number % 3 else row["pos"]}
+        for number, (row, other) in enumerate(zip(rows, damaged, strict=True))
+    ]
+
+
 def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Bags of words in random directions: an encoder in which texts that share words are similar, in no time."""
     texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
@@ -104,6 +114,8 @@ VARIANTS = {
     "German": items(*NEW, language="de"),
     "German negatives": with_negatives(items(*NEW), items(*NEW, language="de")),
     "misread": misread(items(*NEW, language="de")),
+    "misread negatives": with_negatives(items(*NEW, language="de"), misread(items(*NEW, language="de"))),
+    "misread, mostly": mostly_misread(),
     "few": items(30, 3000),
 }
 

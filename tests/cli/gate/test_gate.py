@@ -34,7 +34,7 @@ def test_the_baseline_is_readable(prepared):
     assert own["score_nats"] == pytest.approx(source["eci_nats"], rel=1e-8)
     assert own["hardness"]["value"] == pytest.approx(source["hardness"], rel=1e-8)
     assert own["findings"]["false_negative"] == {"value": 0.0, "standard_error": 0.0, "n_queries": 160}
-    assert (own["languages"], own["mojibake"]) == ({"en": 1.0}, 0.0)
+    assert own["languages"] == {"en": 1.0}
     assert prepared.baseline.with_name("b.idf.safetensors").is_file()
 
 
@@ -91,20 +91,40 @@ def gated(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tup
         ("30 % random", {"hardness", "findings.random_like"}),
         ("German", {"languages"}),
         ("German negatives", {"languages"}),
-        ("misread", {"encoding"}),
+        ("misread negatives", {"findings.mojibake"}),
     ],
 )
 def test_a_damaged_source_fails_under_any_name(prepared, tmp_path, invoke, which, name, failed):
     code, checks = gated(prepared, invoke, variant(tmp_path, which, name))
     assert code == 1
     assert failed <= {name for name, check in checks.items() if check["outcome"] == "fail"}
-    for name in failed - {"languages", "encoding"}:
+    for name in failed - {"languages"}:
         examples = checks[name]["examples"]
         assert len(examples) == 3
         assert all(example["negative"] and example["query"] for example in examples)
         cosines = [example[key] for example in examples for key in ("s_query_negative", "s_query_positive")]
         assert all(-1.0 <= value <= 1.0 + 1e-6 for value in cosines)
         assert not any(example["reason"] for example in examples)
+
+
+def test_damage_that_the_positives_share_fails_nothing_and_is_named(prepared, tmp_path, invoke):
+    source = variant(tmp_path, "misread", "new")
+    _, checks = gated(prepared, invoke, source)
+    assert [name for name, check in checks.items() if check["outcome"] == "fail"] in ([], ["languages"])
+    assert "positives of new are damaged" in " ".join(
+        invoke("gate", source, "--against", prepared.baseline).out.split()
+    )
+
+
+def test_no_repair_is_printed_that_widens_the_difference_from_the_positives(prepared, tmp_path, invoke):
+    source = variant(tmp_path, "misread, mostly", "new")
+    _, checks = gated(prepared, invoke, source)
+    assert checks["findings.mojibake"]["outcome"] == "fail"
+    printed = " ".join(invoke("gate", source, "--against", prepared.baseline).out.split())
+    assert "--drop" not in printed
+    assert "epair the texts of negatives and positives alike" in printed
+    source = variant(tmp_path, "misread negatives", "new")
+    assert "--drop mojibake" in " ".join(invoke("gate", source, "--against", prepared.baseline).out.split())
 
 
 def test_what_a_damaged_source_fails_is_what_is_wrong_with_it(prepared, tmp_path, invoke):
@@ -204,6 +224,20 @@ def test_wrong_use_of_the_function(prepared, tmp_path, arguments, kind, part):
         secid.gate(**arguments)
     assert type(caught.value) is kind
     assert part in str(caught.value)
+
+
+def test_a_new_source_whose_hardness_this_baseline_cannot_check_is_undecided(prepared, tmp_path, invoke):
+    document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
+    document["sources"]["used"]["hardness"]["standard_error"] = 2.0  # no limit of it would notice anything
+    weak = tmp_path / "weak.json"
+    weak.write_text(json.dumps(document), encoding="utf-8")
+    shutil.copy(prepared.baseline.with_name("b.idf.safetensors"), tmp_path / "weak.idf.safetensors")
+    for name, code in (("new", 3), ("used", 0)):
+        result = invoke("gate", variant(tmp_path, "fresh", name), "--against", weak, "--json")
+        (source,) = json.loads(result.out)["sources"]
+        assert (name, result.code, "hardness" in source["left_out"]) == (name, code, True)
+        undecided = [check["name"] for check in source["checks"] if check["outcome"] == "undecided"]
+        assert undecided == (["hardness"] if name == "new" else [])
 
 
 def test_undecided_is_three_and_may_be_excused(prepared, tmp_path, invoke):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
 import zipfile
 from pathlib import Path
@@ -173,14 +174,53 @@ def test_large_and_small_numbers_are_rows_as_any(tmp_path: Path) -> None:
     assert np.abs(np.concatenate([batch.vectors for batch in batches]) - UNIT).max() < 1e-6
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_rows_beyond_the_range_of_float32_keep_their_direction(tmp_path: Path, normalize: bool) -> None:
-    scaled = UNIT.astype(np.float64) * [[1e200], [1e-200], [1e30], [1]]
-    np.savez(tmp_path / "v.npz", vectors=scaled, text=np.array(TEXTS))
-    batches = list(embed(encoder(tmp_path / "v.npz", normalize=normalize), TEXTS, "query"))
-    assert np.abs(np.concatenate([batch.vectors for batch in batches]) - UNIT).max() < 1e-6
-    function = from_callable(lambda texts, role: scaled[: len(texts)], "f")
-    assert np.abs(np.concatenate([batch.vectors for batch in embed(function, TEXTS, "query")]) - UNIT).max() < 1e-6
+def extreme_rows() -> np.ndarray:
+    """(8, 40) float64: rows of length 1e200 and 1e-200, of mixed magnitudes, near zero, and ordinary ones."""
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(8, 40))
+    rows[0] *= 1e200
+    rows[1] *= 1e-200
+    rows[2] *= 10.0 ** generator.integers(-200, 201, 40)
+    rows[3] *= 10.0 ** generator.integers(-3, 4, 40)
+    rows[4] *= 1e-310
+    rows[5] *= 1e30
+    return rows
+
+
+def unit_reference(rows: np.ndarray) -> np.ndarray:
+    """Each row at unit length in float64, by `math.hypot`, which neither overflows nor underflows; then float32."""
+    return np.array([[value / math.hypot(*row) for value in row] for row in rows.tolist()]).astype(np.float32)
+
+
+@pytest.mark.parametrize("truncate_dim", [None, 3])
+@pytest.mark.parametrize("normalize", [None, True, False])
+def test_rows_of_any_length_are_scaled_in_float64(
+    tmp_path: Path, normalize: bool | None, truncate_dim: int | None
+) -> None:
+    rows = extreme_rows()
+    texts = [f"text {place}" for place in range(len(rows))]
+    np.savez(tmp_path / "v.npz", vectors=rows, text=np.array(texts))
+    found = encoder(tmp_path / "v.npz", normalize=normalize, truncate_dim=truncate_dim)
+    expected = unit_reference(rows[:, :truncate_dim])
+    assert np.array_equal(found.encode(texts, "query"), expected)
+    assert np.array_equal(np.concatenate([batch.vectors for batch in embed(found, texts, "query")]), expected)
+
+
+def test_rows_of_a_function_are_scaled_in_float64() -> None:
+    rows = extreme_rows()
+    texts = [f"text {place}" for place in range(len(rows))]
+    scaled = from_callable(lambda texts, role: rows[: len(texts)], "f")
+    assert np.array_equal(scaled.encode(texts, "query"), unit_reference(rows))
+    raw = from_callable(lambda texts, role: rows[: len(texts)], "f", normalize=False).encode(texts, "query")
+    assert np.array_equal(raw[[3, 6, 7]], rows[[3, 6, 7]].astype(np.float32))
+    assert np.array_equal(raw[[0, 1, 2, 4, 5]], unit_reference(rows)[[0, 1, 2, 4, 5]])
+
+
+def test_the_reference_of_float64_rows_notices_float32() -> None:
+    rows = extreme_rows()[6:]
+    single = rows.astype(np.float32)
+    assert not np.array_equal(unit_reference(single), unit_reference(rows))
+    assert not np.array_equal(single / np.linalg.norm(single, axis=1, keepdims=True), unit_reference(rows))
 
 
 def test_half_precision_has_a_wider_noise_limit(tmp_path: Path) -> None:

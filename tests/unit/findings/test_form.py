@@ -154,3 +154,95 @@ def test_a_title_in_brackets_is_no_array() -> None:
 @pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u202f»", "\x85", "\ufeff"])
 def test_blanks_of_any_kind_may_follow_a_sentence_mark(end: str) -> None:
     assert not is_unfinished("The goats climb the steep rocks above the valley." + end)
+
+
+@pytest.mark.parametrize(
+    "end", [".[1]", ".[1][2]", ". [12]", ".”[citation needed]", ".</p>", "!</p>\n</div>", ".<br/>"]
+)
+def test_references_and_tags_may_follow_a_sentence_mark(end: str) -> None:
+    assert not is_unfinished(GOATS + end)
+    assert is_unfinished(GOATS + end.lstrip(".!”"))
+
+
+@pytest.mark.parametrize("mark", [";", "\u037e", "»;", ";»"])
+def test_the_question_mark_of_greek_ends_a_sentence(mark: str) -> None:
+    assert not is_unfinished("«Πού πηγαίνουν οι κατσίκες όταν ο ήλιος δύει πίσω από τα βουνά" + mark)
+    assert is_unfinished(GOATS + ";")
+
+
+@pytest.mark.parametrize(
+    "text", ['"Document 5": a film about goats', '"Passage 3": a novel', '"Query": a song', "[[Goats]] and [[rocks]]"]
+)
+def test_titles_and_links_are_no_wrappers(text: str) -> None:
+    assert not is_wrapped(text)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "[[1, 2], [3, 4]]"])
+def test_numbers_in_brackets_wrap_no_passage(text: str) -> None:
+    assert not is_wrapped(text)
+
+
+@pytest.mark.parametrize("text", ['{"text": "Goats"}', "```\nGoats", '"passage_2": Goats', '"query_text": Goats'])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\u200b \n"])
+def test_a_wrapper_may_follow_marks_that_no_reader_sees(start: str, text: str) -> None:
+    assert is_wrapped(start + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "List<String> names = new ArrayList<String>();",
+        "std::vector<label> goats, Vec<T>, Foo<a>",
+        "#include <stdio.h>",
+        "<class 'int'>",
+        "<Button> goats",
+        "a &lt; b and b &gt; c",
+    ],
+)
+def test_types_and_placeholders_are_no_markup(text: str) -> None:
+    assert not is_markup(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["&lt;p&gt;Goats climb.&lt;/p&gt;", "<P>Goats", "Goats<BR>climb", "<goat>Goats</goat>", "<jats:p>Goats</jats:p>"],
+)
+def test_tags_of_any_name_that_close_and_escaped_tags_are_markup(text: str) -> None:
+    assert is_markup(text)
+
+
+OTHER_NOTES = (
+    "Diese Passage beantwortet die Suchanfrage nicht.",
+    "Hinweis: Dieser Text behandelt Ziegen, beantwortet aber nicht die gestellte Frage.",
+    "(Anmerkung: Dieser Abschnitt erfüllt Ihre Anforderungen.)",
+    "Ce passage ne répond pas à la requête.",
+    "Note : ce texte aborde le sujet mais ne répond pas directement à la question.",
+    "Este texto trata el tema, pero no responde a la pregunta.",
+    "(Nota: este documento no responde a la consulta planteada.)",
+    "这段文字没有回答查询。",
+    "注：该段落与查询主题相关，但并未回答问题。",
+    "（此段落未直接回答该问题。）",
+    "備註：這篇文章沒有回答使用者的問題。",
+)
+OTHER_ENDS = (
+    "Dieser Text ist unter einer freien Lizenz verfügbar; alle Fragen beantwortet der Verlag.",
+    "Dieses Dokument legt die Anforderungen an Schiffe fest.",
+    "Die Frage nach dem Ursprung der Ziegen bleibt offen und wird nicht beantwortet.",
+    "Ce texte est la réponse du ministre à la question écrite.",
+    "La question n'a pas reçu de réponse.",
+    "Este documento contiene los requisitos de la consulta pública.",
+    "El médico no responde a la pregunta en la consulta.",
+    "希望这篇文章对你有帮助。",
+    "这段文字描述了山羊的问题。",
+    "这个问题一直没有得到回答。",
+)
+
+
+@pytest.mark.parametrize("note", OTHER_NOTES)
+def test_a_note_of_another_language_needs_no_brackets(note: str) -> None:
+    assert has_trailing_note(f"{GOATS}. {note}")
+
+
+@pytest.mark.parametrize("end", OTHER_ENDS)
+def test_passages_of_other_languages_end_in_no_note(end: str) -> None:
+    assert not has_trailing_note(f"{GOATS}. {end}")

@@ -43,7 +43,7 @@ def with_everything() -> list[dict[str, Any]]:
         row["neg"] += [f"{passage(5000 + number)} (This passage does not answer the query.)"] * (number % 13 == 1)
         row["neg"] += [f'{{"passage": "{passage(6000 + number)}"}}'] * (number % 14 == 2)
         row["neg"] += [f"{'the ' * 30}{number}."] * (number % 15 == 3)
-        row["neg"] += [f"<p>{passage(7000 + number)}<br></p><p>It is in <i>hall</i>.</p>"] * (number % 16 == 4)
+        row["neg"] += [f"<p>{passage(7000 + number)}<br></p><p>It is in <i>hall</i></p>"] * (number % 16 == 4)
         if number % 12 == 5:
             row["pos"] = [f"The goats climb the steep rocks above the valley until late in autumn, number {number}."]
             row["neg"] += [f"Каждый час от старого вокзала отправляется поезд и приходит в порт номер {number}."]

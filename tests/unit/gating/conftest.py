@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Any
 
 from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
-from secid.results import EncoderInfo, IdfInfo, Languages
+from secid.results import EncoderInfo, IdfInfo, Languages, SourceFinding
 from secid.results.catalogue import FINDINGS, FORMAL
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
@@ -24,9 +24,7 @@ def measured(value: float, n: int = N_QUERIES, error: float | None = None) -> Me
     return Measurement(value=value, standard_error=error, n_queries=n)
 
 
-def source_of(
-    n: int = N_QUERIES, hardness: float | None = 0.5, mojibake: float = 0.0, **shares: float
-) -> BaselineSource:
+def source_of(n: int = N_QUERIES, hardness: float | None = 0.5, **shares: float) -> BaselineSource:
     """A source of n queries with the shares of some findings; every other is 0, and of `truncated` nothing is known."""
     return BaselineSource(
         n_records=n,
@@ -40,7 +38,6 @@ def source_of(
         positives=dict.fromkeys(FORMAL, 0.0),
         unrelated=Tail(bound=0.1, share=measured(0.02, n)),
         languages={"en": 0.98, "fr": 0.005},
-        mojibake=mojibake,
         schema="flagembedding",
         files={"own.jsonl": "0" * 64},
     )
@@ -70,6 +67,11 @@ def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> Che
     return Check(name=name, outcome=outcome, **fields)
 
 
+def finding(name: str) -> SourceFinding:
+    """One that stands for any: what a page says of a check is of its own numbers."""
+    return SourceFinding(name=name, n_negatives=1, share=0.1, interval_95=(0.0, 0.2), standard_error=0.05, examples=())
+
+
 def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fail", **more: Any) -> GateVerdict:
     """On one source."""
     source = SourceVerdict(
@@ -89,7 +91,7 @@ def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fai
         previous="dense",
         hardness=0.31,
         hardness_interval_95=(0.28, 0.34),
-        findings=(),
+        findings=tuple(finding(each.finding) for each in checks if each.finding),
         languages=Languages(n_texts=1000, shares={"en": 0.96, "de": 0.03, "": 0.01}, mojibake=0.0),
         checks=checks,
         left_out=("findings.inversion",),

@@ -74,7 +74,7 @@ def test_the_schema_names_every_key():
 
 
 def test_names_of_checks():
-    names = {"queries", "hardness", "languages", "encoding", "findings.empty", "new_source", "drift.unrelated"}
+    names = {"queries", "hardness", "languages", "findings.empty", "new_source", "drift.unrelated"}
     assert names <= {*CHECK_NAMES}
     assert {*LIMITED} == {*CHECK_NAMES} - {"queries", "new_source"}
     for name in CHECK_NAMES:

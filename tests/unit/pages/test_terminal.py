@@ -157,7 +157,7 @@ def test_what_was_left_out_or_not_evaluated_is_said():
     source = replace(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
     run = replace(RUN, sources=(source, *RUN.sources[1:]), not_evaluated={"control x": "too few"})
     text = printed(run, 200)
-    assert "2 rows (empty query 2) and 3 negatives (exact repeat 3)" in text
+    assert "2 rows (2 × empty query) and 3 negatives (3 × exact repeat)" in text
     assert "control x (too few)" in text
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from secid.pages.answer import answer_table
 from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
+from secid.pages.glossary import skipped_lines
 from secid.pages.numbers import percent
 from secid.pages.sanitize import without_isolates
 from secid.pages.sections import page_of
@@ -18,7 +19,7 @@ from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
 from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
-from secid.results import RunWarning
+from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages.samples import HOSTILE, compared, renamed
 from tests.unit.pages.situations import (
@@ -272,7 +273,27 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
     assert (bool(groups[0].command), n_more) == (True, 4)
     assert most_urgent(CLEAN, 5) == ((), 0)
     leave = replace(RUN, sources=(replace(RUN.sources[0], status="unusable"), *RUN.sources[1:]))
-    assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "counterfactual"]
+    assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "random", "counterfactual"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_each_source_to_repair_comes_first_with_its_command_however_few_findings_are_shown(limit):
+    """bm25 has the most urgent findings of the run, but none that decides a status."""
+    run = with_status("no_defects", "repair", "repair", "unusable", "repair")
+    urgent = tuple(
+        replace(item, share=0.9, n_negatives=90) if FINDINGS[item.name].urgency <= 2 and not FINDINGS[item.name].counted
+        else item
+        for item in run.sources[0].findings
+    )  # fmt: skip
+    run = replace(run, sources=(replace(run.sources[0], findings=urgent), *run.sources[1:]))
+    groups, n_more = most_urgent(run, limit)
+    assert [group.status for group in groups][:4] == ["repair first"] * 3 + ["do not use"]
+    commands = {group.source: group.command for group in groups}
+    assert {source.name: source.repair for source in run.sources if source.repair}.items() <= commands.items()
+    assert all(group.command or group.items[0].command for group in groups)
+    n_items = sum(len(group.items) for group in groups)
+    assert n_items == limit
+    assert n_items + n_more == sum(len(ranked(run, source)) for source in run.sources)
 
 
 def test_a_source_without_a_sound_negative_has_none_left():
@@ -298,6 +319,44 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
     run = replace(CLEAN, overlaps=(overlap,))
     groups = findings_of(run)
     assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
+
+
+def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
+    """37 false negatives and 16 repeats of poisoned are 53 negatives; the command drops both kinds."""
+    (group,) = [group for group in findings_of(RUN) if group.source == "poisoned"]
+    (source,) = [source for source in RUN.sources if source.name == "poisoned"]
+    assert f"{source.n_flagged} negatives" in group.items[0].sentence
+    assert sum("The command" in item.sentence for item in group.items) == 1
+    alone = with_finding("false_negative", 0.2, status="repair", repair="secid select", n_flagged=90)
+    assert "The command" not in findings_of(alone)[0].items[0].sentence
+
+
+def test_a_share_of_other_queries_than_the_columns_is_said():
+    run = with_finding("inversion", 0.5, on_shared=CLEAN.sources[1].in_table(1.0), n_queries=120)
+    assert "all 120 queries" in findings_of(run)[0].items[0].sentence
+    assert "all 120 queries" not in findings_of(with_finding("inversion", 0.5))[0].items[0].sentence
+
+
+def test_what_was_left_out_has_its_place():
+    example = Example(reason="broken_line", path="a.jsonl", line=7)
+    source = replace(CLEAN.sources[0], skipped={"broken_line": 1}, dropped_negatives={}, examples=(example,))
+    (line,) = skipped_lines(replace(CLEAN, sources=(source,)))
+    assert "1 row (1 × broken line)" in line
+    assert "a.jsonl:7" in line
+
+
+@pytest.mark.parametrize(("n_larger", "whole"), [(72, True), (74, False)])
+def test_sources_are_one_only_if_neither_has_many_queries_of_its_own(n_larger, whole):
+    """The smaller source has 66 queries, all of them also the larger's."""
+    first, second, *others = CLEAN.sources
+    alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 1.0}
+    overlap = replace(RUN.overlaps[0], first=first.name, second=second.name, **alike)
+    run = replace(CLEAN, sources=(replace(first, n_queries=n_larger), second, *others), overlaps=(overlap,))
+    (group,) = findings_of(run)
+    text = without_isolates(group.items[0].sentence)
+    assert "66 queries" in text
+    assert ("as one source" in text) is whole
+    assert (f"{n_larger - 66} more" in text) is not whole
 
 
 @pytest.mark.parametrize(
@@ -331,6 +390,25 @@ def test_the_controls_line_names_those_above_and_tied():
     found = outcome(RUN, "random")
     assert (len(found.above), len(found.tied), len(found.below)) == (4, 1, 0)
     assert outcome(replace(RUN, controls=()), "random") is None
+
+
+@pytest.mark.parametrize("difference", [-0.1, 0.01, 0.3])
+def test_a_source_without_a_value_against_a_control_is_named(difference):
+    run = random_passages(CLEAN, *[difference] * 5)
+    random = next(control for control in run.controls if control.kind == "random")
+    part = replace(random, against=random.against[:3])
+    some = replace(run, controls=tuple(part if control is random else control for control in run.controls))
+    for text in (controls_line(some), *([] if difference > 0.1 else [ranking(some)])):
+        assert f"not compared with {NAMES[3]} and {NAMES[4]}" in without_isolates(text)
+        assert "all 5" not in text
+    assert "not compared" not in controls_line(run)
+    assert outcome(some, "random").missing == NAMES[3:]
+
+
+def test_a_source_without_a_hardness_is_named_beside_the_range():
+    sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
+    (text,) = [line for line in verdict(replace(RUN, sources=sources)) if "Hardness runs" in line]
+    assert f"not evaluated for {NAMES[0]}" in without_isolates(text)
 
 
 def test_pairs_are_one_sentence_with_the_range_of_queries():

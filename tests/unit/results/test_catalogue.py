@@ -73,6 +73,7 @@ def test_bits_are_places_of_a_mask_and_those_of_the_texts_come_first():
     assert list(BITS.values()) == list(range(len(FINDINGS)))
     assert tuple(BITS)[: len(TEXT_FINDINGS)] == TEXT_FINDINGS
     assert len(BITS) <= 32  # of the table's uint32
+    assert max(BITS[name] for name in FORMAL) < 16  # of a positive's uint16
     assert set(DEFECTS) <= set(TEXT_FINDINGS)  # the status of a source needs no encoder
 
 

@@ -45,3 +45,11 @@ def test_a_command_names_the_folder_as_it_is_typed():
     command = repair_command("runs/a", "a b", ("repeat",), "x.jsonl")
     assert shlex.split(in_folder(command, "-runs/x y"))[2] == "./-runs/x y"
     assert in_folder(in_folder(command, "/abs"), "runs/a") == command
+
+
+def test_a_command_names_a_file_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for end in ("clean.jsonl.gz", "clean-2.jsonl.gz", "clean-3.jsonl.gz"):
+        command = repair_command("run", "a", ("repeat",), "a.jsonl.gz")
+        assert command.endswith(f"-o a-{end}")
+        (tmp_path / f"a-{end}").touch()

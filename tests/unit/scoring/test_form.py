@@ -62,6 +62,18 @@ def test_more_damage_than_the_positives_have_counts_and_is_dropped_only_where_th
     assert "widen the difference" in page
 
 
+def test_a_source_that_dropping_cannot_repair_is_to_be_repaired(tmp_path):
+    rows = damaged(200, spoiled, 1.0, 0.6)
+    source, page = check_page_of(tmp_path, rows)
+    assert (source.status, source.repair) == ("repair", None)
+    assert source.n_flagged == source.finding("mojibake").n_negatives == 1000
+    assert "Repair the texts of negatives and positives alike" in page
+    assert scored(tmp_path, {"own": rows}).run.sources[0].status == "repair"
+    (tmp_path / "alone").mkdir()
+    alone, _ = check_page_of(tmp_path / "alone", damaged(200, spoiled, 1.0, 0.0))
+    assert alone.status == "unusable"  # the positives are sound, and without the damaged negatives nothing is left
+
+
 def test_texts_cut_in_mid_sentence_are_shown_and_not_counted(tmp_path):
     source, page = check_page_of(tmp_path, damaged(200, cut, 0.44, 0.03))
     assert source.finding("unfinished").share == pytest.approx(0.44, abs=0.04)

@@ -99,12 +99,34 @@ def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
     assert kinds["few_shared_queries"] == {
         "first": "a", "second": "b", "n_shared_queries": 0, "n_apart": 1, "n_pairs": 3,
     }  # fmt: skip
-    assert kinds["own_queries"] == {"n_common": 0, "n_smallest": 60}
+    assert kinds["own_queries"] == {"n_common": 0, "n_smallest": 60, "n_largest": 80}
     ranks = {source.name: source.rank for source in run.sources}
     assert all(ranks[pair.first] < ranks[pair.second] for pair in run.comparisons)
     assert "crossings" in run.not_evaluated
     cells = [row[-1] for row in answer_table(run, full=False).rows]
     assert all(cell.endswith("*") for cell in cells)
+
+
+def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -> None:
+    """On the 35 queries of `small`, of 200, bm25 and dense stand in the reverse order of all 200."""
+    hardness = {"bm25": {n: 0.5 if n < 35 else 0.9 for n in range(200)}, "dense": dict.fromkeys(range(200), 0.7)}
+    run = score(write_unlike(tmp_path, {**hardness, "small": dict.fromkeys(range(35), 0.6)}))
+    sources = {source.name: source for source in run.sources}
+    assert {name: source.in_table(1.0).n_queries for name, source in sources.items()} == {
+        "bm25": 200, "dense": 200, "small": 35,
+    }  # fmt: skip
+    bm25, dense = (sources[name].in_table(1.0).hardness for name in ("bm25", "dense"))
+    assert (bm25, dense) == pytest.approx((0.83, 0.7), abs=0.05)
+    (pair,) = run.comparisons
+    assert (pair.first, pair.second, pair.n_shared_queries) == ("dense", "bm25", 200)
+    assert sources["dense"].rank < sources["bm25"].rank < sources["small"].rank
+    assert sources["small"].rank_group is None
+
+
+def test_the_largest_source_decides_whether_the_table_is_of_common_queries() -> None:
+    for n_largest, in_table in ((175, True), (176, False), (120, True)):
+        counts = counts_of(flags_of([shared_queries.np.arange(n) for n in (n_largest, n_largest, 35)]))
+        assert counts.in_table is in_table
 
 
 def test_beyond_the_last_set_pairs_compare_tr_m(
