@@ -52,7 +52,7 @@ colon it may name a file: "check.json:sources[*].n_rows". The stars of both side
 passed over in files where the new tree still has the place, or has nothing below the first key of the other one. If
 the place as a whole was null or empty, the new tree need not have it.
 """
-REORDERED = ("analyses.margins",)
+REORDERED = ("analyses.margins", "analyses.guide.sources")
 """Lists, by their place in the new tree, whose parts are compared by `name` or `source`. A changed order is noted."""
 VARIES = (
     "timing",
