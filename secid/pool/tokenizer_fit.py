@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Index, distinct
 from secid.pages.numbers import percent
-from secid.pages.sanitize import named
+from secid.pages.sanitize import short
 from secid.pages.sections.warnings import MISREADS
 from secid.pool import SPLITTERS, Plan, PlannedSource, first_sampled
 from secid.pool.scripts import Fault, fault
@@ -32,6 +31,8 @@ BETTER = "multilingual"
 """The tokenizer that does none of this."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
+Texts = tuple[TextStore, Index]
+"""A store, and the ids of its texts that count."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,15 @@ class Misread:
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
     """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
+    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
+    return _misread((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
+
+
+def _misread(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
     if tokenizer not in SPLIT_AS:
         return Misread(0, {})
-    split = SPLITTERS[SPLIT_AS[tokenizer]]
-    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
-    texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
-    return Misread.of(texts, split)
+    texts = chain(_sample(*queries, seed), _sample(*passages, seed))
+    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
 
 
 def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
@@ -83,6 +87,14 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
         return resolved
     fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
     return _chosen(resolved, fits, progress)
+
+
+def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
+    """Do the same for distinct texts to be searched. name : what the note calls them."""
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default":
+        return resolved
+    return _chosen(resolved, [(_misread(queries, passages, settings.tokenizer, settings.seed), name)], progress)
 
 
 def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
@@ -105,14 +117,14 @@ def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: P
     if fit.effect is None or fit.fraction < NOTICED_MISREAD:
         return resolved
     default = resolved.values.tokenizer
-    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {named(name)})"
+    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {short(name)})"
     progress.note(
         f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
     )
     return resolved.automatic(tokenizer=BETTER)
 
 
-def _sample(store: TextStore, ids: npt.NDArray[np.int64], seed: int) -> Iterator[str]:
+def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
     """The beginnings of texts, one by one: some have megabytes."""
     for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
         yield store.take(place)[0][:READ_CHARACTERS]
