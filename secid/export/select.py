@@ -35,7 +35,7 @@ from secid.findings.rows import SAMPLED
 from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
-from secid.pages.sanitize import named
+from secid.pages.sanitize import short
 from secid.pages.sections.guide import suspects_sentences
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.progress import Progress
@@ -198,7 +198,7 @@ def _refuse_no_evidence(run: Run, source: str) -> None:
         return
     why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
     raise UsageError(
-        f"suspects of {named(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
+        f"suspects of {short(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
         where="--drop",
         remedy="leave suspect out of --drop, or score again with another guide",
     )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import distinct
+from secid.arrays import Index, distinct
 from secid.pool import SPLITTERS, Plan, PlannedSource, first_sampled
 from secid.pool.scripts import Fault, fault
 from secid.pool.texts import TextStore
@@ -25,6 +24,8 @@ BETTER = "multilingual"
 """The tokenizer that does none of this."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
+Texts = tuple[TextStore, Index]
+"""A store, and the ids of its texts that count."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,19 @@ class Misread:
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
     """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
+    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
+    return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
+
+
+def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
+    """Do the same for distinct texts of any origin."""
     if tokenizer not in SPLIT_AS:
         return Misread(0, {})
-    split = SPLITTERS[SPLIT_AS[tokenizer]]
-    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
-    texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
-    return Misread.of(texts, split)
+    texts = chain(_sample(*queries, seed), _sample(*passages, seed))
+    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
 
 
-def _sample(store: TextStore, ids: npt.NDArray[np.int64], seed: int) -> Iterator[str]:
+def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
     """The beginnings of texts, one by one: some have megabytes."""
     for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
         yield store.take(place)[0][:READ_CHARACTERS]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from secid.pages.numbers import percent
-from secid.pages.sanitize import named
+from secid.pages.sanitize import short
 from secid.pages.sections.warnings import MISREADS
 from secid.pool import SPLITTERS, Plan
 from secid.pool.tokenizer_fit import (
@@ -16,7 +16,9 @@ from secid.pool.tokenizer_fit import (
     SAMPLE_TEXTS,
     SPLIT_AS,
     Misread,
+    Texts,
     misread,
+    misread_texts,
 )
 from secid.progress import Progress
 from secid.read import Reader
@@ -34,6 +36,14 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
         return resolved
     fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
     return _chosen(resolved, fits, progress)
+
+
+def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
+    """Do the same for distinct texts to be searched. name : what the note calls them."""
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default":
+        return resolved
+    return _chosen(resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress)
 
 
 def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
@@ -56,7 +66,7 @@ def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: P
     if fit.effect is None or fit.fraction < NOTICED_MISREAD:
         return resolved
     default = resolved.values.tokenizer
-    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {named(name)})"
+    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {short(name)})"
     progress.note(
         f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
     )

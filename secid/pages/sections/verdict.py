@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from secid.analyses.guide import GUIDE
-from secid.pages.findings import statuses_line
+from secid.pages.findings import has_collection, statuses_line
 from secid.pages.glossary import (
     CAUTION,
     NO_GUIDE,
@@ -69,10 +69,6 @@ def _one_label(run: Run) -> bool:
     return GUIDE.of(run) is None and run.one_positive
 
 
-def _has_collection(run: Run) -> bool:
-    return "collection" in run.settings and bool(run.settings["collection"]["value"])
-
-
 def _unevaluated(run: Run) -> str:
     """Counted defects that were not evaluated in some source: nothing is called free of them."""
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
@@ -86,13 +82,13 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     if _one_label(run):
-        return SUSPECTS if _has_collection(run) else TO_CHECK
+        return SUSPECTS if has_collection(run) else TO_CHECK
     return NO_GUIDE
 
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
-    if len(run.sources) > 1 or GUIDE.of(run) is not None or _has_collection(run) or _one_label(run):
+    if len(run.sources) > 1 or GUIDE.of(run) is not None or has_collection(run) or _one_label(run):
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
 

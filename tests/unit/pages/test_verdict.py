@@ -22,7 +22,7 @@ from secid.pages.sections.warnings import warning_sentences
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
-from tests.unit.pages.samples import HOSTILE, compared, renamed
+from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
     BEYOND,
     CLEAN,
@@ -123,11 +123,23 @@ def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_n
     one = replace(CLEAN, one_positive=True)
     assert "one label per query" in headline(one)
     text = " ".join(verdict(one))
-    assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
+    assert 0 < text.index("--collection DIR") < text.index("--guide NAME")
+    assert "secid audit" not in text  # which needs more arguments than a sentence can name
     collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
     text = " ".join(verdict(replace(one, settings=collection)))
-    assert ("secid audit" in text, "--guide NAME" in text) == (False, True)
+    assert ("--collection" in text, "--guide NAME" in text) == (False, True)
     assert "one label per query" not in headline(replace(one, one_positive=False))
+
+
+@pytest.mark.parametrize("has_collection", [False, True])
+@pytest.mark.parametrize("has_guide", [False, True])
+def test_inversion_names_only_the_checks_for_false_negatives_that_the_run_lacks(has_collection, has_guide):
+    run = with_finding("inversion", 0.5)
+    collection = {"value": "beir" if has_collection else None, "from": "flag"}
+    run = replace(guided(run) if has_guide else run, settings={**run.settings, "collection": collection})
+    (item,) = (item for _, item in ranked(run, run.sources[1]) if item.name == "inversion")
+    named = ("--collection DIR" in item.sentence, "--guide NAME" in item.sentence, "secid audit" in item.sentence)
+    assert named == (not has_collection, not has_guide, False)
 
 
 @pytest.mark.parametrize(
