@@ -367,7 +367,7 @@ def has_collection(run: Run) -> bool:
 
 def _unused_checks(run: Run) -> str:
     """Name the ways to find false negatives that the run did not use; "" if it used them all."""
-    ways = {"--collection DIR": has_collection(run), "--guide NAME": run.guide is not None}
+    ways = {"--collection DIR": has_collection(run), "--guide NAME": GUIDE.of(run) is not None}
     unused = [code(flag) for flag, used in ways.items() if not used]
     return f" To find them, add {' or '.join(unused)}." if unused else ""
 
