@@ -13,6 +13,7 @@ from secid.analyses.budgets import BUDGETS
 from secid.analyses.cost import COST
 from secid.analyses.guide import GUIDE, MARGINS
 from secid.analyses.in_batch import IN_BATCH
+from secid.analyses.lambda_only import LAMBDA_ONLY
 from secid.analyses.objectives import OBJECTIVE_LENS
 from secid.analyses.overlap import OVERLAP
 from secid.analyses.separation import SEPARATION
@@ -20,6 +21,7 @@ from secid.analyses.slices import SLICES
 
 ANALYSES: tuple[Analysis[Any], ...] = (
     ABLATIONS,
+    LAMBDA_ONLY,
     BUDGETS,
     SLICES,
     GUIDE,

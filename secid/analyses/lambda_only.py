@@ -1,0 +1,34 @@
+"""The mean lexical residual of each source: a baseline of the score that needs no encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from secid.analyses.analysis import Analysis, Context, Found
+from secid.triplets.estimates import names_of, share_interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanResidual:
+    """Mean of λ over the negatives of a source, on the table's queries, in [0, 1]. Source: METHOD 2.4, 15.
+
+    interval_95 : queries being the sampling unit; all of [0, 1] with fewer than five queries.
+    """
+
+    source: str
+    residual_mean: float
+    interval_95: tuple[float, float]
+
+
+def compute(context: Context) -> Found[tuple[MeanResidual, ...]]:
+    """λ of every source that has a score; never without a result."""
+    results = []
+    for item in context.table:
+        mean = item.table.mean(1.0 - item.table.coverage, names_of(item.query_keys))
+        results.append(
+            MeanResidual(source=item.name, residual_mean=mean.value, interval_95=share_interval(mean)),
+        )
+    return Found(tuple(results))
+
+
+LAMBDA_ONLY = Analysis("lambda_only", tuple[MeanResidual, ...], compute)
