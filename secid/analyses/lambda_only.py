@@ -10,7 +10,7 @@ from secid.triplets.estimates import names_of, share_interval
 
 @dataclass(frozen=True, kw_only=True)
 class MeanResidual:
-    """Mean of λ over the negatives of a source, on the table's queries, in [0, 1]. Source: METHOD 2.4, 15.
+    """Mean of λ over the negatives of a source, on the table's queries, in [0, 1]. Source: METHOD 2.4, 5.
 
     interval_95 : queries being the sampling unit; all of [0, 1] with fewer than five queries.
     """
