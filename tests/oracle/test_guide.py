@@ -75,7 +75,7 @@ def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
     assert source.agreement == pytest.approx(reference.same_order(target, guide), rel=TOLERANCE)
     assert source.rank_correlation == pytest.approx(reference.spearman(target, guide), rel=TOLERANCE)
     for curves, of in ((margins.target, target), (margins.guide, guide)):
-        assert {curve.kind for curve in curves} == set(reference.FLAGS)
+        assert {curve.kind: (min(curve.values), max(curve.values)) for curve in curves} == reference.SPANS
         for curve in curves:
             shares = [reference.flagged_share(of, curve.kind, value) for value in curve.values]
             assert curve.shares == pytest.approx(shares, rel=TOLERANCE, abs=1e-12)
@@ -127,6 +127,15 @@ def test_stratified_mean_is_that_of_loops():
     assert abs(values[known].mean() - value) > 1e-3  # the strata count
     whole = stratified_mean(values, np.ones(n, bool), np.zeros(n, int), query, names)
     assert whole.per_query == pytest.approx(clustered_mean(values, query, names).per_query)
+
+
+def test_a_stratum_that_one_value_is_known_of_has_no_error_of_its_own():
+    known, stratum = np.array([True, False, True, True]), np.array([0, 0, 1, 1])
+    estimate = stratified_mean(
+        np.array([1.0, np.nan, 0.0, 1.0]), known, stratum, np.arange(4), np.arange(4).astype("S16")
+    )
+    assert estimate.value == 0.75
+    assert estimate.per_query == pytest.approx(np.array([0.25, 0.25, -0.25 - 0.5 * 2**0.5, -0.25 + 0.5 * 2**0.5]) / 4)
 
 
 def test_no_suspect_in_a_sample_bounds_the_share_by_the_sample():

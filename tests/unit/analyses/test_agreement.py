@@ -16,7 +16,7 @@ from secid.analyses.agreement import (
     top_1_regret,
     unmatched_names,
 )
-from secid.analyses.downstream import Outcomes, read_outcomes
+from secid.analyses.downstream import Outcomes, read_outcomes, shown_names
 from secid.errors import InputError
 from tests.snapshots import refusal, situations
 
@@ -108,6 +108,11 @@ def test_a_table_of_outcomes_is_read(tmp_path):
     assert ndcg.values == {"bm25": 0.5, "dense": 0.6}
     assert ndcg.errors == {"bm25": 0.01, "dense": 0.02}
     assert mrr.values == {"dense": 0.3}
+
+
+def test_of_many_names_three_are_shown():
+    assert shown_names(["a", "b", "c"]) == "'a', 'b', 'c'"
+    assert shown_names(["a", "b", "c", "d"]) == "'a', 'b', 'c', …"
 
 
 BROKEN = {

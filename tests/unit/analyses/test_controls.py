@@ -151,9 +151,14 @@ def test_rows_from_a_file_come_in_the_order_asked_for(made):
 
 
 def test_echoes_are_the_queries_own_texts(made):
-    plan, _, _, controls = made
+    plan, triplets, _, controls = made
     rows = controls["query_echo", None]
     assert plan.queries.take(rows.query) == plan.passages.take(rows.negative)
+    echoes = plan.echoes.copy()
+    echoes[rows.query[0]] = -1
+    part = SimpleNamespace(queries=plan.queries, echoes=echoes)
+    others = module._query_echo(base_of(plan, triplets, Settings()), part, "alphanumeric")
+    assert others.query.tolist() == rows.query[1:].tolist(), "of the queries whose text is in the plan"
 
 
 def test_pairs_of_narrow_ids_of_a_large_run_stay_apart():

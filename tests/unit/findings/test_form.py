@@ -151,7 +151,7 @@ def test_a_title_in_brackets_is_no_array() -> None:
     assert is_wrapped('["Goats climb."]')
 
 
-@pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u202f»", "\x85", "\ufeff"])
+@pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u2028", "\u2029", "\u202f»", "\x85", "\ufeff"])
 def test_blanks_of_any_kind_may_follow_a_sentence_mark(end: str) -> None:
     assert not is_unfinished("The goats climb the steep rocks above the valley." + end)
 
@@ -232,6 +232,7 @@ OTHER_ENDS = (
     "La question n'a pas reçu de réponse.",
     "Este documento contiene los requisitos de la consulta pública.",
     "El médico no responde a la pregunta en la consulta.",
+    "Roep zoek(deze passage past niet bij de zoekvraag) aan na begin()",
     "希望这篇文章对你有帮助。",
     "这段文字描述了山羊的问题。",
     "这个问题一直没有得到回答。",
