@@ -85,6 +85,18 @@ EQUIVALENT: dict[str, str] = {
         'gating/checks.py _finding(): if bound.counted and check.outcome == "pass" and share.estimate.value '
         "> (FINDINGS[finding].limit or 1.1):"
     ): "no share exceeds 1",
+    "pool/tokens.py : BLOB_BYTES = 1 << 18": "how much is split at once",
+    "analyses/in_batch.py _batches(): place = np.full(len(heads), -2, np.int64)": (
+        "any number below 0 says that a row is in another batch"
+    ),
+    "triplets/measure_set.py : NO_SUM = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
+    (
+        "triplets/rows.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
+        "self._row_bytes, max(0, n_bytes))"
+    ): "the system refuses to reserve no byte, which is passed over",
+    "mining/choose.py Choice.lists(): complete[pending] = (depth >= n_candidates) | (order.ids < 0).all(axis=1)": (
+        "lists that end early are made longer until they hold all candidates"
+    ),
 }
 """Faults that change no result, and why. Key: module, function, and the line with the fault."""
 

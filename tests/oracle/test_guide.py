@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from secid.analyses.guide import curves as curves_of
 from secid.measure.margins import flagged
 from secid.results.guide import GuideSource
 from secid.triplets.estimates import clustered_mean, share_interval, stratified_mean
@@ -110,6 +111,12 @@ def test_the_reference_notices_damage(rows, result, damage):
 def test_relative_margin_below_zero_lowers_the_bar(sign):
     assert flagged(np.array([sign * 0.5 - 0.02]), np.array([sign * 0.5]), "relative", 0.05).all()
     assert not flagged(np.array([sign * 0.5 - 0.03]), np.array([sign * 0.5]), "relative", 0.05).any()
+
+
+def test_curves_run_over_the_range_of_the_scores():
+    found = curves_of(np.zeros(1), np.ones(1), np.ones(1), (-4.0, 6.0))
+    ends = {curve.kind: (curve.values[0], curve.values[-1]) for curve in found}
+    assert ends == {"absolute": (0.0, 2.0), "relative": (0.0, 0.2), "maximum": (-4.0, 6.0)}
 
 
 def test_stratified_mean_is_that_of_loops():

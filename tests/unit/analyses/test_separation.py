@@ -199,6 +199,7 @@ def test_one_record_makes_no_batch(tmp_path, rows):
     run = scored(tmp_path, {"a": rows[:1], "b": rows}).run
     alone = next(item for item in run.in_batch if item.source == "a")
     assert (alone.n_rows, alone.sizes, alone.largest_batch, alone.flagged_share) == (1, (), None, None)
+    assert alone.n_compared == 0
     assert {name: why for name, why in run.not_evaluated.items() if "batch" in name} == {"batches of a": "one_row"}
 
 
