@@ -116,6 +116,7 @@ def test_relative_margin_below_zero_lowers_the_bar(sign):
 def test_curves_run_over_the_range_of_the_scores():
     found = curves_of(np.zeros(1), np.ones(1), np.ones(1), (-4.0, 6.0))
     ends = {curve.kind: (curve.values[0], curve.values[-1]) for curve in found}
+    assert {len(curve.values) for curve in found} == {21}
     assert ends == {"absolute": (0.0, 2.0), "relative": (0.0, 0.2), "maximum": (-4.0, 6.0)}
 
 

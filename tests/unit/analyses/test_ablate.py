@@ -118,7 +118,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
 
 def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(tmp_path):
     first, second = scored(tmp_path, 1.0).measured[:2]
-    few, variant = (next(variant for variant in first.variants if variant.sample == part) for part in (0.1, 0.5))
+    few, variant = (next(variant for variant in first.variants if variant.sample == part) for part in (0.1, 0.75))
     gap = difference(first.influence, second.influence, 0.0)
     n = min(item.variants[variant].n_queries for item in (first, second))
     reach = reach_95(n) * gap.standard_error * (gap.n_queries / n - 1) ** 0.5
@@ -126,7 +126,7 @@ def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(t
     for ahead, open_swaps in ((0.9, (pair,)), (1.1, ())):
         scores = {
             "100 %": {first.name: 1.0, second.name: 0.5},
-            "50 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
+            "75 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
             "10 %": {first.name: 0.5, second.name: 100.0},
         }
         made = ablation("sample", "100 %", scores)
