@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from secid.analyses.agreement import (
+    ERROR_RATE,
+    _half_widths,
     agree,
     kendall_tau_b,
     pairs_ordered_alike,
@@ -181,6 +183,12 @@ def test_intervals_cover_the_truth_at_least_as_often_as_they_say(error):
         estimates = (found.kendall_tau_b, found.spearman_rho, found.top_1_regret)
         assert all(low <= value <= high for (low, high), value in zip(ends, estimates, strict=True))
     assert (held / n_runs >= 0.95).all()
+
+
+def test_at_the_error_rate_of_a_run_widths_are_those_of_its_intervals():
+    pair = SimpleNamespace(first="a", second="b", interval_95=(-0.25, 0.75))
+    wide = _half_widths(SimpleNamespace(comparisons=(pair,)), ("a", "b", "c"), ERROR_RATE)
+    assert wide.tolist() == [[0.0, 0.5, np.inf], [0.5, 0.0, np.inf], [np.inf, np.inf, 0.0]]
 
 
 def test_sure_orders_leave_no_width_and_unsure_ones_all_of_it():
