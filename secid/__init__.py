@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.version import VERSION
 
 if TYPE_CHECKING:
+    from secid.analyses.report import from_json, read_run, to_json
     from secid.api import (
         audit,
         baseline,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
     from secid.results import Run, SourceResult
-    from secid.results.document import from_json, read_run, to_json
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
 
@@ -45,9 +45,9 @@ _MODULES = {
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
-    "from_json": "secid.results.document",
-    "read_run": "secid.results.document",
-    "to_json": "secid.results.document",
+    "from_json": "secid.analyses.report",
+    "read_run": "secid.analyses.report",
+    "to_json": "secid.analyses.report",
 }
 """Where the public names are that are not in secid.api."""
 

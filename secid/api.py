@@ -17,7 +17,6 @@ from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
-from secid.results.document import read_run_folder
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import (
     begun,
@@ -101,8 +100,8 @@ def score(
         opened(files, values) as readers,
     ):
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        from secid.scoring.encoders import load_guide
         from secid.scoring.run import scored_plan
-        from secid.triplets.guide import load_guide
 
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
@@ -136,6 +135,7 @@ def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float 
 
     Source: METHOD 7.
     """
+    from secid.analyses.report import read_run_folder
     from secid.export.mixture_score import score_of_mixture
 
     folder, report = read_run_folder(run)
@@ -161,6 +161,7 @@ def write_mixture(
     seed   : of the draws; that of the run by default.
     Raises SecidError. Source: METHOD 7.
     """
+    from secid.analyses.report import read_run_folder
     from secid.export.mixture import write_blend
 
     folder, report = read_run_folder(run)
@@ -224,6 +225,7 @@ def select(
 
         with work_folder() as work:
             return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
+    from secid.analyses.report import read_run_folder
     from secid.export.select import select as write_copy
 
     folder, report = read_run_folder(run)
@@ -254,6 +256,7 @@ def flagged(
 
     Source: METHOD 14.
     """
+    from secid.analyses.report import read_run_folder
     from secid.export.flagged import write_flagged
 
     (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
@@ -398,6 +401,8 @@ def probe(
     )
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
+    from secid.analyses.report import read_run_folder
+
     folder, beside = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)

@@ -10,9 +10,9 @@ from secid.encode import Encoder
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Source
+from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, scored_plan
 from secid.settings import Resolved
-from secid.triplets.guide import load_guide
 
 
 def score_sources(

@@ -16,7 +16,7 @@ from secid.results import Run, SourceResult
 TO_1E_12 = 1e-12
 OF_SAMPLE = frozenset({"hardness", "hardness_interval_95", "hardness_queries", "languages", "equal_curve", "repair"})
 """Fields of a source that a merge measures on its sample."""
-OF_MERGE = frozenset({"timing", "environment", "folder", "settings", "probe", "cost", "merged"})
+OF_MERGE = frozenset({"timing", "environment", "folder", "settings", "probe", "merged"})
 """Fields of a run that tell how it was made."""
 NAMES = ("one", "two", "three")
 
@@ -58,6 +58,11 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
     return paths
 
 
+def _without_cost(run: Run) -> Run:
+    """What a run took depends on the machine."""
+    return dataclasses.replace(run, analyses={name: item for name, item in run.analyses.items() if name != "cost"})
+
+
 def differences(
     one: Run, merged: Run, tolerance: float = TO_1E_12, absolute: float = 0.0
 ) -> list[tuple[str, Any, Any]]:
@@ -66,9 +71,11 @@ def differences(
     """
     if merged.merged is None or merged.merged.sampled_queries is None:
         fields = [field.name for field in dataclasses.fields(Run) if field.name not in OF_MERGE]
+        one, merged = (_without_cost(run) for run in (one, merged))
         pairs = [(name, getattr(one, name), getattr(merged, name)) for name in fields]
     else:
-        pairs = [(name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder", "overlaps")]
+        pairs = [(name, getattr(one, name), getattr(merged, name)) for name in ("idf", "encoder")]
+        pairs.append(("overlap", one.analyses["overlap"], merged.analyses["overlap"]))
         compared = ([dataclasses.replace(pair, hardness=None) for pair in run.comparisons] for run in (one, merged))
         pairs.append(("comparisons", *compared))
         pairs.append(

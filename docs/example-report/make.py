@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from secid import api
+from secid.analyses.report import from_json, to_json
 from secid.pages.formats import FORMATS
 from secid.results import Run
-from secid.results.document import from_json, to_json
 
 FOLDER = Path(__file__).resolve().parent
 REPOSITORY = FOLDER.parents[1]
@@ -30,7 +30,8 @@ def example() -> Run:
     sources = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "fixtures" / "sources").iterdir())
     with contextlib.chdir(REPOSITORY):
         document = json.loads(to_json(api.score(sources, "minilm", ablate=True, threads=1)))
-    document |= {"timing": {}, "cost": None, "environment": {"machine": "left out of the example"}}
+    document["analyses"].pop("cost", None)
+    document |= {"timing": {}, "environment": {"machine": "left out of the example"}}
     document["settings"]["threads"] = {"value": None, "from": "default"}
     return from_json(json.dumps(_rounded(document)))
 

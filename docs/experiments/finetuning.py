@@ -226,12 +226,12 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
                 guide=arguments.guide,
                 run=f"{folder}/{budget:g}",
             )
-            for item in run_of.ablations:
+            for item in run_of.analyses.get("ablations", ()):
                 if item.name in ("temperature", "weight"):
                     for row in item.rows:
                         name = f"ECI at B = {budget:g}, {item.name} {row.setting}"
                         numbers[name] = {key: float(own or 0) for key, own in row.scores.items()}
-            for own in run_of.guide.sources if run_of.guide else ():
+            for own in run_of.analyses["guide"].sources if "guide" in run_of.analyses else ():
                 without = own.without_suspects and own.without_suspects.eci_nats
                 numbers.setdefault(f"ECI at B = {budget:g}, without the guide's suspects", {})[own.name] = (
                     without or 0.0

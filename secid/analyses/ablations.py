@@ -3,23 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.agreement import kendall_tau_b
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
-from secid.measure.sweep import Variant
-from secid.measure.uncertainty import difference
-from secid.results import Ablation, AblationRow
 from secid.settings import flag_of
 from secid.triplets.estimates import interval
-from secid.triplets.measured import Measured
+
+if TYPE_CHECKING:
+    from secid.measure.sweep import Variant
+    from secid.triplets.measured import Measured
+    from secid.triplets.variants import Aspect
 
 Scores = Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationRow:
+    """All sources under one setting, at the run's budget, where the base row is the run's own ranking.
+
+    scores: ECI_B in nats by source, None where the setting leaves it no triplet (a small sample).
+    order: names, highest first.   swapped: pairs ordered otherwise than at the base.
+    stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
+    block_stability: the same within each block of sources that the user named.
+    Of the rows of a sample: n_queries by source; intervals_95 of the score of all queries, as estimated from that many
+    (of no width at 100 %); open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, which may
+    be noise.
+    """
+
+    setting: str
+    scores: Mapping[str, float | None]
+    order: tuple[str, ...]
+    stability: float | None
+    block_stability: Mapping[str, float | None]
+    swapped: tuple[tuple[str, str], ...]
+    n_queries: Mapping[str, int] = field(default_factory=dict)
+    intervals_95: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    open_swaps: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablation:
+    """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
+
+    kendall_tau_b: of each other encoder's scores with the base's, where encoders vary; None where a side is constant.
+    """
+
+    name: str
+    base: str
+    rows: tuple[AblationRow, ...]
+    range_nats: Mapping[str, float]
+    kendall_tau_b: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def compute(context: Context) -> Found[tuple[Ablation, ...]]:
+    """The table of each aspect over all sources, at the run's budget; nothing without --ablate."""
+    if not context.suite:
+        return Found()
+    blocks = blocks_of(context.settings.block, [item.name for item in context.ranked])
+    return Found(tuple(ablated(aspect, context.ranked, blocks, context.settings.budget) for aspect in context.suite))
+
+
+def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
+    """The table of one aspect over all sources, at the budget that they are ranked at."""
+    from secid.measure.information import spectral_nats
+
+    table: dict[str, dict[str, float | None]] = {}
+    for setting, variant in aspect.variants.items():
+        scores = {item.name: item.variants[variant] for item in items}
+        n = sum(score.n_negatives for score in scores.values())
+        mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
+        table[setting] = {
+            name: spectral_nats(score.eigenvalues / mean, budget)
+            if score.eigenvalues is not None and mean > 0
+            else score.nats
+            for name, score in scores.items()
+        }
+    table_of_aspect = ablation(aspect.name, aspect.base, table, blocks)
+    return with_noise(table_of_aspect, aspect.variants, items, budget) if aspect.name == "sample" else table_of_aspect
 
 
 def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -116,6 +183,8 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
     """The ablation over encoders; the first is the target."""
+    from secid.analyses.agreement import kendall_tau_b
+
     base, *others = table
     result = ablation("encoder", base, table)
     names = sorted(table[base])
@@ -163,6 +232,8 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
 
 def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
     """Whether the 95 % interval of the difference at that many queries leaves 0 out."""
+    from secid.measure.uncertainty import difference
+
     a, b = row.scores[first.name], row.scores[second.name]
     if n_queries < FEWEST_QUERIES or a is None or b is None:
         return False
@@ -174,3 +245,6 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
 def _widening(n_queries: int, n_sampled: int) -> float:
     """Standard error of a sample without replacement, about the score of all queries, in errors of the run."""
     return sqrt(n_queries / n_sampled - 1.0)
+
+
+ABLATIONS = Analysis("ablations", tuple[Ablation, ...], compute)

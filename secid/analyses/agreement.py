@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from secid.analyses.ablations import ABLATIONS
 from secid.analyses.downstream import Outcomes, shown_names
 from secid.arrays import Floats
 from secid.errors import InputError
@@ -92,7 +93,7 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
             }
     if any(source.on_shared for source in run.sources):
         numbers[_ranked_by(run)] = {s.name: s.in_table(run.budget).score.nats for s in run.sources}
-    for item in run.ablations:
+    for item in ABLATIONS.of(run) or ():
         if item.name == "weight":
             for row in item.rows:
                 known = {name: value for name, value in row.scores.items() if value is not None}

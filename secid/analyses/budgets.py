@@ -3,20 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log10
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats
-from secid.measure.information import spectral_nats
-from secid.results import Crossing
-from secid.triplets.measured import Measured
+
+if TYPE_CHECKING:
+    from secid.triplets.measured import Measured
 
 STEPS_PER_DECADE = 50
 """Of the budgets between which curves are searched for crossings: two within a factor of 1.05 may cancel out."""
 LEVEL_FRACTION = 1e-6
 """Curves nearer than METHOD 11's precision are level: the same source read in another order crosses itself nowhere."""
+NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
+"""Why budget curves are not compared. Source: METHOD 7, 16.1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """The budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
+
+    first: str
+    second: str
+    budget: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualNumbers:
+    """Distinct queries and negatives of each source, as many as every source has. Source: METHOD 7."""
+
+    n_queries: int
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budgets:
+    """equal_numbers : what sources of unequal size are cut to for budgets beyond 1; None if none is, or none can be."""
+
+    crossings: tuple[Crossing, ...]
+    equal_numbers: EqualNumbers | None
+
+
+def compute(context: Context) -> Found[Budgets]:
+    """What sources are cut to, and where their curves cross."""
+    from secid.analyses.shared_queries import same_queries
+
+    numbers = equal_numbers(context.items, context.level)
+    missing = NOT_LEVEL if context.level is None else "" if same_queries(context.level) else OTHER_QUERIES
+    found: tuple[Crossing, ...] = ()
+    if context.level and not missing:
+        found = crossings(context.level, max(budget for item in context.level for budget in item.influence.budgets))
+    return Found(Budgets(crossings=found, equal_numbers=numbers), {"crossings": missing} if missing else {})
+
+
+def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
+    """What sources of unequal numbers are cut to."""
+    if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
+        return None
+    return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
 
 
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
@@ -39,6 +88,8 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
 
 
 def _gap(a: Floats, b: Floats, budget: float) -> float:
+    from secid.measure.information import spectral_nats
+
     return spectral_nats(a, budget) - spectral_nats(b, budget)
 
 
@@ -46,3 +97,6 @@ def _root(a: Floats, b: Floats, low: float, high: float) -> float:
     from scipy.optimize import brentq
 
     return float(np.exp(brentq(lambda log_budget: _gap(a, b, float(np.exp(log_budget))), np.log(low), np.log(high))))
+
+
+BUDGETS = Analysis("budgets", Budgets, compute)

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.pool import Plan
-from secid.results import Cost
 
 FORWARD_PASSES = 3.0
 """Of a step of training: forward, and a backward pass of about twice the arithmetic (arXiv 2001.08361, section 2.1)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Scoring as a share of training, estimated from the tokens of the run and the rate at which it encoded them.
+
+    scoring_seconds   : of all stages.   tokens_per_second : measured while texts were encoded.
+    epoch_tokens      : by source, queries, positives and negatives of every record; from the bytes of its texts and the
+                        tokens per byte of the texts encoded.
+    epoch_seconds     : of an epoch on each source, one after the other: three forward passes over its tokens, for
+                        forward and backward, on this machine.
+    epoch_share       : scoring_seconds / epoch_seconds.
+    """
+
+    scoring_seconds: float
+    tokens_per_second: float
+    epoch_tokens: Mapping[str, int]
+    epoch_seconds: float
+    epoch_share: float
+
+
 SAMPLED, CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
+
+
+def compute(context: Context) -> Found[Cost]:
+    """Scoring against training on this machine, or the kind of reason why not."""
+    cost = cost_of(context.plan, context.stages)
+    return Found(None, {"cost": cost}) if isinstance(cost, str) else Found(cost)
 
 
 def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str:
@@ -51,3 +77,6 @@ def epoch_bytes(plan: Plan) -> Sequence[int]:
         int(queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum())
         for item in plan.sources
     ]
+
+
+COST = Analysis("cost", Cost, compute)

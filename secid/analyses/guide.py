@@ -5,21 +5,24 @@ Source: METHOD 10; NV-Retriever (arXiv 2407.15831) for the relative margin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats
 from secid.measure.margins import MARGIN, Margin, flagged, lowest_positive
-from secid.measure.sweep import DOT_ROUNDING
-from secid.results import EncoderInfo, WithoutFlagged
+from secid.results import WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.triplets.estimates import interval, names_of, paired_gap, share_interval
-from secid.triplets.guide import GuideScores
-from secid.triplets.measured import Measured
-from secid.triplets.table import TripletTable
 
+if TYPE_CHECKING:
+    from secid.triplets.guide import GuideScores
+    from secid.triplets.measured import Measured
+    from secid.triplets.table import TripletTable
+
+NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
 STEPS = 20
 WIDEST = 0.2
 """Largest relative margin of a curve, and largest absolute one as a share of the range of the scores."""
@@ -27,8 +30,35 @@ COSINES = (0.0, 1.0)
 """The range of cosines and probabilities, as far as curves go. Logits of a cross-encoder have their own."""
 
 
+def compute(context: Context) -> Found[GuideResult]:
+    """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
+    from secid.analyses.without import only
+
+    if context.guide is None:
+        return Found(None, {"suspect": NO_GUIDE})
+    sources = []
+    for item in context.items:
+        if item.table.guide is not None:
+            without = None
+            if item.table.guide.is_whole:
+                keep = ~item.table.has("suspect")
+                n_triplets = len(np.unique(item.triplets.place[keep]))
+                without = only(item, keep, n_triplets, context.bench, context.reference)
+            sources.append(_source(item, item.table.guide, without))
+    sample = context.settings.guide_sample
+    result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
+    return Found(result, {"score without suspects": SAMPLE} if result.is_sampled else {})
+
+
+def compute_margins(context: Context) -> Found[tuple[SourceMargins, ...]]:
+    """The curves of all sources."""
+    return Found(margins(context.items))
+
+
 def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
     """The curves of all sources at the same values: those of the guide run over the range of its scores."""
+    from secid.measure.sweep import DOT_ROUNDING
+
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
     low = min((float(np.nanmin(scores)) for scores in guides), default=0.0)
     high = max((float(np.nanmax(scores)) for scores in guides), default=1.0)
@@ -79,16 +109,6 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
     )
 
 
-def result_of(
-    guide: EncoderInfo, items: Sequence[Measured], without: Mapping[str, WithoutFlagged], sample: int | None
-) -> GuideResult:
-    """The guide's numbers of all sources. without: each without its suspects, where the guide scored all of it."""
-    sources = tuple(
-        _source(item, item.table.guide, without.get(item.name)) for item in items if item.table.guide is not None
-    )
-    return GuideResult(encoder=guide, margin=MARGIN, sample=sample, sources=sources)
-
-
 def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) -> GuideSource:
     table, scored = item.table, guide.scored
     target = table.repeated(table.s_query_positive) - table.s_query_negative
@@ -117,6 +137,12 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
 
 def rank_correlation(first: Floats, second: Floats) -> float | None:
     """Spearman's coefficient with mean ranks of ties; None where either is constant. first, second: (n,)."""
+    from scipy.stats import rankdata
+
     a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale > 0 else None
+
+
+GUIDE = Analysis("guide", GuideResult, compute)
+MARGINS = Analysis("margins", tuple[SourceMargins, ...], compute_margins)

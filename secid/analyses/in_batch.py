@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from scipy import sparse
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Index, among, distinct, pairs
-from secid.measure.blocks import Triplets, Vectors
-from secid.measure.in_batch import Batch, Conflicts, flagged_counts
 from secid.measure.margins import MARGIN
-from secid.pool import Plan, sample_order
-from secid.results import BatchSize, InBatch
-from secid.triplets.embedding import rows_of_ids
+from secid.pool import sample_order
 from secid.triplets.estimates import Share, names_of, share_interval
+
+if TYPE_CHECKING:
+    from secid.measure.blocks import Triplets, Vectors
+    from secid.measure.in_batch import Batch, Conflicts
+    from secid.triplets.measured import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
 """32 to 32,768. Source: METHOD 10."""
@@ -29,21 +31,64 @@ PAIRS_AT_ONCE = 1 << 22
 """Pairs of a query and a row that are held at once."""
 
 
-def in_batch(
-    plan: Plan, name: str, rows: Triplets, vectors: Vectors, seed: int, whole: Conflicts | None = None
-) -> InBatch:
-    """What a source's rows are to each other in batches. rows: the triplets of a source.
+@dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """Of batches of `batch_size` distinct rows, the expectation over all of them.
 
-    whole : of all rows of its files, where `rows` may be a sample. Source: METHOD 10.
+    false_negatives_mean : labelled positives among the negatives of a row's query, mean over rows.
+    affected_share       : of rows whose query has at least one.
     """
-    own = whole or conflicts(rows, plan.known_positives, len(plan.passages))
+
+    batch_size: int
+    false_negatives_mean: float
+    affected_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InBatch:
+    """One source in batches of its own records, each a row with its scored positives and all its negatives.
+
+    n_rows        : records of the source: of all its rows, or of a sample where the encoder chooses the positives.
+    sizes         : 32 to 32,768, as far as there are so many rows.
+    largest_batch : the largest batch with less than 1 % of rows affected, n_rows where every batch is one; None where
+                    two rows are too many.
+    flagged_share : of the passages of other rows, those that the relative margin flags for a row's query, in
+                    n_batches sampled batches of batch_rows rows: n_compared pairs of a query and a passage, by the
+                    encoder's own cosines. flagged_interval_95: queries as clusters. None where a batch has one row.
+    Labels are incomplete, so all but the flagged share are lower bounds. Source: METHOD 10.
+    """
+
+    source: str
+    n_rows: int
+    sizes: tuple[BatchSize, ...]
+    largest_batch: int | None
+    relative_margin: float
+    flagged_share: float | None
+    flagged_interval_95: tuple[float, float] | None = None
+    n_compared: int = 0
+    n_batches: int
+    batch_rows: int
+
+
+def compute(context: Context) -> Found[tuple[InBatch, ...]]:
+    """What each source's rows are to each other in batches. Source: METHOD 10."""
+    results = tuple(in_batch(context, item) for item in context.items)
+    return Found(results, {f"batches of {item.source}": ONE_ROW for item in results if item.flagged_share is None})
+
+
+def in_batch(context: Context, item: Measured) -> InBatch:
+    """What a source's rows are to each other in batches."""
+    from secid.measure.in_batch import flagged_counts
+
+    plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
+    own = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
     n_rows = len(own.n_rows)
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     n_batches, batch_rows = max(1, min(BATCHES, len(heads) // BATCH_ROWS)), min(BATCH_ROWS, len(heads))
     query, positive = rows.query[heads], rows.positive[heads]
     draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
     drawn = np.argsort(draw, kind="stable")[: n_batches * batch_rows]
-    batches = _batches(rows, heads, record, np.split(drawn, n_batches), vectors, len(plan.passages))
+    batches = _batches(rows, heads, record, np.split(drawn, n_batches), context.bench.vectors, len(plan.passages))
     n_flagged, n_compared = flagged_counts(batches, MARGIN)
     queries, cluster = np.unique(query[drawn], return_inverse=True)
     share = None
@@ -72,6 +117,8 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
     A row is a record; it holds its scored positives and its negatives.
     """
+    from secid.measure.in_batch import Conflicts
+
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     queries, query = np.unique(rows.query[heads], return_inverse=True)
     n_rows = len(heads)
@@ -91,6 +138,8 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
 
     asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
     """
+    from scipy import sparse
+
     passages, number = np.unique(passage, return_inverse=True)
     codes = np.random.default_rng(0).integers(2**63, size=len(passages), dtype=np.uint64)
     of_query = np.zeros(n_queries, np.uint64)
@@ -114,6 +163,11 @@ def _batches(
 
     Under the policy "all" a row has the first of its positives; its other ones are passages of it.
     """
+    import torch
+
+    from secid.measure.in_batch import Batch
+    from secid.triplets.embedding import rows_of_ids
+
     for part in parts:
         place = np.full(len(heads), -1, np.int64)
         place[part] = np.arange(len(part))
@@ -126,3 +180,6 @@ def _batches(
         (positives,) = rows_of_ids(vectors, "passage", rows.positive[heads[part]], len(part))
         (passages,) = rows_of_ids(vectors, "passage", passage, len(passage))
         yield Batch(queries, positives, passages, torch.from_numpy(row).to(passages.device))
+
+
+IN_BATCH = Analysis("in_batch", tuple[InBatch, ...], compute)

@@ -6,25 +6,114 @@ training on this file would see. Source: METHOD 9.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.guide import NO_GUIDE, SAMPLE
 from secid.arrays import Flags, Index
-from secid.measure.blocks import Vectors
 from secid.measure.margins import MARGIN, flagged
-from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, ObjectiveValues, Records, objective_values
-from secid.results import ObjectiveResult
 from secid.results.catalogue import FINDINGS
-from secid.triplets.measured import Measured
-from secid.triplets.positives import positive_cosines
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.measure.blocks import Vectors
+    from secid.measure.objectives import ObjectiveValues, Records
+    from secid.triplets.measured import Measured
+    from secid.triplets.table import TripletTable
 
 COPIES = ("false_negative", "near_copy")
-ONE_POSITIVE, NO_GUIDE, SAMPLE = "one_positive", "no_guide", "guide_sample"
+ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
 """Objectives that pull one positive alone, so that nothing is allocated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveResult:
+    """One objective on one source, from the frozen scores. Source: METHOD 9.
+
+    loss_nats: mean over records, of mw over all pairs of all queries.
+    gradient_shares: share of the negatives' gradient on classes of negatives (inversion, copy, margin, suspect, and
+    valid: none of these and no counted defect), in [0, 1]; classes but valid overlap. None without any gradient.
+    effective_negatives: exp of the entropy of the negatives' gradient, from 1 to all of the source's negatives.
+    strongest_positive, weakest_positive: share of the positives' gradient on the highest- and the lowest-scored
+    positive of each record, over records of two positives or more; None without any, and for objectives of one.
+    """
+
+    source: str
+    objective: str
+    loss_nats: float
+    gradient_shares: Mapping[str, float | None]
+    effective_negatives: float | None
+    strongest_positive: float | None
+    weakest_positive: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSize:
+    """One source with only the first passages of each record. n_positives, n_negatives: how many; None for the run's
+    own positives, and for all negatives.
+
+    eci_nats, interval_95: at B = 1, in the pool of the run. inversion_share, margin_share: of the negatives, each pair
+    with its weight. gradient_on_inversions, effective_negatives: of joint_lh, as in ObjectiveResult.
+    """
+
+    source: str
+    n_positives: int | None
+    n_negatives: int | None
+    n_queries: int
+    n_triplets: int
+    eci_nats: float
+    interval_95: tuple[float, float]
+    inversion_share: float
+    margin_share: float
+    gradient_on_inversions: float | None
+    effective_negatives: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """By which share the interval of a score would narrow, in [0, 1), estimated from its variance within queries.
+
+    one_more_negative: a further negative for each query; None where no query has two, or there are too few queries.
+    one_more_positive: a further labelled positive for each record; None likewise of a record's own list.
+    """
+
+    source: str
+    one_more_negative: float | None
+    one_more_positive: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveLens:
+    """What `--objectives` reports. margin: relative margin that flags a negative.
+
+    most_queries: the largest number of queries of a source that `sizes` and `narrowing` are computed on.
+    """
+
+    margin: float
+    most_queries: int
+    objectives: tuple[ObjectiveResult, ...]
+    sizes: tuple[RecordSize, ...]
+    narrowing: tuple[Narrowing, ...]
+
+
+def compute(context: Context) -> Found[ObjectiveLens]:
+    """What the objectives would do on each source; nothing without --objectives. Source: METHOD 9, 10."""
+    from secid.analyses.per_record import QUERIES, record_sizes
+
+    if not context.settings.objectives:
+        return Found()
+    items, bench = context.items, context.bench
+    for planned in context.plan.sources:  # an early stop embeds the scored positives alone
+        context.embedder.need(planned.query, planned.positives)
+    scores = [RecordScores.of(item, bench.vectors) for item in items]
+    results, missing = objectives(items, scores, bench.vectors, context.settings.temperature)
+    sizes, narrowing = record_sizes(context.plan, items, scores, bench)
+    lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
+    return Found(lens, missing)
 
 
 @dataclass(frozen=True)
@@ -41,6 +130,9 @@ class RecordScores:
     @classmethod
     def of(cls, item: Measured, vectors: Vectors) -> RecordScores:
         """vectors : rows of all labelled positives, of the queries and of the negatives."""
+        from secid.measure.objectives import Records
+        from secid.triplets.positives import positive_cosines
+
         table, planned = item.table, item.table.source
         _, row = np.unique(table.triplets.place, return_index=True)  # with several positives a negative has a row each
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
@@ -77,6 +169,8 @@ class RecordScores:
 
     def first(self, keep: Flags, n_positives: int | None = None, n_negatives: int | None = None) -> RecordScores:
         """Some records, keep: (R,), and the first passages of each; the scored positive may be left out."""
+        from secid.measure.objectives import Records
+
         own = self.records
         positives, positive_offsets = _first(own.positive_offsets, keep, n_positives)
         negatives, negative_offsets = _first(own.negative_offsets, keep, n_negatives)
@@ -126,6 +220,8 @@ def objectives(
 
     scores : of each item.   Source: METHOD 9.
     """
+    from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, objective_values
+
     results = []
     single = [item.name for item, own in zip(items, scores, strict=True) if own.n_positives.max() < 2]
     blind = [item.name for item, own in zip(items, scores, strict=True) if own.records.masked is None]
@@ -157,3 +253,6 @@ def _result(source: str, name: str, values: ObjectiveValues) -> ObjectiveResult:
 def _missing(part: str, names: Collection[str], n: int, reason: str) -> dict[str, str]:
     """One entry where no source has a part, else one for each that lacks it."""
     return {part: reason} if len(names) == n else {f"{part} of {name}": reason for name in names}
+
+
+OBJECTIVE_LENS = Analysis("objectives", ObjectiveLens, compute)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats, Index, distinct, pairs
 from secid.results import Overlap
 
@@ -18,6 +19,11 @@ class Listed(NamedTuple):
     name: str
     query: Index
     negative: Index
+
+
+def compute(context: Context) -> Found[tuple[Overlap, ...]]:
+    """What each pair of sources shares, the higher-ranked source first."""
+    return Found(overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in context.items]))
 
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
@@ -92,3 +98,6 @@ def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
         n_shared[a] = np.bincount(of_source, shared, len(sources))
         sums[a] = np.bincount(of_source[shared], (both / (n_own + size - both))[shared], len(sources))
     return n_shared, sums
+
+
+OVERLAP = Analysis("overlap", tuple[Overlap, ...], compute)

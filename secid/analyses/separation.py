@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
-from secid.measure.in_batch import unit
-from secid.measure.pair_means import BOUND
-from secid.measure.proxies import contrastive_loss
-from secid.measure.separation import Scores, histogram, mw_loss, separation
-from secid.pool import Plan, first_sampled, labels_of
-from secid.read.collection import Collection
-from secid.results import CorpusSeparation, SourceSeparation
-from secid.triplets.corpus import Corpus
-from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, Names, combined, finite, names_of, share_interval
-from secid.triplets.search import nearest
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    import torch
+
+    from secid.measure.separation import Scores
+    from secid.pool import Plan
+    from secid.read.collection import Collection
+    from secid.triplets.table import TripletTable
 
 BINS = 60
 """Of the histograms: the ROC curve has a point at each edge."""
@@ -37,6 +33,68 @@ ROUNDING = 1e-9
 NOT_ENCODED = "corpus_not_encoded"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Separated:
+    """Positives of some queries against negatives of them, at the run's temperature. Source: METHOD 10.
+
+    auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of all queries; within_auc : over the pairs of one query.
+    gap         : within_auc - auc, an offset between queries that losses within a query cannot see.
+    *_interval_95 : queries being the sampling unit; of an AUC within [0, 1], which it is for fewer than five queries;
+                    of the gap then None.
+    aoc         : P(s+ <= s-), ties counted as errors; at most mw_loss / log 2.
+    mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound.
+    """
+
+    n_queries: int
+    n_positives: int
+    n_negatives: int
+    auc: float
+    auc_interval_95: tuple[float, float]
+    within_auc: float
+    within_auc_interval_95: tuple[float, float]
+    gap: float
+    gap_interval_95: tuple[float, float] | None
+    aoc: float
+    mw_loss: float
+    mw_bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSeparation(Separated):
+    """A source's positives against its negatives.
+
+    contrastive_loss : mean over records of -log softmax of the positive among it and its negatives, at tau.
+    low, high        : of all scores of the run.
+    positive_histogram, negative_histogram : how many in equal bins from low to high; they give the ROC curve as well.
+    """
+
+    source: str
+    contrastive_loss: float
+    low: float
+    high: float
+    positive_histogram: tuple[int, ...]
+    negative_histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusSeparation(Separated):
+    """All labelled positives of a sample of queries against the best of the corpus that are none.
+
+    n_passages : distinct passages of the corpus that were searched.   n_per_query : best non-positives of each query.
+    """
+
+    n_passages: int
+    n_per_query: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Separation:
+    """corpus : with --collection alone; None without, or if it was not evaluated."""
+
+    sources: tuple[SourceSeparation, ...]
+    corpus: CorpusSeparation | None
+
+
 @dataclass(frozen=True)
 class Pool:
     """Positives and negatives of the same queries. names : (Q,) of the queries, by their number in both."""
@@ -46,13 +104,29 @@ class Pool:
     names: Names
 
 
-def separations(
-    tables: Sequence[tuple[str, TripletTable]], plan: Plan, device: torch.device
-) -> tuple[SourceSeparation, ...]:
-    """Each source's positives against its negatives.
+def compute(context: Context) -> Found[Separation]:
+    """Each source's positives against its negatives, and the labelled positives against the best of the corpus.
 
     A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
     """
+    sources = separations(context)
+    if context.collection is None:
+        return Found(Separation(sources=sources, corpus=None))
+    corpus = corpus_separation(context, context.collection)
+    if isinstance(corpus, str):
+        return Found(Separation(sources=sources, corpus=None), {"separation from the corpus": corpus})
+    return Found(Separation(sources=sources, corpus=corpus))
+
+
+def separations(context: Context) -> tuple[SourceSeparation, ...]:
+    """Each source's positives against its negatives."""
+    import torch
+
+    from secid.measure.proxies import contrastive_loss
+    from secid.measure.separation import histogram
+
+    plan, device = context.plan, context.bench.vectors.computes_on
+    tables = [(item.name, item.table) for item in context.items]
     pools = {name: pool_of(table, plan, device) for name, table in tables}
     ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]
     low, high = float(torch.stack(ends).min()), float(torch.stack(ends).max())
@@ -84,12 +158,19 @@ def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
 
 
 def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.device) -> Scores:
+    import torch
+
+    from secid.measure.separation import Scores
+
     arrays = (values, query.astype(np.int64), np.ones(len(values)) if weight is None else weight)
     return Scores(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
+    from secid.measure.pair_means import BOUND
+    from secid.measure.separation import mw_loss, separation
+
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
     if not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
@@ -125,25 +206,23 @@ def _whole(counts: torch.Tensor) -> tuple[int, ...]:
     return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
 
 
-def corpus_separation(
-    collection: Collection,
-    plan: Plan,
-    queries: Index,
-    embedder: Embedder,
-    temperature: float,
-    seed: int,
-    *,
-    encode: bool = False,
-) -> CorpusSeparation | str:
+def corpus_separation(context: Context, collection: Collection) -> CorpusSeparation | str:
     """All labelled positives of a sample of the queries against each one's best non-positives of the whole corpus,
-    pooled; or the kind of reason why not.
-
-    queries : ids of those with a triplet.   encode : the whole corpus, however much of it has no row yet.
-    Source: METHOD 10.
+    pooled; or the kind of reason why not. Source: METHOD 10.
     """
-    corpus, vectors = Corpus(collection, plan, embedder, encode), embedder.vectors
+    import torch
+
+    from secid.measure.in_batch import unit
+    from secid.pool import first_sampled, labels_of
+    from secid.triplets.corpus import Corpus
+    from secid.triplets.embedding import rows_of_ids
+    from secid.triplets.search import nearest
+
+    plan, embedder, settings = context.plan, context.embedder, context.settings
+    corpus, vectors = Corpus(collection, plan, embedder, settings.encode_corpus), embedder.vectors
     n_queries = min(CORPUS_QUERIES, max(1, CORPUS_SCORES // corpus.n_passages))
-    queries = first_sampled(distinct(queries), plan.queries.keys, seed, n_queries)
+    queries = distinct(np.concatenate([item.triplets.query for item in context.items]))
+    queries = first_sampled(queries, plan.queries.keys, settings.seed, n_queries)
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
     embedder.need(queries, passage)
@@ -165,5 +244,8 @@ def corpus_separation(
         names=names_of(plan.queries.keys[queries]),
     )
     return CorpusSeparation(
-        n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, temperature, "the corpus")
+        n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, settings.temperature, "the corpus")
     )
+
+
+SEPARATION = Analysis("separation", Separation, compute)

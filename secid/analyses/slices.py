@@ -3,52 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf, isfinite
+from typing import TYPE_CHECKING
 
 from secid.analyses.ablations import rank_stability
-from secid.analyses.ranking import comparisons, score_interval, tie_groups
-from secid.analyses.shared_queries import Pairs, compared_pairs, same_queries
+from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Index
-from secid.pool import Plan
-from secid.progress import Progress
-from secid.results import Slice, SliceSource
 from secid.results.catalogue import FINDINGS
-from secid.settings import Settings
-from secid.triplets.measure_set import Bench, level_places
-from secid.triplets.measured import Measured
+
+if TYPE_CHECKING:
+    from secid.analyses.shared_queries import Pairs
+    from secid.settings import Settings
+    from secid.triplets.measured import Measured
 
 MOST_SLICES = 1_000
 """A column of more values identifies rows, not parts of the data."""
 
 
-def slices(
-    plan: Plan,
-    items: Sequence[Measured],
-    bench: Bench,
-    whole: Mapping[str, float],
-    settings: Settings,
-    progress: Progress,
-) -> tuple[Slice, ...]:
-    """Scores with intervals, and shares of findings, for each value, the largest slice first.
+@dataclass(frozen=True, kw_only=True)
+class SliceSource:
+    """One source within one slice. finding_shares: by finding, of the slice's triplets.
 
-    items : the sources, measured whole: a slice is scored in their pools, so every IDF is the run's.
-    whole : what the run ranks by.
-    Ranked as the run is: at its budget, and beyond budget 1 cut to equal size within the slice.
-    Empty without settings.by.
+    score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
+    the other numbers are of all its triplets.
     """
+
+    name: str
+    rank: int
+    rank_group: int | None
+    n_queries: int
+    n_triplets: int
+    score_nats: float
+    interval_95: tuple[float, float]
+    trace: float
+    consistency_mean: float
+    locality_mean: float
+    coverage_mean: float
+    finding_shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """The records whose column `field` holds `value` ("" where it is absent), scored by themselves.
+
+    sources: in rank order within the slice; sources without a record in it are missing.
+    stability: share of source pairs ordered as in the whole run; None where there is no pair.
+    lead_interval_95: of the first source's lead over the run's leader within the slice; None where they are one, or
+    the run's leader has nothing in it.
+    """
+
+    field: str
+    value: str
+    sources: tuple[SliceSource, ...]
+    stability: float | None
+    lead_interval_95: tuple[float, float] | None = None
+
+
+def compute(context: Context) -> Found[tuple[Slice, ...]]:
+    """Scores with intervals, and shares of findings, for each value, the largest slice first; nothing without --by.
+
+    Sources are measured whole: a slice is scored in their pools, so every IDF is the run's. Ranked as the run is: at
+    its budget, and beyond budget 1 cut to equal size within the slice.
+    """
+    from secid.analyses.shared_queries import compared_pairs
+
+    plan, settings, bench, result = context.plan, context.settings, context.bench, []
     if settings.by is None:
-        return ()
-    result = []
-    progress.start("slices", len(plan.slices), "slices")
+        return Found()
+    whole = {item.name: item.nats(settings.budget) for item in context.ranked}
+    context.progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
-        inside = [(item, keep) for item in items if (keep := item.table.in_slice(number)).size]
+        inside = [(item, keep) for item in context.table if (keep := item.table.in_slice(number)).size]
         if inside:
             parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
-            cut = _ranked_sets(plan, inside, parts, bench, settings)
+            cut = _ranked_sets(context, inside, parts)
             pairs = compared_pairs(plan, parts, cut, bench, settings)
             result.append(_slice(settings, value, parts, cut, pairs, whole))
-        progress.advance(1)
-    return tuple(sorted(result, key=lambda item: (-sum(s.n_triplets for s in item.sources), _natural(item.value))))
+        context.progress.advance(1)
+    result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _natural(item.value)))
+    return Found(tuple(result))
 
 
 def _natural(value: str) -> tuple[float, str]:
@@ -61,19 +95,17 @@ def _natural(value: str) -> tuple[float, str]:
 
 
 def _ranked_sets(
-    plan: Plan,
-    inside: Sequence[tuple[Measured, Index]],
-    parts: Sequence[Measured],
-    bench: Bench,
-    settings: Settings,
+    context: Context, inside: Sequence[tuple[Measured, Index]], parts: Sequence[Measured]
 ) -> Sequence[Measured]:
     """The parts as they are ranked: beyond budget 1 cut to equal size, where that can be."""
-    own = [part.triplets for part in parts]
-    level = None if settings.budget <= 1.0 else level_places(plan, own, settings.seed)
+    from secid.triplets.measure_set import level_places
+
+    own, settings = [part.triplets for part in parts], context.settings
+    level = None if settings.budget <= 1.0 else level_places(context.plan, own, settings.seed)
     if level is None:
         return parts
     return [
-        part if len(places) == len(keep) else bench.part(item, keep[places], settings.budget)
+        part if len(places) == len(keep) else context.bench.part(item, keep[places], settings.budget)
         for part, (item, keep), places in zip(parts, inside, level, strict=True)
     ]
 
@@ -87,6 +119,9 @@ def _slice(
     whole: Mapping[str, float],
 ) -> Slice:
     """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
+    from secid.analyses.ranking import comparisons, score_interval, tie_groups
+    from secid.analyses.shared_queries import same_queries
+
     budget, whole_slice = settings.budget, {item.name: item for item in items}
     sets = {item.name: item for item in ranking_sets}
     same = same_queries(ranking_sets)
@@ -126,3 +161,6 @@ def _slice(
             (pair.interval_95 for pair in compared if (pair.first, pair.second) == (ranked[0].name, leader)), None
         ),
     )
+
+
+SLICES = Analysis("slices", tuple[Slice, ...], compute)

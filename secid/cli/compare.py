@@ -41,11 +41,11 @@ def compare(
 
     from secid.analyses.agreement import agree, unmatched_names
     from secid.analyses.downstream import outcomes_of
+    from secid.analyses.report import read_run
     from secid.cli.console import stdout
     from secid.cli.lines import complain
     from secid.cli.outputs import print_json
     from secid.pages.agreement import conclusion, print_agreement
-    from secid.results.document import read_run
 
     scored, outcomes = read_run(run), outcomes_of(against)
     agreements = agree(scored, outcomes)

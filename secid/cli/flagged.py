@@ -24,10 +24,10 @@ def flagged(
     Example: secid flagged secid-runs/mine --source bm25 --finding inversion -o rows.jsonl
     """
     from secid import api
+    from secid.analyses.report import read_run_folder
     from secid.cli.console import stdout
     from secid.errors import UsageError
     from secid.pages.numbers import plural
-    from secid.results.document import read_run_folder
 
     sources = read_run_folder(run)[1].sources
     if finding is None:

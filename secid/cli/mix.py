@@ -75,9 +75,9 @@ def mix(
     from typing import cast
 
     from secid import api
+    from secid.analyses.report import read_run
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import print_json
-    from secid.results.document import read_run
 
     report = read_run(run)
     if shares is None:

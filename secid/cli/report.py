@@ -33,6 +33,7 @@ def report(
 
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
+    from secid.analyses.report import read_run
     from secid.cli.console import stdout
     from secid.cli.lines import complain, say_json
     from secid.cli.outputs import check_outputs
@@ -41,7 +42,7 @@ def report(
     from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
     from secid.pages.terminal import print_page, print_run
-    from secid.results.document import read_probe, read_run
+    from secid.results.document import read_probe
 
     files = out or []
     _refuse_pages(runs)

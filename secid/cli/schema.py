@@ -22,7 +22,7 @@ class Document(StrEnum):
 
 
 KINDS = {
-    Document.report: ("secid.results", "Run"),
+    Document.report: ("secid.analyses.report", "Report"),
     Document.gate: ("secid.results.gate", "GateVerdict"),
     Document.policy: ("secid.gating.policy", "Policy"),
     Document.probe: ("secid.results.probe", "Probe"),

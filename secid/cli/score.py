@@ -130,13 +130,13 @@ def show(
     """
     from dataclasses import replace
 
+    from secid.analyses.report import to_json
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import check_outputs, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
     from secid.pages.formats import FORMATS, OF_METRICS, format_of
     from secid.pages.terminal import print_run
-    from secid.results.document import to_json
 
     # What cannot be written is an error after the result.
     formats = {**FORMATS, **OF_METRICS}

@@ -176,6 +176,8 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         RevisionNotFoundError,
     )
 
+    from secid.bars import Bars
+
     patterns = [*FILES]
     if settings.allow_pickle:
         patterns.append("*.bin")
@@ -184,7 +186,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
     try:
         # A short request first: without a network the download itself retries for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
-        folder = snapshot_download(name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED))
+        folder = snapshot_download(
+            name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED), tqdm_class=Bars
+        )
     except GatedRepoError as error:
         raise EncoderError(
             "the hub requires a licence agreement or token",

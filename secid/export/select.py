@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from secid.analyses.guide import GUIDE
 from secid.arrays import Floats
 from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
@@ -34,7 +35,7 @@ from secid.findings.rows import SAMPLED
 from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
-from secid.pages.sanitize import named
+from secid.pages.sanitize import short
 from secid.pages.sections.guide import suspects_sentences
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.progress import Progress
@@ -191,12 +192,13 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
 
 def _refuse_no_evidence(run: Run, source: str) -> None:
     """Raises UsageError where a guide's flags say nothing of the source: a copy without them would lose sound rows."""
-    own = None if run.guide is None else run.guide.of(source)
-    if run.guide is None or own is None or own.is_evidence:
+    guide = GUIDE.of(run)
+    own = None if guide is None else guide.of(source)
+    if guide is None or own is None or own.is_evidence:
         return
-    why = suspects_sentences(replace(run.guide, sources=(own,)))[0].rstrip(".")
+    why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
     raise UsageError(
-        f"suspects of {named(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
+        f"suspects of {short(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
         where="--drop",
         remedy="leave suspect out of --drop, or score again with another guide",
     )

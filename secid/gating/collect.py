@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid.analyses.guide import GUIDE
+from secid.analyses.report import read_run
 from secid.errors import InputError, UsageError
 from secid.files import write_together
 from secid.findings.copies import Positives, restored
@@ -29,7 +31,6 @@ from secid.gating.sample import Sample, folder_samples
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Languages, SourceResult
-from secid.results.document import read_run
 from secid.run_folder.read import read_frequencies, read_positives
 from secid.scoring.stored import settings_of
 from secid.settings import ENCODERS, RECIPE_FIELDS, flag_of
@@ -57,6 +58,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         )
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
+    guide = GUIDE.of(run)
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
     own = settings_of(run)
     settings = {name: getattr(own, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
@@ -69,7 +71,7 @@ def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
         table_sha256="",
         settings=settings,
         sources={name: sources[name] for name in sorted(sources)},
-        guide=None if run.guide is None else run.guide.encoder.fingerprint,
+        guide=None if guide is None else guide.encoder.fingerprint,
     )
     return baseline, tables
 

@@ -8,7 +8,8 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from secid.analyses.objectives import NO_GUIDE
+from secid.analyses.guide import GUIDE, NO_GUIDE
+from secid.analyses.report import read_run
 from secid.files import work_folder
 from secid.gating.baseline import Baseline, check_table, differences, read_baseline, refuse_differences
 from secid.gating.checks import NO_GUIDE_BEFORE, all_checks
@@ -22,13 +23,13 @@ from secid.pool import Plan, content_of
 from secid.progress import Progress
 from secid.read import Reader
 from secid.results import Run
-from secid.results.document import read_run
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.clock import Clock
+from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, scored_plan
 from secid.scoring.stored import settings_of
 from secid.settings import Resolved, Settings
-from secid.triplets.guide import Guide, load_guide
+from secid.triplets.guide import Guide
 from secid.version import VERSION
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_gu
             negative=plan.passages.take(rows.negative[[triplet]])[0],
         )
 
-    reference = scored.reference
+    reference, second = scored.reference, GUIDE.of(scored.run)
     return Subject(
         name=item.name,
         sample=measured_sample(item),
@@ -222,7 +223,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_gu
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
             for row in planned.tally.examples[:EXAMPLES]
         ),
-        guide=None if scored.run.guide is None else scored.run.guide.of(item.name),
+        guide=None if second is None else second.of(item.name),
     )
 
 

@@ -13,7 +13,7 @@ from secid.errors import UsageError
 from secid.files import work_folder
 from secid.progress import Progress
 from secid.scoring.encoders import begun, load_noted, refuse_missing
-from secid.settings import Settings, SettingsDict
+from secid.settings import Resolved, SettingsDict
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -68,7 +68,8 @@ def mine(
     from secid.mining.methods import MiningPlan, parse_miners
 
     sources = parse_miners(miners, k)
-    load, values, progress = _opened(encoder, settings, progress)
+    load, resolved, progress = _opened(encoder, settings, progress)
+    values = resolved.values
     plan = MiningPlan(
         sources, k, values.seed, pairs, split, on_short, max_reuse,
         schema_of(schema, ()), ".parquet" if parquet else ".jsonl", prompt, concurrency,
@@ -80,7 +81,7 @@ def mine(
             refuse_missing(encoder, replace(values, guide=None, guide_reranker=None), progress)
 
     with work_folder() as work:
-        return mine_sources(plan, load, values, Path(folder), work, progress, refuse)
+        return mine_sources(plan, load, resolved, Path(folder), work, progress, refuse)
 
 
 def mine_sweep(
@@ -111,7 +112,8 @@ def mine_sweep(
     from secid.mining.reading import read_questions
 
     sources = parse_miners(miners, k)
-    load, values, progress = _opened(encoder, settings, progress)
+    load, resolved, progress = _opened(encoder, settings, progress)
+    values = resolved.values
     plan = MiningPlan(sources, k, values.seed, pairs, split, max_reuse=max_reuse)
     plan.check(values, load is not None)
     if load is None or not any(isinstance(miner.method, Dense) for miner in sources):
@@ -129,9 +131,9 @@ def mine_sweep(
 
 def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
-) -> tuple[Load | None, Settings, Progress]:
+) -> tuple[Load | None, Resolved, Progress]:
     """What loads the encoder, None without one; the settings; and who hears of the progress."""
     resolved, watcher = begun(encoder, settings, progress)
     values = resolved.values
     has_encoder = encoder is not None or values.encoder is not None
-    return (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, values, watcher
+    return (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, resolved, watcher

@@ -19,7 +19,7 @@ from secid.encode import Encoder
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
-from secid.mining.methods import JOURNAL, REJECTED, Llm, MiningPlan
+from secid.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
 from secid.mining.questions import Questions
 from secid.mining.reading import read_questions
 from secid.pool.texts import TextSpool
@@ -28,7 +28,8 @@ from secid.read.manifest import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
-from secid.settings import DEFAULTS, RECIPE_FIELDS, Settings
+from secid.scoring.tokenizer import fitting_texts
+from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
 from secid.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", 
 def mine_sources(
     plan: MiningPlan,
     load: Load | None,
-    settings: Settings,
+    resolved: Resolved,
     folder: Path,
     work: Path,
     progress: Progress,
@@ -54,6 +55,7 @@ def mine_sources(
     What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
     are there. Raises SecidError; then nothing is left but what a language model was paid for.
     """
+    settings = resolved.values
     plan.check(settings, load is not None)
     check_folder(folder)
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
@@ -61,6 +63,7 @@ def mine_sources(
         endpoints = _endpoints(plan, progress, stack)
         stack.enter_context(_alone_in(folder))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
+        settings = _with_tokenizer(plan, questions, resolved, progress)
         from secid.mining.ask import ask
         from secid.mining.find import find
         from secid.mining.journal import kept_answers
@@ -109,6 +112,16 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
     from secid.mining.llm import Endpoint
 
     return {number: stack.enter_context(closing(Endpoint(own, plan.seed, progress))) for number, own in methods.items()}
+
+
+def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
+    """The settings, with a tokenizer that fits the texts if bm25 will split them and none was set. Source: METHOD 4."""
+    if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
+        return resolved.values
+    queries = questions.queries, distinct(questions.query)
+    candidates = questions.passages, np.arange(questions.n_candidates)
+    name = plan.pairs if isinstance(plan.pairs, str) else resolved.values.collection or "the pairs"
+    return fitting_texts(queries, candidates, name, resolved, progress).values
 
 
 def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from secid.mining.run import Load, asked_of
 from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
+from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.triplets.estimates import names_of, share_interval
-from secid.triplets.guide import GuideScores, guide_scores, load_guide
+from secid.triplets.guide import GuideScores, guide_scores
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))

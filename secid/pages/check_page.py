@@ -20,7 +20,7 @@ from secid.pages.glossary import ONE_LABEL, by_reason, left_out_lines
 from secid.pages.numbers import capital, count, fraction, listed, percent, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.sanitize import code, named, plain, short
-from secid.pages.sections.origin import overlap_section
+from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.warnings import MISREADS
 from secid.records import is_object
 from secid.results import Example, SourceFinding
@@ -61,7 +61,7 @@ def check_page(check: Check) -> Page:
             _files(check.sources),
             *_form(check.sources),
             _lengths(check.sources),
-            *overlap_section(check.overlaps),
+            *filter(None, [overlap_section(check.overlaps)]),
         ),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
     )

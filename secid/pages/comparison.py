@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
 from secid.pages.glossary import score_point
 from secid.pages.numbers import plural
@@ -148,7 +149,9 @@ def _numbers(runs: Sequence[Run]) -> list[str]:
     common = [name for name in tables[0] if all(name in table for table in tables)]
     texts = []
     for run, table in zip(runs, tables, strict=True):
-        numbers = {name: run.equal_numbers or table[name] for name in common}
+        budgets = BUDGETS.of(run)
+        equal = None if budgets is None else budgets.equal_numbers
+        numbers = {name: equal or table[name] for name in common}
         counts = {
             name: f"{plural(item.n_queries, 'query', 'queries')}, {plural(item.n_triplets, 'negative')}"
             for name, item in numbers.items()

@@ -9,10 +9,11 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Protocol
 
+from secid.analyses.guide import GUIDE
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
 from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
 from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
-from secid.pages.sanitize import named, plain, short
+from secid.pages.sanitize import code, named, plain, short
 from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
@@ -347,15 +348,28 @@ def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Rank
     entry = FINDINGS[finding.name]
     repaired = entry.counted and finding.dropping_helps and source.repair is not None
     rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
+    said = sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding))
     item = Item(
         name=entry.name,
-        sentence=sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding)),
+        sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
         command="" if repaired else rows,
         rows=rows if repaired else "",
         examples=finding.examples,
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
+
+
+def has_collection(run: Run) -> bool:
+    """Whether the run had the labels of a collection beside those of its sources."""
+    return "collection" in run.settings and bool(run.settings["collection"]["value"])
+
+
+def _unused_checks(run: Run) -> str:
+    """Name the ways to find false negatives that the run did not use; "" if it used them all."""
+    ways = {"--collection DIR": has_collection(run), "--guide NAME": GUIDE.of(run) is not None}
+    unused = [code(flag) for flag, used in ways.items() if not used]
+    return f" To find them, add {' or '.join(unused)}." if unused else ""
 
 
 def _queries(source: SourceResult, finding: SourceFinding) -> str:
@@ -367,9 +381,10 @@ def _queries(source: SourceResult, finding: SourceFinding) -> str:
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
     """Negatives of a source that a guide scored, of a finding that is estimated from a sample of them."""
-    if run.guide is None or finding.name != "suspect" or not run.guide.is_sampled:
+    guide = GUIDE.of(run)
+    if guide is None or finding.name != "suspect" or not guide.is_sampled:
         return None
-    return next((own.n_scored for own in run.guide.sources if own.name == name), None)
+    return next((own.n_scored for own in guide.sources if own.name == name), None)
 
 
 def _skipped(source: SourceResult) -> list[Ranked]:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from secid.analyses.report import to_json
 from secid.pages import html, markdown
 from secid.pages.page import Page
 from secid.pages.sections import page_of
 from secid.records import encodable
 from secid.results import Run
-from secid.results.document import to_json
 from secid.results.probe import Probe
 
 Result = TypeVar("Result")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from secid.analyses.budgets import BUDGETS
 from secid.pages.numbers import budget as budget_text
 from secid.pages.numbers import count, listed, plural
 from secid.pages.sanitize import code, named, plain, short
@@ -28,14 +29,13 @@ CAUTION = (
 ONE_LABEL = "False negatives not checked: one label per query."
 SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
-    f"If these queries have relevance judgements, add {code('--collection DIR')} (or run {code('secid audit')}) to "
-    f"count the false negatives. If not, add {code('--guide NAME')} to list negatives that look relevant to a second "
-    "model."
+    f"If these queries have relevance judgements, add {code('--collection DIR')} to count the false negatives. If not, "
+    f"add {code('--guide NAME')} to list negatives that look relevant to a second model."
 )
 """The cheapest way first to find out what one label per query cannot say."""
 NO_GUIDE = (
-    "False negatives are found only where a negative repeats a labelled positive of its query, in full or nearly. "
-    f"Other relevant passages are not ruled out: add {code('--guide NAME')} to list suspects."
+    "False negatives are found only where a negative repeats a labelled positive of its query, in full, nearly or in "
+    f"part. Other relevant passages are not ruled out: add {code('--guide NAME')} to list suspects."
 )
 """What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (
@@ -310,15 +310,17 @@ def score_name(run: Run) -> str:
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
     """Whether a control's ECI_B may be compared with the sources': up to B = 1, or with as many negatives as each."""
-    numbers = [run.equal_numbers] if run.equal_numbers else run.sources
+    budgets = BUDGETS.of(run)
+    numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 
 
 def equal_numbers(run: Run) -> str:
     """The numbers that sources are compared on beyond budget 1, where their own differ; else ""."""
-    numbers = run.equal_numbers
-    if numbers is None:
+    budgets = BUDGETS.of(run)
+    if budgets is None or budgets.equal_numbers is None:
         return ""
+    numbers = budgets.equal_numbers
     return f"{plural(numbers.n_queries, 'query', 'queries')} and {plural(numbers.n_triplets, 'negative')} of each"
 
 

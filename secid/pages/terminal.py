@@ -120,7 +120,8 @@ def _settings(run: Run) -> str:
 
 
 def _slices(run: Run) -> str:
-    return f"{slices_sentence(run)} See “Slices” in the report." if run.slices else ""
+    line = slices_sentence(run)
+    return f"{line} See “Slices” in the report." if line else ""
 
 
 def print_page(console: Console, page: Page) -> None:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.arrays import distinct
-from secid.pages.numbers import percent
-from secid.pages.sanitize import named
-from secid.pages.sections.warnings import MISREADS
+from secid.arrays import Index, distinct
 from secid.pool import SPLITTERS, Plan, PlannedSource, first_sampled
 from secid.pool.scripts import Fault, fault
 from secid.pool.texts import TextStore
-from secid.progress import Progress
-from secid.read import Reader
-from secid.records import Record
-from secid.settings import Resolved, flag_of
 
 SAMPLE_TEXTS = 250
 """Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
@@ -32,6 +24,8 @@ BETTER = "multilingual"
 """The tokenizer that does none of this."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
+Texts = tuple[TextStore, Index]
+"""A store, and the ids of its texts that count."""
 
 
 @dataclass(frozen=True)
@@ -65,54 +59,19 @@ class Misread:
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
     """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
+    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
+    return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
+
+
+def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
+    """Do the same for distinct texts of any origin."""
     if tokenizer not in SPLIT_AS:
         return Misread(0, {})
-    split = SPLITTERS[SPLIT_AS[tokenizer]]
-    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
-    texts = chain(_sample(plan.queries, distinct(planned.query), seed), _sample(plan.passages, passages, seed))
-    return Misread.of(texts, split)
+    texts = chain(_sample(*queries, seed), _sample(*passages, seed))
+    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
 
 
-def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose BETTER as the tokenizer, with a note, if the default would misread the words of a source.
-
-    A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
-    """
-    settings = resolved.values
-    if resolved.origin["tokenizer"] != "default":
-        return resolved
-    fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
-    return _chosen(resolved, fits, progress)
-
-
-def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Do the same for shards by the first rows of each source, since no shard has all rows at hand.
-
-    A default that fits counts as chosen too, so that no shard chooses again by its own rows.
-    """
-    split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
-    for reader in readers:
-        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
-        texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
-        fits.append((Misread.of(texts, split), reader.source.name))
-    chosen = _chosen(resolved, fits, progress)
-    return chosen.automatic(tokenizer=chosen.values.tokenizer)
-
-
-def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
-    """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
-    fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
-    if fit.effect is None or fit.fraction < NOTICED_MISREAD:
-        return resolved
-    default = resolved.values.tokenizer
-    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {named(name)})"
-    progress.note(
-        f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
-    )
-    return resolved.automatic(tokenizer=BETTER)
-
-
-def _sample(store: TextStore, ids: npt.NDArray[np.int64], seed: int) -> Iterator[str]:
+def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
     """The beginnings of texts, one by one: some have megabytes."""
     for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
         yield store.take(place)[0][:READ_CHARACTERS]

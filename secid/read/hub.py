@@ -12,7 +12,6 @@ from __future__ import annotations
 import glob
 import logging
 import re
-import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,8 +41,8 @@ from huggingface_hub.errors import (
     RevisionResolutionError,
 )
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils.tqdm import tqdm
 
+from secid.bars import Bars
 from secid.errors import InputError, UsageError, near_name, plainly
 from secid.files import NO_ROOM
 from secid.read.sources import SPLIT, is_data
@@ -107,7 +106,7 @@ class _Repository:
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
-            given: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": _Bars}
+            given: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
             with _errors(address):
                 snapshot_download(self.name, allow_patterns=[README], **given)  # which keeps the listing, for later
                 for path in missing:  # one after another, here: Ctrl-C would wait for the threads of a snapshot
@@ -164,13 +163,6 @@ class _Repository:
         start = re.split(r"[*?[]", pattern.removeprefix("./"), maxsplit=1)[0]
         following = islice(self.files, bisect_left(self.files, start), None)
         return (file for file in takewhile(lambda file: file.startswith(start), following) if _matches(file, pattern))
-
-
-class _Bars(tqdm):
-    """The hub's progress bars, on a terminal alone."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
 
 
 class _NoRevisionError(InputError):

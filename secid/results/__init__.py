@@ -6,22 +6,14 @@ Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a
 
 from secid.results.between import (
     Comparison,
-    Crossing,
     EarlyPair,
     EarlyStop,
-    EqualNumbers,
     Look,
     Overlap,
-    Slice,
-    SliceSource,
 )
-from secid.results.cost import Cost
-from secid.results.in_batch import BatchSize, InBatch
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
-from secid.results.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
-from secid.results.orders import Ablation, AblationRow, Agreement
+from secid.results.orders import Agreement
 from secid.results.run import SCHEMA_VERSION, Merged, Run, RunWarning
-from secid.results.separation import CorpusSeparation, Separated, SourceSeparation
 from secid.results.sources import (
     Against,
     AmongPositives,
@@ -42,47 +34,31 @@ from secid.results.sources import (
 
 __all__ = [
     "SCHEMA_VERSION",
-    "Ablation",
-    "AblationRow",
     "Against",
     "Agreement",
     "AmongPositives",
-    "BatchSize",
     "BudgetPoint",
     "Comparison",
     "ControlIdentity",
     "ControlResult",
-    "CorpusSeparation",
-    "Cost",
-    "Crossing",
     "EarlyPair",
     "EarlyStop",
     "EncoderInfo",
-    "EqualNumbers",
     "Example",
     "IdfInfo",
-    "InBatch",
     "InputFile",
     "Languages",
     "Look",
     "Match",
     "Measurement",
     "Merged",
-    "Narrowing",
-    "ObjectiveLens",
-    "ObjectiveResult",
     "Overlap",
     "Proxies",
-    "RecordSize",
     "Run",
     "RunWarning",
-    "Separated",
-    "Slice",
-    "SliceSource",
     "SourceFinding",
     "SourceIdentity",
     "SourceResult",
-    "SourceSeparation",
     "Status",
     "TripletExample",
     "WithoutFlagged",

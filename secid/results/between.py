@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,62 +60,6 @@ class Comparison:
     number: Number = "score"
     hardness: PairedDifference | None = None
     outscoring: PairedDifference | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crossing:
-    """The budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
-
-    first: str
-    second: str
-    budget: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class SliceSource:
-    """One source within one slice. finding_shares: by finding, of the slice's triplets.
-
-    score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
-    the other numbers are of all its triplets.
-    """
-
-    name: str
-    rank: int
-    rank_group: int | None
-    n_queries: int
-    n_triplets: int
-    score_nats: float
-    interval_95: tuple[float, float]
-    trace: float
-    consistency_mean: float
-    locality_mean: float
-    coverage_mean: float
-    finding_shares: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slice:
-    """The records whose column `field` holds `value` ("" where it is absent), scored by themselves.
-
-    sources: in rank order within the slice; sources without a record in it are missing.
-    stability: share of source pairs ordered as in the whole run; None where there is no pair.
-    lead_interval_95: of the first source's lead over the run's leader within the slice; None where they are one, or
-    the run's leader has nothing in it.
-    """
-
-    field: str
-    value: str
-    sources: tuple[SliceSource, ...]
-    stability: float | None
-    lead_interval_95: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EqualNumbers:
-    """Distinct queries and negatives of each source, as many as every source has. Source: METHOD 7."""
-
-    n_queries: int
-    n_triplets: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,8 +187,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="inversion", needs="rows", counted=False, limit=0.2, urgency=2,
         rule="the encoder scores the negative above its positive (π < 0.5)",
         says="outscore the positive",
-        do="first look for false negatives among them (--collection DIR, secid audit or --guide NAME) and drop those; "
-        "training should correct the rest",
+        do="first look for false negatives among them and drop those; training should correct the rest",
     ),
     Finding(
         name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,

@@ -6,15 +6,13 @@ A document is the dataclass itself; pydantic checks and writes it, so no field i
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from secid.errors import InputError, NumericalError, UsageError
+from secid.errors import InputError
 from secid.records import encodable
-from secid.results import SCHEMA_VERSION, Run
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -39,27 +37,6 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def to_json(result: Any) -> str:
-    """A result, such as a run or a verdict, as indented JSON, keys in the order of the dataclasses, ending in a line
-    feed.
-
-    Numbers carry full double precision. Of a run the version is that of these fields, even if it was read from a newer
-    report; raises NumericalError where a number is not finite that a report cannot do without.
-    """
-    if not isinstance(result, Run):
-        return json_of(result)
-    from pydantic import ValidationError
-
-    text = json_of(replace(result, schema_version=SCHEMA_VERSION))
-    try:
-        adapter_of(Run).validate_json(text)
-    except ValidationError as error:
-        raise NumericalError(
-            f"{_place(error)} could not be computed, so there is no report to write", remedy="please report this run"
-        ) from error
-    return text
-
-
 def json_of(value: Any) -> str:
     """A dataclass as indented JSON, ending in a line feed; bytes of a file's name that are no UTF-8 become U+FFFD."""
     from pydantic_core import PydanticSerializationError, to_json
@@ -82,20 +59,7 @@ def _encodable(value: Any) -> Any:
     return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
-    """The run that a report holds. Fields that a newer minor version added are ignored.
-
-    Raises InputError where the text is no report or of another major version.
-    """
-    run: Run = _checked(Run, text, where, SCHEMA_VERSION, "report", AGAIN)
-    if not run.sources:
-        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
-    if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
-        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
-    return run
-
-
-def _checked(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
+def checked(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
     """The result of a document, checked. version : of the fields that this secid knows.   what : its name in errors."""
     from pydantic import ValidationError
 
@@ -118,51 +82,31 @@ def _checked(kind: Any, text: str | bytes, where: str, version: str, what: str, 
         return adapter_of(kind).validate_json(text)
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
-        raise InputError(f"not a valid {what}: {_place(error)}: {message}", where=where, remedy=again) from error
+        raise InputError(f"not a valid {what}: {place_of(error)}: {message}", where=where, remedy=again) from error
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _place(error: ValidationError) -> str:
+def place_of(error: ValidationError) -> str:
     """Where the first error is, such as sources.0.trace."""
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
-def _bytes_of(path: Path, what: str, again: str) -> bytes:
+def bytes_of(path: Path, what: str, again: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the {what}: {error.strerror}", where=str(path), remedy=again) from error
 
 
-def read_run(folder: str | PathLike[str]) -> Run:
-    """Read the run of a run folder, or of a report.json named directly."""
-    path = Path(folder)
-    if path.is_dir():
-        path /= REPORT_NAME
-    return from_json(_bytes_of(path, "report", AGAIN), str(path))
-
-
-def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:
-    """Return a run folder and its run. Raises UsageError for a file: the states and tables are needed too."""
-    path = Path(folder)
-    if not path.is_file():
-        return path, read_run(path)
-    if path.name == REPORT_NAME:
-        remedy = f"name the folder {path.parent}"
-        raise UsageError("is one file of a run, and all are needed", where=str(path), remedy=remedy)
-    remedy = "score the sources with `secid score … --run FOLDER`, and name FOLDER"
-    raise UsageError("is a file, not a run folder", where=str(path), remedy=remedy)
-
-
 def read_check(path: Path) -> Check:
     """Read what `secid check -o FILE.json` wrote."""
     from secid.results.check import CHECK_SCHEMA_VERSION, Check
 
-    text = _bytes_of(path, "check", CHECK_AGAIN)
-    check: Check = _checked(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
+    text = bytes_of(path, "check", CHECK_AGAIN)
+    check: Check = checked(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
     return check
 
 
@@ -175,8 +119,8 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
         file /= PROBE_NAME
         if not file.exists():
             return None
-    text = _bytes_of(file, "probe", PROBE_AGAIN)
-    probe: Probe = _checked(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_AGAIN)
+    text = bytes_of(file, "probe", PROBE_AGAIN)
+    probe: Probe = checked(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_AGAIN)
     return probe
 
 

@@ -9,14 +9,8 @@ from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from secid.results.between import Comparison, Crossing, EarlyStop, EqualNumbers, Overlap, Slice
-from secid.results.cost import Cost
-from secid.results.guide import GuideResult, SourceMargins
-from secid.results.in_batch import InBatch
+from secid.results.between import Comparison, EarlyStop, Overlap
 from secid.results.inputs import EncoderInfo, IdfInfo
-from secid.results.objectives import ObjectiveLens
-from secid.results.orders import Ablation
-from secid.results.separation import CorpusSeparation, SourceSeparation
 from secid.results.shown import Shown
 from secid.results.sources import ControlResult, SourceResult
 
@@ -66,10 +60,8 @@ class Run(Shown):
 
     budget: the B that the ranking was made at; 1 is the paper's score.
     one_positive: whether no query of the files and of a collection's qrels has a second labelled positive.
-    equal_numbers: to which sources are cut where they are compared at budgets beyond 1; None where they have the
-    same numbers, or cannot be cut.
-    corpus_separation: with --collection alone.   cost: None unless all texts were encoded by this run.
-    margins: of each source, in any order; guide: what a second scorer says; None without one.
+    analyses: result by name of the analysis (secid.analyses.registry), without those that were not asked for or have
+    none. Each type is described where it is computed.
     merged: of a run of shards; None for a run of one process.
     folder: the run folder as it was named; None where none was written.
     probe: the command that probes the same sources, its --run left out; None where it cannot be typed again, or a
@@ -89,20 +81,9 @@ class Run(Shown):
     sources: tuple[SourceResult, ...]
     controls: tuple[ControlResult, ...]
     comparisons: tuple[Comparison, ...]
-    crossings: tuple[Crossing, ...]
-    overlaps: tuple[Overlap, ...]
-    ablations: tuple[Ablation, ...]
+    analyses: Mapping[str, Any]
     one_positive: bool = False
-    equal_numbers: EqualNumbers | None = None
-    slices: tuple[Slice, ...] = ()
-    margins: tuple[SourceMargins, ...] = ()
-    guide: GuideResult | None = None
     early_stop: EarlyStop | None = None
-    separation: tuple[SourceSeparation, ...] = ()
-    corpus_separation: CorpusSeparation | None = None
-    in_batch: tuple[InBatch, ...] = ()
-    cost: Cost | None = None
-    objectives: ObjectiveLens | None = None
     merged: Merged | None = None
     folder: str | None = None
     probe: str | None = None
@@ -116,7 +97,7 @@ class Run(Shown):
     def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
         """Overlaps by the name of the pair's first source."""
         grouped: dict[str, list[Overlap]] = {}
-        for overlap in self.overlaps:
+        for overlap in self.analyses.get("overlap", ()):
             grouped.setdefault(overlap.first, []).append(overlap)
         return grouped
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from secid.errors import OutputError
 from secid.files import write_together
-from secid.pages.formats import FORMATS, run_formats
 from secid.pages.sanitize import log_line
 from secid.progress import Progress
 from secid.results import Run
@@ -96,6 +95,7 @@ class RunFolder:
         """Writes all tables and pages, then puts the folder in its place at once. clock: that of the run's timing."""
         if self.path is None or self._partial is None:
             return
+        from secid.pages.formats import FORMATS
         from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE, RUN_TEXTS
         from secid.run_folder.tables import write_frequencies, write_negatives, write_state, write_tables
 
@@ -132,6 +132,8 @@ def add_probe(folder: Path, run: Run, probe: Probe) -> None:
 
     Raises OutputError.
     """
+    from secid.pages.formats import run_formats
+
     pages = {f"report{suffix}": page(run) for suffix, page in run_formats(probe).items() if suffix != ".json"}
     files = {PROBE_NAME: json_of(probe), **pages}
     write_together({folder / name: text.encode() for name, text in files.items()})

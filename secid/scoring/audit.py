@@ -27,10 +27,11 @@ from secid.read.collection import Collection, noted_collection
 from secid.results import EncoderInfo
 from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.clock import Clock
+from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of
-from secid.triplets.guide import GuideScores, guide_scores, load_guide
+from secid.triplets.guide import GuideScores, guide_scores
 from secid.triplets.positives import triplets_of
 from secid.version import VERSION
 

@@ -21,7 +21,7 @@ from secid.findings.summary import Case, text_findings, wordless_finding
 from secid.findings.texts import text_rules
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
-from secid.pool.tokenizer_fit import fitting, misread
+from secid.pool.tokenizer_fit import misread
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
@@ -38,6 +38,7 @@ from secid.results.check import (
     to_drop,
 )
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
+from secid.scoring.tokenizer import fitting
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 

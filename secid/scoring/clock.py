@@ -27,4 +27,4 @@ class Clock:
         yield entry
         entry = {"seconds": round(time.perf_counter() - start, 3), **entry}
         before = self.stages.get(name, {})
-        self.stages[name] = {key: before.get(key, 0.0) + value for key, value in entry.items()}
+        self.stages[name] = before | {key: before.get(key, 0.0) + value for key, value in entry.items()}

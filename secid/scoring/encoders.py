@@ -14,13 +14,14 @@ from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.results.commands import probe_command
 from secid.results.probe import FEWEST_HELD_OUT
-from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under
+from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under, under_guide
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
+    from secid.triplets.guide import Guide
 
 
 def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
@@ -90,6 +91,46 @@ def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progre
     return loaded, info
 
 
+def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
+    """The guide that the settings name, by its own recipe; None for none.
+
+    Raises UsageError where it is the target itself, or where the settings exclude each other.
+    """
+    from secid.encode import load
+    from secid.encode.reranker import load_reranker
+    from secid.pages.encoder import fact_lines
+    from secid.pages.glossary import recipe_line
+
+    name, reranker = settings.guide, settings.guide_reranker
+    if name is not None and reranker is not None:
+        raise UsageError(f"cannot be combined with {flag_of('guide')}", where=flag_of("guide_reranker"))
+    if name is None and reranker is None:
+        if settings.guide_sample is not None:
+            remedy = f"name a guide by {flag_of('guide', 'NAME')} or {flag_of('guide_reranker', 'NAME')}"
+            raise UsageError("has no effect without a guide", where=flag_of("guide_sample"), remedy=remedy)
+        return None
+    progress.start(f"load {name or reranker}", None, "")
+    if reranker is not None:
+        return load_reranker(reranker, settings)
+    guide = load(under_guide(settings), progress)
+    if _identity(guide.info) == _identity(target.info):
+        raise UsageError(
+            "names the target encoder itself, which cannot find its own false negatives",
+            where=flag_of("guide"),
+            remedy="name another encoder, or a reranker",
+        )
+    for line in (recipe_line(guide.info), *fact_lines(guide.info.facts)):
+        for prefix in ("query_prefix", "passage_prefix"):
+            line = line.replace(f"{flag_of(prefix)} ", f"{flag_of(f'guide_{prefix}')}=")
+        progress.note(f"guide: {line}")
+    return guide
+
+
+def _identity(info: EncoderInfo) -> str:
+    """By the weights where they are known: with another prefix or precision a model is no second opinion."""
+    return info.weights_sha256 or info.fingerprint or info.name
+
+
 def command_of_probe(
     words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
@@ -147,7 +188,7 @@ def with_other_encoders(
     progress: Progress,
 ) -> Scored:
     """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
-    from secid.analyses.ablations import over_encoders
+    from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 
     settings = replace(settings, tokenizer=scored.run.settings["tokenizer"]["value"])  # the sources' own
@@ -160,5 +201,6 @@ def with_other_encoders(
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
         table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
-    ablations = (*scored.run.ablations, over_encoders(table))
-    return replace(scored, run=replace(scored.run, ablations=ablations))
+    ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
+    analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
+    return replace(scored, run=replace(scored.run, analyses=analyses))

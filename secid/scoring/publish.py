@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.analyses.controls import Control
 from secid.analyses.ranking import difference_interval, score_interval
 from secid.arrays import Floats
-from secid.findings.status import sound_negatives
 from secid.findings.summary import SourceFindings
 from secid.measure.information import spectral_nats, trace
 from secid.measure.proxies import ProxyValues, proxies
@@ -24,7 +22,6 @@ from secid.results.sources import TableNumbers
 from secid.scoring.stored import words_of_loading
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate, finite
-from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 
@@ -179,34 +176,6 @@ def source_result(
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),
-    )
-
-
-def without_flagged(item: Measured, bench: Bench, reference: RandomReference | None) -> WithoutFlagged:
-    """A source without its counted defects."""
-    sound = sound_negatives(item.table.source)
-    return only(item, sound[item.triplets.place], int(sound.sum()), bench, reference)
-
-
-def only(
-    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, bench: Bench, reference: RandomReference | None
-) -> WithoutFlagged:
-    """A source with some of its negatives alone, measured again where any is left out.
-
-    keep : (T,).   n_triplets : distinct negatives of the records that stay.
-    """
-    if not n_triplets:
-        return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
-    if not keep.all():
-        item = bench.part(item, np.flatnonzero(keep), 1.0)
-    effect = item.influence
-    nats, error = item.nats(1.0), float(effect.standard_errors()[effect.column(1.0)])
-    hardness = None if reference is None else item.table.hardness(reference)
-    return WithoutFlagged(
-        n_triplets=n_triplets,
-        eci_nats=nats,
-        interval_95=score_interval(nats, error, effect.n_queries, 1.0),
-        hardness=None if hardness is None else hardness.value,
     )
 
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.ablations import ablation, blocks_of, with_noise
-from secid.analyses.budgets import crossings
+from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
 from secid.analyses.in_batch import conflicts
-from secid.analyses.overlap import Listed, overlaps
 from secid.analyses.ranking import chances, comparisons, tie_groups
+from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
@@ -25,7 +24,6 @@ from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
-from secid.measure.information import spectral_nats
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.part import Keep
@@ -33,31 +31,21 @@ from secid.pool.plan import TextFindings
 from secid.pool.reading import read_plan
 from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
-from secid.pool.tokenizer_fit import fitting
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
 from secid.records import Source
-from secid.results import (
-    SCHEMA_VERSION,
-    Ablation,
-    EqualNumbers,
-    InBatch,
-    InputFile,
-    ObjectiveLens,
-    Run,
-    SourceSeparation,
-)
+from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceResult
 from secid.run_folder.environment import environment
 from secid.scoring.clock import Clock
 from secid.scoring.publish import control_result, source_result, table_numbers
-from secid.scoring.stages import Measurements, StoredReference, measure, ranked_sets
+from secid.scoring.stages import StoredReference, measure
+from secid.scoring.tokenizer import fitting
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of
 from secid.triplets.random_reference import RandomReference
-from secid.triplets.variants import Aspect
 from secid.version import VERSION
 
 
@@ -124,7 +112,7 @@ def scored_plan(
         resolved = fitting(plan, resolved, progress)
         separates = resolved.values.collection is not None and resolved.values.shard is None  # of a shard: at the merge
         collection = noted_collection(resolved.values, progress) if separates else None
-        measurements = measure(
+        context = measure(
             plan,
             encoder,
             resolved.values,
@@ -138,9 +126,8 @@ def scored_plan(
             guide=guide,
             batch_rows=batch_rows,
         )
-        with clock.stage("publish"):
-            files = {path: file for reader in readers for path, file in input_files(reader).items()}
-            scored = finished(measurements, files, encoder, resolved, clock, run_folder)
+        files = {path: file for reader in readers for path, file in input_files(reader).items()}
+        scored = finished(context, files, encoder, resolved, clock, run_folder)
         run = replace(scored.run, one_positive=plan.one_positive)
         yield replace(scored, run=run, positives=positives, run_texts=run_texts), plan
     finally:
@@ -156,136 +143,106 @@ def scores_under(
     progress: Progress,
 ) -> dict[str, float]:
     """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
-    measurements = measure(plan, encoder, settings, folder, Clock(), progress, None, texts=findings)
-    ranked = ranked_sets(measurements.table, measurements.level, settings.budget)
-    return {item.name: item.nats(settings.budget) for item in ranked}
+    context = measure(plan, encoder, settings, folder, Clock(), progress, None, texts=findings)
+    context.embedder.close()
+    return {item.name: item.nats(settings.budget) for item in context.ranked}
 
 
 def finished(
-    measurements: Measurements,
+    context: Context,
     files: Mapping[str, InputFile],
     encoder: Encoder,
     resolved: Resolved,
     clock: Clock,
     run_folder: str | None,
 ) -> Scored:
-    """Ranks, compares, and puts the run together."""
-    settings = resolved.values
-    cut = ranked_sets(measurements.table, measurements.level, settings.budget)
-    same = same_queries(cut)
-    names = measurements.pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same)
-    place_of = {item.name: place for place, item in enumerate(cut)}
-    order = [place_of[name] for name in names]
-    ranked, cut = [measurements.items[place] for place in order], [cut[place] for place in order]
-    table = [measurements.table[place] for place in order]
-    level = [measurements.level[place] if measurements.level else None for place in order]
-    compared = comparisons(measurements.pairs.in_order(names), settings.budget, measurements.early_stop)
-    scores = {item.name: item.nats(settings.budget) for item in cut}
-    first: list[float | None] = [None] * len(cut)
-    if same:
-        n_queries = [item.influence.n_queries for item in cut]
-        effects = covariance([item.influence for item in cut])
-        first = chances([*scores.values()], effects, n_queries, settings.seed).tolist()
-    groups = tie_groups(names, compared)
-    blocks = blocks_of(settings.block, names)
-    pool = distinct(np.concatenate([ids for item in ranked for ids in _documents(item.triplets)]))
-
-    def n_new_texts(item: Measured) -> int:
-        return int((~among(distinct(item.triplets.negative), pool)).sum())
-
+    """Ranks, compares, runs all analyses, and puts the run together."""
+    settings, ranked = resolved.values, context.ranked
+    names = [item.name for item in ranked]
+    with clock.stage("publish"):
+        compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
+        sources = source_results(context, tie_groups(names, compared), files, run_folder)
+        controls = control_results(context)
+    results, missing = analyse(context, clock.stage)
+    context.embedder.close()
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
         settings=replace(resolved, values=as_read(resolved.values)).document(),
         encoder=encoder.info,
-        idf=measurements.idf,
+        idf=context.bench.coverages.info(settings.tokenizer, settings.idf),
         budget=settings.budget,
-        sources=tuple(
-            source_result(
-                item,
-                own,
-                rank,
-                groups[item.name],
-                chance,
-                files,
-                measurements.findings[item.name],
-                measurements.without_flagged[item.name],
-                measurements.hardness.get(item.name),
-                None if shared is item else table_numbers(shared, score, measurements.reference, settings.budget),
-                settings,
-                run_folder,
-            )
-            for rank, (item, shared, score, own, chance) in enumerate(
-                zip(ranked, table, cut, level, first, strict=True), 1
-            )
-        ),
-        controls=tuple(
-            control_result(
-                control, item, n_new_texts(item), {name: gaps[name] for name in names if name in gaps}, settings
-            )
-            for (control, item), gaps in zip(measurements.controls, measurements.control_gaps, strict=True)
-        ),
+        sources=sources,
+        controls=controls,
         comparisons=compared,
-        crossings=crossings(
-            () if "crossings" in measurements.not_evaluated else measurements.level or (),
-            max(budget for item in measurements.level or ranked for budget in item.influence.budgets),
-        ),
-        overlaps=overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in ranked]),
-        ablations=tuple(ablated(aspect, cut, blocks, settings.budget) for aspect in measurements.suite),
-        equal_numbers=equal_numbers(measurements.items, measurements.level),
-        slices=measurements.slices,
-        margins=measurements.margins,
-        guide=measurements.guide,
-        early_stop=measurements.early_stop,
-        **by_rank(names, measurements.separation, measurements.in_batch, measurements.objectives),
-        corpus_separation=measurements.corpus_separation,
-        cost=measurements.cost,
+        early_stop=context.early_stop,
+        analyses=results,
         folder=run_folder,
-        warnings=measurements.warnings,
-        without_triplets=measurements.without_triplets,
-        not_evaluated=measurements.not_evaluated,
+        warnings=context.warnings,
+        without_triplets=context.plan.empty,
+        not_evaluated=missing,
         timing=clock.stages,
         environment=environment(),
     )
     return Scored(
         run=run,
-        measured=tuple(ranked),
-        findings=measurements.findings,
+        measured=tuple(context.items),
+        findings=context.findings,
         positives={},
-        frequencies=measurements.frequencies,
-        reference=measurements.reference,
-        scores=scores,
-        vectors=measurements.vectors,
-        states=tuple(replace(item, state=shared.state) for item, shared in zip(ranked, table, strict=True)),
+        frequencies=context.bench.coverages.table(settings.tokenizer, settings.idf),
+        reference=context.reference,
+        scores={item.name: item.nats(settings.budget) for item in ranked},
+        vectors=context.bench.vectors,
+        states=tuple(
+            replace(item, state=shared.state) for item, shared in zip(context.items, context.table, strict=True)
+        ),
     )
 
 
-class _OfSource(Protocol):
-    @property
-    def source(self) -> str: ...
+def source_results(
+    context: Context, groups: Mapping[str, int | None], files: Mapping[str, InputFile], run_folder: str | None
+) -> tuple[SourceResult, ...]:
+    """The published numbers of all sources, in rank order. groups : letters of ties by name."""
+    settings, ranked = context.settings, context.ranked
+    first: Sequence[float | None] = [None] * len(ranked)
+    if same_queries(ranked):
+        scores, n_queries = (
+            [item.nats(settings.budget) for item in ranked],
+            [item.influence.n_queries for item in ranked],
+        )
+        first = chances(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
+    level: Sequence[Measured | None] = context.level or [None] * len(ranked)
+    return tuple(
+        source_result(
+            item,
+            own,
+            rank,
+            groups[item.name],
+            chance,
+            files,
+            context.findings[item.name],
+            context.without_flagged[item.name],
+            context.hardness.get(item.name),
+            None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
+            settings,
+            run_folder,
+        )
+        for rank, (item, shared, score, own, chance) in enumerate(
+            zip(context.items, context.table, ranked, level, first, strict=True), 1
+        )
+    )
 
 
-Part = TypeVar("Part", bound=_OfSource)
-
-
-def by_rank(
-    names: Sequence[str],
-    separation: Sequence[SourceSeparation],
-    in_batch: Sequence[InBatch],
-    objectives: ObjectiveLens | None,
-) -> dict[str, Any]:
-    """The fields of a run that have parts of each source, in rank order. names: in that order."""
-
-    def ordered(parts: Sequence[Part]) -> tuple[Part, ...]:
-        return tuple(sorted(parts, key=lambda part: names.index(part.source)))
-
-    names_of_parts = ("objectives", "sizes", "narrowing") if objectives else ()
-    parts: dict[str, Any] = {name: ordered(getattr(objectives, name)) for name in names_of_parts}
-    return {
-        "separation": ordered(separation),
-        "in_batch": ordered(in_batch),
-        "objectives": objectives and replace(objectives, **parts),
-    }
+def control_results(context: Context) -> tuple[ControlResult, ...]:
+    """The published numbers of all controls."""
+    names = [item.name for item in context.ranked]
+    pool = distinct(np.concatenate([ids for item in context.items for ids in _documents(item.triplets)]))
+    results = []
+    for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
+        n_new_texts = int((~among(distinct(item.triplets.negative), pool)).sum())
+        own = {name: gaps[name] for name in names if name in gaps}
+        results.append(control_result(control, item, n_new_texts, own, context.settings))
+    return tuple(results)
 
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -338,30 +295,6 @@ def read(
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
     return plan, readers, positives, texts, batch_rows
-
-
-def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
-    """What sources of unequal numbers are cut to."""
-    if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
-        return None
-    return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
-
-
-def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """The table of one aspect over all sources, at the budget that they are ranked at."""
-    table: dict[str, dict[str, float | None]] = {}
-    for setting, variant in aspect.variants.items():
-        scores = {item.name: item.variants[variant] for item in items}
-        n = sum(score.n_negatives for score in scores.values())
-        mean = sum(score.weight_sum for score in scores.values()) / n if n else 0.0
-        table[setting] = {
-            name: spectral_nats(score.eigenvalues / mean, budget)
-            if score.eigenvalues is not None and mean > 0
-            else score.nats
-            for name, score in scores.items()
-        }
-    table_of_aspect = ablation(aspect.name, aspect.base, table, blocks)
-    return with_noise(table_of_aspect, aspect.variants, items, budget) if aspect.name == "sample" else table_of_aspect
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:

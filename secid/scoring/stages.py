@@ -13,14 +13,9 @@ import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
+from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, make_controls
-from secid.analyses.cost import cost_of
 from secid.analyses.early_stopping import rank_early
-from secid.analyses.guide import margins, result_of
-from secid.analyses.in_batch import ONE_ROW, in_batch
-from secid.analyses.objectives import NO_GUIDE, SAMPLE, RecordScores, objectives
-from secid.analyses.per_record import QUERIES, record_sizes
-from secid.analyses.separation import corpus_separation, separations
 from secid.analyses.shared_queries import (
     Pairs,
     chosen_queries,
@@ -31,7 +26,8 @@ from secid.analyses.shared_queries import (
     same_queries,
     table_sets,
 )
-from secid.analyses.slices import MOST_SLICES, slices
+from secid.analyses.slices import MOST_SLICES
+from secid.analyses.without import without_flagged
 from secid.arrays import Index, among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
@@ -40,35 +36,18 @@ from secid.findings.inspector import Inspector
 from secid.findings.lexical_gate import lexical
 from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
 from secid.findings.summary import SourceFindings
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
-from secid.measure.margins import MARGIN
 from secid.measure.sweep import Variant
-from secid.measure.uncertainty import Difference
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.progress import Progress
 from secid.read.collection import Collection
-from secid.results import (
-    CorpusSeparation,
-    Cost,
-    EarlyStop,
-    EncoderInfo,
-    IdfInfo,
-    InBatch,
-    ObjectiveLens,
-    RunWarning,
-    Slice,
-    SourceSeparation,
-    WithoutFlagged,
-)
-from secid.results.guide import GuideResult, SourceMargins
+from secid.results import EncoderInfo, RunWarning
 from secid.scoring.clock import Clock
-from secid.scoring.publish import only, without_flagged
-from secid.scoring.warnings import NOT_LEVEL, OTHER_QUERIES, few_queries, noisy, not_level, odd_slices, unlike
+from secid.scoring.warnings import few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
-from secid.triplets.estimates import Estimate
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Bench, level_sets, sample_positions
 from secid.triplets.measured import Measured
@@ -89,45 +68,6 @@ PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """All sets of triplets of a run, measured.
-
-    items: the sources with all of their queries.
-    table: the sources on the queries that all of them share, if the table uses these; otherwise `items`.
-    level: `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    pairs: all pairs of sources, at the run's budget.
-    control_gaps: for each control, the sources' scores minus its own, by name.
-    """
-
-    items: list[Measured]
-    table: list[Measured]
-    level: list[Measured] | None
-    pairs: Pairs
-    controls: list[tuple[Control, Measured]]
-    control_gaps: list[dict[str, Difference]]
-    not_evaluated: dict[str, str]
-    findings: dict[str, SourceFindings]
-    hardness: dict[str, Estimate]
-    without_flagged: dict[str, WithoutFlagged]
-    margins: tuple[SourceMargins, ...]
-    guide: GuideResult | None
-    reference: RandomReference | None
-    idf: IdfInfo
-    frequencies: DocumentFrequencies
-    slices: tuple[Slice, ...]
-    separation: tuple[SourceSeparation, ...]
-    corpus_separation: CorpusSeparation | None
-    in_batch: tuple[InBatch, ...]
-    cost: Cost | None
-    objectives: ObjectiveLens | None
-    warnings: tuple[RunWarning, ...]
-    without_triplets: Mapping[str, Mapping[str, int]]
-    early_stop: EarlyStop | None
-    suite: tuple[Aspect, ...]
-    vectors: Vectors
-
-
 def measure(
     plan: Plan,
     encoder: Encoder,
@@ -142,7 +82,7 @@ def measure(
     collection: Collection | None = None,
     guide: Guide | None = None,
     batch_rows: Mapping[str, Conflicts] = MappingProxyType({}),
-) -> Measurements:
+) -> Context:
     """Embeds what is needed and measures sources, controls and variants.
 
     guide : scores the triplets of the sources too.
@@ -155,28 +95,9 @@ def measure(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
-    embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
-    early = None
-    if settings.until_ranked is None:
-        with clock.stage("encode") as counts:
-            if chosen_kinds(settings.controls):
-                embedder.everything()
-            else:  # a plan that another encoder's run made may hold texts of its controls
-                embedder.passages(plan.source_passages())
-            counts.update(embedder.counts)
-    note_cached(embedder, progress)
+    embedder, early = embedded(plan, encoder, settings, folder, clock, progress), None
     triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
-    pieces = getattr(encoder, "word_pieces", None)
-    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
-    variants = [variant for aspect in suite for variant in aspect.variants.values()]
-    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
-    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
-    with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
-        for tokenizer in dict.fromkeys([settings.tokenizer, *(tokenizer_of(variant) for variant in variants)]):
-            coverages.lexicon(tokenizer)
-        idf = coverages.info(settings.tokenizer, settings.idf)
-    distance = smallest_distance(encoder)
-    bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, distance)
+    bench, suite = bench_of(plan, triplets, embedder, encoder, settings, folder, frozen, clock, progress)
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
@@ -186,120 +107,97 @@ def measure(
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    items, table, level, measured_controls = measured_sets(plan, triplets, controls, bench, variants, clock, progress)
+    sets = measured_sets(plan, triplets, controls, bench, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
-            items = guided(plan, items, guide, settings, folder / "guide", progress, counts)
+            sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        if stored is None:
-            reference = random_reference(plan, [item.triplets for item in items], bench.vectors, settings.seed)
-        else:
-            reference = stored_reference(stored, plan)
-        shares = getattr(encoder, "unknown_shares", None)
-        negatives = distinct(np.concatenate([item.triplets.negative for item in items]))
-        unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
-        inspector = Inspector(plan, coverages, embedder.truncated, unknown, reference, texts, settings)
-        inspected_items, findings = inspected(inspector, items, progress)
-        inspected_table = [
-            new if cut is old else replace(cut, table=new.table.rows(among_places(new, cut)))
-            for cut, old, new in zip(table, items, inspected_items, strict=True)
-        ]
-        if level is not None:  # where nothing is cut of a source, the set is the source
-            level = [new if cut is old else cut for cut, old, new in zip(level, table, inspected_table, strict=True)]
-        items, table = inspected_items, inspected_table
-        without = {item.name: without_flagged(item, bench, reference) for item in items}
-        second = None if guide is None else guide_result(guide, items, settings, bench, reference)
-        hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in items}
-        warnings = noisy(distance) + lexical(plan, items, coverages, settings, folder / "cautions")
-        warnings += few_queries({item.name: item.influence.n_queries for item in items})
-        warnings += not_level(level, settings) + odd_slices(plan, settings)
-        cut = ranked_sets(table, level, settings.budget)
-        pairs = compared_pairs(plan, items, cut, bench, settings, reference, table)
-        alike = same_queries(items)
-        gaps = [control_gaps(item, control.of, table, bench, alike=alike) for control, item in measured_controls]
-        warnings = unlike_queries(items, pairs, reference) + warnings
-        whole = {item.name: item.nats(settings.budget) for item in cut}
-        by_slice = slices(plan, table, bench, whole, settings, progress)
-    corpus: CorpusSeparation | str | None = None
-    with clock.stage("separation"):
-        separation = separations([(item.name, item.table) for item in items], plan, bench.vectors.computes_on)
-        if collection is not None:
-            queries = np.concatenate([item.triplets.query for item in items])
-            corpus = corpus_separation(
-                collection,
-                plan,
-                queries,
-                embedder,
-                settings.temperature,
-                settings.seed,
-                encode=settings.encode_corpus,
-            )
-    with clock.stage("in_batch"):
-        batches = tuple(
-            in_batch(plan, item.name, item.triplets, bench.vectors, settings.seed, batch_rows.get(item.name))
-            for item in items
-        )
-    lens = None
-    if settings.objectives:
-        with clock.stage("objectives"):
-            lens, unseen = objective_lens(plan, items, embedder, bench)
-            missing |= unseen
-    embedder.close()
-    cost = cost_of(plan, clock.stages)
-    return Measurements(
-        items=items,
-        table=table,
-        level=level,
+        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, bench, texts, stored, progress)
+        cut = ranked_sets(sets.table, sets.level, settings.budget)
+        pairs = compared_pairs(plan, sets.items, cut, bench, settings, reference, sets.table)
+        hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
+        warnings = unlike_queries(sets.items, pairs, reference) + noisy(bench.smallest_distance)
+        warnings += lexical(plan, sets.items, bench.coverages, settings, folder / "cautions")
+        warnings += few_queries({item.name: item.influence.n_queries for item in sets.items})
+        warnings += not_level(sets.level, settings) + odd_slices(plan, settings)
+        alike = same_queries(sets.items)
+        gaps = [control_gaps(item, control.of, sets.table, bench, alike=alike) for control, item in sets.controls]
+        without = {item.name: without_flagged(item, bench, reference) for item in sets.items}
+    place_of = {item.name: place for place, item in enumerate(cut)}
+    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same_queries(cut))
+    places = [place_of[name] for name in order]
+    unknown = {f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None}
+    return Context(
+        plan=plan,
+        settings=settings,
+        items=[sets.items[place] for place in places],
+        table=[sets.table[place] for place in places],
+        level=None if sets.level is None else [sets.level[place] for place in places],
+        ranked=[cut[place] for place in places],
         pairs=pairs,
-        controls=measured_controls,
+        controls=sets.controls,
         control_gaps=gaps,
-        not_evaluated={
-            **missing,
-            **({"crossings": NOT_LEVEL} if level is None else {}),
-            **({"crossings": OTHER_QUERIES} if level is not None and not same_queries(level) else {}),
-            **({"truncated": CUTS_UNKNOWN} if embedder.truncated is None else {}),
-            **({"unknown_script": NO_TOKENIZER} if unknown is None else {}),
-            **({"suspect": NO_GUIDE} if second is None else {}),
-            **({"score without suspects": SAMPLE} if second is not None and second.is_sampled else {}),
-            **({"hardness": NO_REFERENCE if stored is None else NOT_STORED} if reference is None else {}),
-            **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
-            **{f"batches of {item.source}": ONE_ROW for item in batches if item.flagged_share is None},
-            **({"separation from the corpus": corpus} if isinstance(corpus, str) else {}),
-            **({"cost": cost} if isinstance(cost, str) else {}),
-        },
         findings=findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         without_flagged=without,
-        margins=margins(items),
-        guide=second,
         reference=reference,
-        idf=idf,
-        frequencies=coverages.table(settings.tokenizer, settings.idf),
-        slices=by_slice,
-        separation=separation,
-        corpus_separation=None if isinstance(corpus, str) else corpus,
-        in_batch=batches,
-        cost=None if isinstance(cost, str) else cost,
-        objectives=lens,
-        warnings=warnings,
-        without_triplets=plan.empty,
-        early_stop=early,
+        guide=None if guide is None else guide.info,
+        collection=collection,
+        batch_rows=batch_rows,
         suite=suite,
-        vectors=bench.vectors,
+        early_stop=early,
+        warnings=warnings,
+        not_evaluated=missing | absent | unknown,
+        embedder=embedder,
+        bench=bench,
+        stages=clock.stages,
+        progress=progress,
     )
 
 
-def objective_lens(
-    plan: Plan, items: Sequence[Measured], embedder: Embedder, bench: Bench
-) -> tuple[ObjectiveLens, dict[str, str]]:
-    """What the objectives would do on each source, and what of it was not evaluated. Source: METHOD 9, 10."""
-    for planned in plan.sources:  # an early stop embeds the scored positives alone
-        embedder.need(planned.query, planned.positives)
-    scores = [RecordScores.of(item, bench.vectors) for item in items]
-    results, missing = objectives(items, scores, bench.vectors, bench.settings.temperature)
-    sizes, narrowing = record_sizes(plan, items, scores, bench)
-    lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
-    return lens, missing
+def embedded(
+    plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
+) -> Embedder:
+    """Encode all texts that the settings need; none yet if the run may stop early."""
+    embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
+    if settings.until_ranked is None:
+        with clock.stage("encode") as counts:
+            if chosen_kinds(settings.controls):
+                embedder.everything()
+            else:  # a plan that another encoder's run made may hold texts of its controls
+                embedder.passages(plan.source_passages())
+            counts.update(embedder.counts)
+    note_cached(embedder, progress)
+    return embedder
+
+
+def bench_of(
+    plan: Plan,
+    triplets: Sequence[Triplets],
+    embedder: Embedder,
+    encoder: Encoder,
+    settings: Settings,
+    folder: Path,
+    frozen: DocumentFrequencies | None,
+    clock: Clock,
+    progress: Progress,
+) -> tuple[Bench, Sequence[Aspect]]:
+    """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
+    pieces = getattr(encoder, "word_pieces", None)
+    suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
+    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
+    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
+    with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
+        of_variants = (tokenizer_of(variant) for variant in variants_of(suite))
+        for tokenizer in dict.fromkeys([settings.tokenizer, *of_variants]):
+            coverages.lexicon(tokenizer)
+        coverages.info(settings.tokenizer, settings.idf)
+    return Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
+
+
+def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
+    """All variants of all aspects."""
+    return [variant for aspect in suite for variant in aspect.variants.values()]
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
@@ -334,20 +232,30 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
         piece_stream(getattr(encoder, "word_pieces", None))
 
 
+@dataclass(frozen=True)
+class MeasuredSets:
+    """Sets in the order of the plan, named as in `Context`."""
+
+    items: Sequence[Measured]
+    table: Sequence[Measured]
+    level: Sequence[Measured] | None
+    controls: Sequence[tuple[Control, Measured]]
+
+
 def measured_sets(
     plan: Plan,
     triplets: Sequence[Triplets],
     controls: Sequence[Control],
     bench: Bench,
-    variants: Sequence[Variant],
+    suite: Sequence[Aspect],
     clock: Clock,
     progress: Progress,
-) -> tuple[list[Measured], list[Measured], list[Measured] | None, list[tuple[Control, Measured]]]:
-    """Return whole sources, sources on the table's queries, these cut to equal size (None if impossible), and controls.
+) -> MeasuredSets:
+    """Measure every set of triplets once.
 
     Variants are measured on the triplets that sources are ranked by: the table's; beyond budget 1, those of equal size.
     """
-    settings = bench.settings
+    settings, variants = bench.settings, variants_of(suite)
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
@@ -375,7 +283,7 @@ def measured_sets(
         measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
         table = all_of(shared, keep_sum=True)
         level = None if cuts is None else all_of(cuts, keep_sum=False)
-    return items, table, level, measured_controls
+    return MeasuredSets(items, table, level, measured_controls)
 
 
 def among_places(item: Measured, part: Measured) -> Index:
@@ -397,16 +305,43 @@ def unlike_queries(
 
 
 def inspected(
-    inspector: Inspector, items: Sequence[Measured], progress: Progress
-) -> tuple[list[Measured], dict[str, SourceFindings]]:
-    """The items with their findings as columns, and what they come to by source."""
-    progress.start("inspect", len(items), "sources")
-    result, findings = [], {}
-    for item in items:
-        table, findings[item.name] = inspector.inspect(item)
-        result.append(replace(item, table=table))
+    plan: Plan,
+    sets: MeasuredSets,
+    embedder: Embedder,
+    encoder: Encoder,
+    bench: Bench,
+    texts: Mapping[str, SourceFindings],
+    stored: StoredReference | None,
+    progress: Progress,
+) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
+    """Return the random reference, the findings by source, the sets with findings as columns, and what is missing."""
+    if stored is None:
+        reference = random_reference(plan, [item.triplets for item in sets.items], bench.vectors, bench.settings.seed)
+    else:
+        reference = stored_reference(stored, plan)
+    shares = getattr(encoder, "unknown_shares", None)
+    negatives = distinct(np.concatenate([item.triplets.negative for item in sets.items]))
+    unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
+    inspector = Inspector(plan, bench.coverages, embedder.truncated, unknown, reference, texts, bench.settings)
+    progress.start("inspect", len(sets.items), "sources")
+    items, findings = [], {}
+    for item in sets.items:
+        columns, findings[item.name] = inspector.inspect(item)
+        items.append(replace(item, table=columns))
         progress.advance(1)
-    return result, findings
+    table = [
+        new if cut is old else replace(cut, table=new.table.rows(among_places(new, cut)))
+        for cut, old, new in zip(sets.table, sets.items, items, strict=True)
+    ]
+    level = sets.level
+    if level is not None:  # where nothing is cut of a source, the set is the source
+        level = [new if cut is old else cut for cut, old, new in zip(level, sets.table, table, strict=True)]
+    missing = {
+        **({} if embedder.truncated is not None else {"truncated": CUTS_UNKNOWN}),
+        **({} if unknown is not None else {"unknown_script": NO_TOKENIZER}),
+        **({} if reference is not None else {"hardness": NO_REFERENCE if stored is None else NOT_STORED}),
+    }
+    return reference, findings, replace(sets, items=items, table=table, level=level), missing
 
 
 def guided(
@@ -424,18 +359,6 @@ def guided(
     random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]
     scores = guide_scores(plan, sources, guide, settings, folder, progress, counts, random)
     return [replace(item, table=replace(item.table, guide=own)) for item, own in zip(items, scores, strict=True)]
-
-
-def guide_result(
-    guide: Guide, items: Sequence[Measured], settings: Settings, bench: Bench, reference: RandomReference | None
-) -> GuideResult:
-    """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
-    without = {}
-    for item in items:
-        if item.table.guide is not None and item.table.guide.is_whole:
-            keep = ~item.table.has("suspect")
-            without[item.name] = only(item, keep, len(np.unique(item.triplets.place[keep])), bench, reference)
-    return result_of(guide.info, items, without, settings.guide_sample)
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:

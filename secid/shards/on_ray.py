@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from secid import errors
 from secid.progress import Progress, Silent
-from secid.results.document import to_json
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_no_encoder
 from secid.settings import OF_MACHINE, SettingsDict, flag_of
@@ -69,6 +68,7 @@ def score_on_ray(
                 "ray://HOST:PORT": by Ray Client.
     Raises SecidError, before Ray starts where it can be known. The states that are done stay.
     """
+    from secid.analyses.report import to_json
     from secid.pool.part import Shard
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job
 

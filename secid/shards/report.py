@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from secid.analyses.overlap import overlap_of
+from secid.analyses.overlap import OVERLAP, overlap_of
 from secid.analyses.ranking import chances, comparisons, score_interval, tie_groups
+from secid.analyses.registry import reordered
 from secid.findings.inspector import fraction
 from secid.findings.rows import SAMPLED as OF_SAMPLE
 from secid.findings.shares import FLAGGED
@@ -38,7 +39,6 @@ from secid.results.catalogue import FINDINGS
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, repair_of, score_fields
-from secid.scoring.run import by_rank
 from secid.scoring.warnings import few_queries, unlike
 from secid.shards.between import Between
 from secid.shards.counts import Counts
@@ -96,8 +96,10 @@ def report(
             for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
         ),
         comparisons=compared,
-        overlaps=tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
-        **by_rank(order, sample.separation, sample.in_batch, sample.objectives),
+        analyses={
+            **reordered(sample.analyses, order),
+            OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
+        },
         warnings=(*unlike(pairs, counts_shared), *filter(None, others)),
         merged=merged,
     )  # fmt: skip

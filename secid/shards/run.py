@@ -211,7 +211,8 @@ def merge(
                 recorder.note(merged_sentence(merged))
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
-                done = replace(done, encoder=info, cost=None)
+                analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
+                done = replace(done, encoder=info, analyses=analyses)
                 scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)

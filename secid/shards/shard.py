@@ -19,7 +19,6 @@ from secid.errors import InputError, UsageError
 from secid.pool import sample_order
 from secid.pool.part import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
-from secid.pool.tokenizer_fit import fitting_files
 from secid.progress import Progress, Silent
 from secid.read import Reader, given_sources, once_only, opened
 from secid.read.stream import HUB
@@ -131,6 +130,8 @@ class Job:
     @staticmethod
     def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
         """Raises UsageError as `refuse_in_shards`. The tokenizer is chosen here, so that all shards have the same."""
+        from secid.scoring.tokenizer import fitting_files
+
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
             files, _ = given_sources(list(sources), resolved.values, Silent())

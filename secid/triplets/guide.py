@@ -19,19 +19,16 @@ from typing import Protocol
 import numpy as np
 
 from secid.arrays import Flags, Floats, Index, best_first, distinct, pairs
-from secid.encode import Encoder, load, smallest_distance
-from secid.encode.reranker import Reranker, load_reranker, pair_keys
-from secid.errors import EncoderError, UsageError
+from secid.encode import Encoder, smallest_distance
+from secid.encode.reranker import Reranker, pair_keys
+from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
 from secid.measure.margins import MARGIN, flagged, lowest_positive
 from secid.measure.sweep import sweep
-from secid.pages.encoder import fact_lines
-from secid.pages.glossary import recipe_line
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
 from secid.progress import Progress
-from secid.results import EncoderInfo
-from secid.settings import Settings, flag_of, under_guide
+from secid.settings import Settings, under_guide
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, stratified_mean
 from secid.triplets.random_reference import PASSAGES, random_passages
@@ -99,41 +96,6 @@ class GuideScores:
         """Those of some triplets. keep: rising places."""
         names = ("s_query_positive", "s_query_negative", "stratum", "place")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
-
-
-def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
-    """The guide that the settings name, by its own recipe; None for none.
-
-    Raises UsageError where it is the target itself, or where the settings exclude each other.
-    """
-    name, reranker = settings.guide, settings.guide_reranker
-    if name is not None and reranker is not None:
-        raise UsageError(f"cannot be combined with {flag_of('guide')}", where=flag_of("guide_reranker"))
-    if name is None and reranker is None:
-        if settings.guide_sample is not None:
-            remedy = f"name a guide by {flag_of('guide', 'NAME')} or {flag_of('guide_reranker', 'NAME')}"
-            raise UsageError("has no effect without a guide", where=flag_of("guide_sample"), remedy=remedy)
-        return None
-    progress.start(f"load {name or reranker}", None, "")
-    if reranker is not None:
-        return load_reranker(reranker, settings)
-    guide = load(under_guide(settings), progress)
-    if _identity(guide.info) == _identity(target.info):
-        raise UsageError(
-            "names the target encoder itself, which cannot find its own false negatives",
-            where=flag_of("guide"),
-            remedy="name another encoder, or a reranker",
-        )
-    for line in (recipe_line(guide.info), *fact_lines(guide.info.facts)):
-        for prefix in ("query_prefix", "passage_prefix"):
-            line = line.replace(f"{flag_of(prefix)} ", f"{flag_of(f'guide_{prefix}')}=")
-        progress.note(f"guide: {line}")
-    return guide
-
-
-def _identity(info: EncoderInfo) -> str:
-    """By the weights where they are known: with another prefix or precision a model is no second opinion."""
-    return info.weights_sha256 or info.fingerprint or info.name
 
 
 def sample_of(

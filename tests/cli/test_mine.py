@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shlex
 import signal
 import subprocess
@@ -492,6 +493,49 @@ def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
     assert listing("out") == [".manifest.json", "any.jsonl", "lex.jsonl"]
     api.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
     assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
+
+
+MULTILINGUAL = {
+    "Hindi": "नौका हर सुबह पुराने बंदरगाह से निकलती है और रात को लौटती है",
+    "Thai": "เรือออกจากท่าเรือเก่าทุกเช้าและกลับมาตอนกลางคืน",
+    "Chinese": "渡船每天早上离开旧港口晚上回来",
+}
+
+
+def in_script(script: str, path: str) -> str:
+    """Writes rows in a script, none of whose passages is nearly another; returns the path."""
+    parts = [MULTILINGUAL[script][place : place + 5] for place in range(0, len(MULTILINGUAL[script]), 5)]
+    passages = ["".join(random.Random(n).sample(parts, len(parts))) for n in range(16)]
+    write_rows(
+        Path(path), [{"query": own[:9], "pos": [own], "neg": [passages[n + 8]]} for n, own in enumerate(passages[:8])]
+    )
+    return path
+
+
+@pytest.mark.parametrize("script", MULTILINGUAL)
+def test_bm25_splits_texts_by_a_tokenizer_that_fits_their_script(script, invoke, tiny):
+    arguments = ("mine", "lex=bm25", "-k", 2, "--pairs", in_script(script, "pairs.jsonl"), "--encoder", tiny, "--json")
+    code, out, err = invoke(*arguments, "-o", "chosen")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["settings"]["tokenizer"] == "multilingual"
+    assert shlex.split(document["next_command"])[-2:] == ["--set", "tokenizer=multilingual"]
+    assert "chosen automatically" in err
+    assert "pairs.jsonl" in err
+    assert "\ufffd" not in err
+    assert invoke(*arguments, "-o", "set", "--set", "tokenizer=multilingual").code == 0
+    assert Path("chosen/lex.jsonl").read_bytes() == Path("set/lex.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("miner", "flags"), [("lex=bm25", ("--set", "tokenizer=alphanumeric")), ("any=random", ()), ("lex=bm25", None)]
+)
+def test_no_tokenizer_is_chosen_where_one_is_set_or_none_is_used_or_the_default_fits(miner, flags, invoke):
+    pairs = in_script("Hindi", "pairs.jsonl") if flags is not None else write_rows(Path("english.jsonl"), PAIRS)
+    code, out, err = invoke("mine", miner, "-k", 2, "--pairs", pairs, "-o", "out", "--json", *(flags or ()))
+    assert code == 0, err
+    assert json.loads(out)["settings"]["tokenizer"] == "alphanumeric"
+    assert "chosen automatically" not in err
 
 
 BETWEEN = """

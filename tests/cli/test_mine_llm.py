@@ -256,7 +256,7 @@ def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
 
 def test_answers_without_a_negative_are_kept_with_their_reasons(server):
     server.usual = lambda query, n: (200, llm_server.completion("none"))
-    with pytest.raises(InputError, match=r"not json 66") as caught:
+    with pytest.raises(InputError, match=r"66 × not json") as caught:
         ask(server)
     assert "same command" not in str(caught.value)
     assert len(lines("out/.gpt.rejected.jsonl")) == 66

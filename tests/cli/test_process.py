@@ -67,6 +67,22 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     assert listing(tmp_path) == []
 
 
+def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
+    write_rows(tmp_path / "pairs.jsonl", rows(3000))
+    child = start("mine", "one=random", "two=random", "--pairs", "pairs.jsonl", "-k", 100, "-o", "out", cwd=tmp_path)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not list(tmp_path.glob("out/*.partial")):
+        assert child.poll() is None, child.communicate()[1]
+        assert time.monotonic() < end, "it never began to write"
+        time.sleep(0.005)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=PATIENCE_SECONDS)
+    assert child.returncode == 143, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert listing(tmp_path) == ["pairs.jsonl"]
+
+
 def test_an_error_on_the_way_out_is_no_error_of_ours():
     def broken_off(first):
         try:

@@ -172,7 +172,7 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     path = FIXTURES / "broken" / "cut_last_line.jsonl"
     outcome = invoke("score", path, "--encoder", tiny, "--set", "max_bad_fraction=1", "--run", "run")
     assert outcome.code == 0
-    assert "broken line 1" in outcome.out
+    assert "1 × broken line" in outcome.out
     source = secid.read_run(tmp_path / "run").sources[0]
     assert source.skipped == {"broken_line": 1}
     assert (source.n_read, source.n_used) == (4, 3)
@@ -263,7 +263,7 @@ def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_pat
     )
     found = json.loads(outcome.out)
     assert found["encoder"]["name"] == str(tiny)
-    (table,) = found["ablations"]
+    (table,) = found["analyses"]["ablations"]
     assert (table["name"], [row["setting"] for row in table["rows"]]) == ("encoder", [str(tiny), str(other)])
     assert outcome.err.index(f"{tiny}: mean pooling") < outcome.err.index(f"{source}: flagembedding")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -276,7 +276,7 @@ def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_pat
 def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
     other = shutil.copytree(tiny, tmp_path / "other-bert")
     run = secid.score([source, f"again={source}"], encoder=str(tiny), other_encoders=[str(other)], budget=100)
-    (table,) = run.ablations
+    (table,) = run.analyses["ablations"]
     for row in table.rows:
         assert row.scores == pytest.approx(
             {item.name: next(p.nats for p in item.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
@@ -295,7 +295,7 @@ def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp
     run = secid.score([source], encoder=str(tiny), other_encoders=[str(tmp_path / "rows.parquet")])
     assert "query_echo" in {control.kind for control in run.controls}
     alone = secid.score([source], encoder=str(tmp_path / "rows.parquet"), controls="none")
-    assert run.ablations[0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].eci_nats, rel=1e-9)}
+    assert run.analyses["ablations"][0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].eci_nats, rel=1e-9)}
 
 
 def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invoke):

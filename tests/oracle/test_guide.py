@@ -67,7 +67,7 @@ def result(rows, tmp_path_factory):
 def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
     target, guide = pairs(rows, PieceEncoder()), pairs(rows, OTHER)
     run = result.run
-    (source,), (margins,) = run.guide.sources, run.margins
+    (source,), (margins,) = run.analyses["guide"].sources, run.analyses["margins"]
     suspects = reference.flagged_share(guide, "relative", 0.05)
     assert 0.1 < suspects < 0.9
     assert source.suspect_share == pytest.approx(suspects, rel=TOLERANCE)
@@ -84,7 +84,7 @@ def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
 
 def test_score_without_suspects_is_that_of_the_rest_in_the_same_pool(rows, result):
     (item,) = result.measured
-    (source,) = result.run.guide.sources
+    (source,) = result.run.analyses["guide"].sources
     keep = ~item.table.has("suspect")
     _, passages = texts_of(rows)
     table = PieceEncoder().table(passages, "passage")
@@ -98,7 +98,7 @@ def test_score_without_suspects_is_that_of_the_rest_in_the_same_pool(rows, resul
 
 @pytest.mark.parametrize("damage", ["margin", "role", "encoder"])
 def test_the_reference_notices_damage(rows, result, damage):
-    (source,) = result.run.guide.sources
+    (source,) = result.run.analyses["guide"].sources
     encoder = OTHER if damage != "encoder" else HashEncoder(65)
     of = pairs(rows, encoder)
     if damage == "role":
@@ -158,10 +158,10 @@ def test_no_suspect_in_a_sample_bounds_the_share_by_the_sample():
 def test_samples_cover_the_share_of_the_whole(rows, tmp_path):
     rows = clean_rows(300, 4)
     path = vectors(tmp_path / "guide.npz", rows)
-    whole = scored(tmp_path, {"mined": rows}, guide=str(path)).run.guide.sources[0]
+    whole = scored(tmp_path, {"mined": rows}, guide=str(path)).run.analyses["guide"].sources[0]
     assert whole.n_scored == 1200
     sources = [
-        scored(tmp_path, {"mined": rows}, guide=str(path), guide_sample=120, seed=seed).run.guide.sources[0]
+        scored(tmp_path, {"mined": rows}, guide=str(path), guide_sample=120, seed=seed).run.analyses["guide"].sources[0]
         for seed in range(12)
     ]
     assert {source.n_scored for source in sources} == {120}
@@ -175,7 +175,7 @@ def test_gist_masks_what_a_guide_of_all_negatives_suspects_and_no_sample(rows, t
     guide = str(vectors(tmp_path / "guide.npz", rows))
     for number, (sample, expected) in enumerate(((None, True), (100, False))):
         run = scored(tmp_path / str(number), {"mined": rows}, guide=guide, guide_sample=sample, objectives=True).run
-        lens = run.objectives.objectives
+        lens = run.analyses["objectives"].objectives
         assert ("gist" in {item.objective for item in lens}) is expected
         assert all(("suspect" in item.gradient_shares) is expected for item in lens)
         assert run.not_evaluated.get("GIST-masked InfoNCE") == (None if expected else "guide_sample")

@@ -110,7 +110,7 @@ def anchor(record: oracle.Record) -> float:
 @pytest.mark.parametrize("policy", ["first", "hardest", "easiest", "all"])
 def test_every_number_is_the_reference_s(policy, case, first):
     run = first if policy == "first" else case.run(positives=policy)
-    for item in run.objectives.objectives:
+    for item in run.analyses["objectives"].objectives:
         records = scored_records(case.records[item.source], policy)
         best = [anchor(record) for record in records]
         inside = {
@@ -139,7 +139,9 @@ def test_every_number_is_the_reference_s(policy, case, first):
 
 
 def test_another_temperature_or_order_of_positives_would_be_noticed(case, first):
-    (item,) = (o for o in first.objectives.objectives if (o.source, o.objective) == ("several", "single_lh"))
+    (item,) = (
+        o for o in first.analyses["objectives"].objectives if (o.source, o.objective) == ("several", "single_lh")
+    )
     for policy, tau in (("first", TAU * 1.001), ("easiest", TAU)):
         records = scored_records(case.records["several"], policy)
         losses, _, _ = oracle.losses_and_gradients("single_lh", records, tau)
@@ -147,7 +149,10 @@ def test_another_temperature_or_order_of_positives_would_be_noticed(case, first)
 
 
 def test_what_needs_several_positives_or_a_guide_is_not_evaluated(first, case):
-    evaluated = {name: {o.objective for o in first.objectives.objectives if o.source == name} for name in case.records}
+    evaluated = {
+        name: {o.objective for o in first.analyses["objectives"].objectives if o.source == name}
+        for name in case.records
+    }
     assert evaluated["several"] == {*OBJECTIVES} - {"gist"}
     assert evaluated["one"] == {*OBJECTIVES} - {"gist"} - OF_SEVERAL_POSITIVES
     reasons = {name: why for name, why in first.not_evaluated.items() if "objectives" in name or "GIST" in name}
@@ -165,12 +170,12 @@ def test_scores_are_the_same_with_and_without(policy, case):
     assert [source.eci_nats for source in lens.sources] == [source.eci_nats for source in plain.sources]
     assert lens.idf.sha256 == plain.idf.sha256
     assert [source.findings for source in lens.sources] == [source.findings for source in plain.sources]
-    assert plain.objectives is None
+    assert plain.analyses.get("objectives") is None
 
 
 def test_an_early_stop_has_objectives_of_what_it_scored(case):
     run = case.run(until_ranked=0.9)
-    assert {item.objective for item in run.objectives.objectives} == {*OBJECTIVES} - {"gist"}
+    assert {item.objective for item in run.analyses["objectives"].objectives} == {*OBJECTIVES} - {"gist"}
 
 
 def expected_size(
@@ -202,7 +207,7 @@ def expected_size(
 def test_rows_by_number_of_passages_are_the_reference_s(case, first):
     pool = [record for rows in case.records.values() for record in rows]
     numbers = {name: [] for name in case.records}
-    for item in first.objectives.sizes:
+    for item in first.analyses["objectives"].sizes:
         numbers[item.source].append((item.n_positives, item.n_negatives))
         n, nats, error, above = expected_size(case.records[item.source], pool, item.n_positives or 1, item.n_negatives)
         reference.assert_close(item.eci_nats, nats)
@@ -216,7 +221,7 @@ def test_rows_by_number_of_passages_are_the_reference_s(case, first):
 
 def test_gradients_by_number_of_passages_are_joint_lh_of_the_first(case, first):
     records = scored_records(case.records["several"], "first")
-    for item in (row for row in first.objectives.sizes if row.source == "several"):
+    for item in (row for row in first.analyses["objectives"].sizes if row.source == "several"):
         m, k = item.n_positives, item.n_negatives
         cut = [replace(r, positives=r.positives[:m], negatives=r.negatives[:k]) for r in records]
         flags = [[s > anchor(r) for s in own.negatives] for r, own in zip(records, cut, strict=True)]
@@ -270,7 +275,7 @@ def test_nothing_is_estimated_from_single_passages_or_few_queries():
 def test_more_queries_than_the_limit_are_sampled(tmp_path):
     path = write(drawn(QUERIES + 30, 1, 8), tmp_path / "many.jsonl")
     run = secid.score([path], HashEncoder(), controls="none", cache=False, objectives=True)
-    assert {item.n_queries for item in run.objectives.sizes} == {QUERIES}
+    assert {item.n_queries for item in run.analyses["objectives"].sizes} == {QUERIES}
 
 
 def test_parts_of_sources_come_in_the_order_of_their_rank(tmp_path):
@@ -280,7 +285,12 @@ def test_parts_of_sources_come_in_the_order_of_their_rank(tmp_path):
     run = scored(tmp_path, rows_of, objectives=True).run
     ranks = {source.name: source.rank for source in run.sources}
     assert list(ranks) != sorted(ranks)
-    for parts in (run.separation, run.in_batch, run.objectives.objectives, run.objectives.sizes):
+    for parts in (
+        run.analyses["separation"].sources,
+        run.analyses["in_batch"],
+        run.analyses["objectives"].objectives,
+        run.analyses["objectives"].sizes,
+    ):
         places = [ranks[part.source] for part in parts]
         assert places == sorted(places)
         assert set(places) == {1, 2, 3}
@@ -292,7 +302,7 @@ def test_planted_copies_take_the_gradient_that_falls_on_copies(tmp_path):
     path = write(records, tmp_path / "planted.jsonl")
     run = secid.score([path], HashEncoder(), controls="none", cache=False, objectives=True)
     q_vec, p_vec = vectors(records)
-    (item,) = (o for o in run.objectives.objectives if o.objective == "single_lh")
+    (item,) = (o for o in run.analyses["objectives"].objectives if o.objective == "single_lh")
     on, every = 0.0, 0.0
     for query, pos, neg in records:
         s = np.exp([(q_vec[query] @ p_vec[text]) / TAU for text in (pos[0], *neg)])

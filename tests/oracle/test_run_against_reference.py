@@ -10,12 +10,13 @@ import pytest
 from scipy.stats import t as student
 
 from secid.analyses.agreement import numbers_of
+from secid.analyses.budgets import EqualNumbers
 from secid.findings.rows import SAMPLED
 from secid.pages.glossary import score_point
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results import EqualNumbers, Run, RunWarning
+from secid.results import Run, RunWarning
 from secid.results.catalogue import FINDINGS
 from secid.scoring.run import Scored
 from secid.settings import resolve
@@ -127,7 +128,7 @@ def expected(sources) -> Expected:
 
 
 def ablated(run: Run, name: str) -> dict[str, dict[str, float | None]]:
-    table = next(item for item in run.ablations if item.name == name)
+    table = next(item for item in run.analyses["ablations"] if item.name == name)
     return {row.setting: dict(row.scores) for row in table.rows}
 
 
@@ -210,7 +211,7 @@ def test_a_variant_equals_a_separate_run(run, sources, tmp_path, aspect, setting
 
 
 def test_stability_and_order(run):
-    for item in run.ablations:
+    for item in run.analyses["ablations"]:
         base = next(row for row in item.rows if row.setting == item.base)
         assert base.stability == 1.0
         assert base.swapped == ()
@@ -315,7 +316,7 @@ def test_the_same_source_under_two_names_ties(sources, tmp_path):
     assert [source.rank_group for source in twice.sources] == [1, 1]
     assert twice.comparisons[0].z is None
     assert not twice.comparisons[0].established
-    assert twice.overlaps[0].negative_jaccard_mean == 1.0
+    assert twice.analyses["overlap"][0].negative_jaccard_mean == 1.0
     for control in twice.controls:
         gaps = [each.difference_nats for each in control.against]
         assert gaps == pytest.approx([twice.sources[0].eci_nats - control.eci_nats] * len(gaps))
@@ -364,7 +365,7 @@ def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     assert early.idf.sha256 == full.idf.sha256
     n_scored = early.sources[0].n_queries
     assert n_scored < full.sources[0].n_queries
-    (samples,) = (item for item in early.ablations if item.name == "sample")
+    (samples,) = (item for item in early.analyses["ablations"] if item.name == "sample")
     assert {row.setting: row.n_queries["near"] for row in samples.rows} == {
         f"{percent} %": -(-n_scored * percent // 100) for percent in (1, 2, 5, 10, 25, 50, 75, 100)
     }
@@ -391,8 +392,8 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
     (tagged / "work").mkdir()
     found = resolve_sources([str(tagged / "*.jsonl")], resolved.values)
     scored = score_sources(found, HashEncoder(), resolved, tagged / "work", Silent())
-    assert {part.value for part in scored.run.slices} == {"even", "odd"}
-    for part in scored.run.slices:
+    assert {part.value for part in scored.run.analyses["slices"]} == {"even", "odd"}
+    for part in scored.run.analyses["slices"]:
         parity = 0 if part.value == "even" else 1
         own = {name: [row for row in rows if int(row[0].split()[-1]) % 2 == parity] for name, rows in sources.items()}
         alone = score(own, tmp_path / part.value, frozen=scored.frequencies, controls="none").run
@@ -510,13 +511,13 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert [source.name for source in run.sources] == ["few", "many"]
     assert run.comparisons[0].first == "few"
     assert run.comparisons[0].difference_nats > 0
-    assert run.equal_numbers == EqualNumbers(n_queries=30, n_triplets=30)
+    assert run.analyses["budgets"].equal_numbers == EqualNumbers(n_queries=30, n_triplets=30)
     few, many = (score_point(source, run.budget) for source in run.sources)
     assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # what is shown is what ranks
     assert run.sources[0].equal_curve == ()  # nothing is cut of the smallest
     assert many.interval_95[0] < many.nats < many.interval_95[1]
     equal = score({"x": both["few"], "y": rows(30, "else", 1)}, tmp_path / "equal", budget=1_000.0).run
-    assert equal.equal_numbers is None
+    assert equal.analyses["budgets"].equal_numbers is None
     assert all(source.equal_curve == () for source in equal.sources)
     below = score(both, tmp_path / "below", budget=0.5, temperature=1.0, controls="none").run
     shown = {s.name: score_point(s, 0.5).nats for s in below.sources}
@@ -533,13 +534,13 @@ def test_crossings_agree_with_the_curves_on_equal_numbers(tmp_path):
     near = [(f"stone {n}", ["river"], ["leaf", "moss"]) for n in range(30)]
     wide = [(f"stone {n}", [f"lake{n}"], [f"stone x{n}y{k}" for k in range(6)]) for n in range(50)]
     run = score({"near": near, "wide": wide}, tmp_path, temperature=1.0, controls="none").run
-    assert run.equal_numbers == EqualNumbers(n_queries=30, n_triplets=60)
+    assert run.analyses["budgets"].equal_numbers == EqualNumbers(n_queries=30, n_triplets=60)
     curves = {s.name: {p.budget: p.nats for p in s.compared_curve} for s in run.sources}
     assert curves["near"].keys() == curves["wide"].keys()
     ahead = max(curves, key=lambda name: curves[name][1.0])
     passed = []
     for budget in sorted(curves[ahead]):
-        for crossing in run.crossings[len(passed) :]:
+        for crossing in run.analyses["budgets"].crossings[len(passed) :]:
             if crossing.budget < budget:
                 assert crossing.first == ahead
                 ahead = crossing.second
@@ -551,7 +552,7 @@ def test_crossings_agree_with_the_curves_on_equal_numbers(tmp_path):
 def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, tmp_path):
     two = {name: sources[name] for name in "ab"}
     run = score(two, tmp_path / "unequal", positives="all", controls="none", budget=100.0).run
-    assert run.crossings == ()
+    assert run.analyses["budgets"].crossings == ()
     assert run.not_evaluated["crossings"] == "not_level"
     assert RunWarning(kind="unequal_sizes", values={"budget": 100.0}) in run.warnings
     first = score(two, tmp_path / "first", controls="none", budget=100.0).run

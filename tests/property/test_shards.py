@@ -15,9 +15,9 @@ import pytest
 
 import secid
 from secid.analyses import shared_queries
+from secid.analyses.report import read_run
 from secid.errors import BadRecordsError, EncoderError, InputError, SettingsError, UsageError
 from secid.results import defects_to_drop
-from secid.results.document import read_run
 from secid.run_folder.read import read_states
 from secid.shards.store import StateDir
 from tests.fake_encoder import HashEncoder

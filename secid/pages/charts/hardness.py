@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from secid.analyses.guide import GUIDE
 from secid.pages.charts.svg import (
     FONT,
     Scale,
@@ -78,7 +79,8 @@ def hardness_chart(run: Run) -> Chart | None:
     None where no hardness is known.
     """
     known = [source for source in run.sources if source.in_table(run.budget).hardness is not None]
-    suspects = {} if run.guide is None else {own.name: own for own in run.guide.sources if own.is_evidence}
+    guide = GUIDE.of(run)
+    suspects = {} if guide is None else {own.name: own for own in guide.sources if own.is_evidence}
     by = SUSPECT if all(source.name in suspects for source in known) else OUTSCORING
     suspects = suspects if by is SUSPECT else {}
     sources = [_source(number, source, run.budget, suspects.get(source.name)) for number, source in enumerate(known, 1)]

@@ -7,11 +7,12 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
+from secid.analyses.separation import SEPARATION, SourceSeparation
 from secid.pages.charts.svg import NAME_CHARACTERS, Scale, line, tag, ticks, wide, words
 from secid.pages.numbers import fraction
 from secid.pages.page import Chart, described
 from secid.pages.sanitize import short
-from secid.results import Run, SourceSeparation
+from secid.results import Run
 
 HEIGHT, GAP = 64.0, 10.0
 """Of a row, and the air above its curves."""
@@ -25,9 +26,10 @@ NOTE = (
 
 def separation_chart(run: Run) -> Chart | None:
     """A row a source: both histograms, and its ROC curve; None without a source that was separated."""
-    items = run.separation
-    if not items:
+    separation = SEPARATION.of(run)
+    if separation is None or not separation.sources:
         return None
+    items = separation.sources
     title = "Scores of positives and negatives"
     description = described((item.source, f"AUC {fraction(item.auc)}") for item in items)
     return Chart(title=title, description=description, draw=lambda: _draw(items, title, description), note=NOTE)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+
+from secid.analyses.registry import ANALYSES
 from secid.pages.answer import answer_table
 from secid.pages.charts.hardness import hardness_chart
 from secid.pages.charts.scores import forest_chart, gains_chart
@@ -10,23 +14,23 @@ from secid.pages.glossary import ANSWER_TERMS, terms
 from secid.pages.numbers import plural
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.sanitize import named, plain
-from secid.pages.sections.ablations import ablation_section
-from secid.pages.sections.budget import budget_section, directions_section
 from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
-from secid.pages.sections.gates import gates_section
-from secid.pages.sections.guide import guide_section, margins_section, trusted
-from secid.pages.sections.in_batch import in_batch_section
-from secid.pages.sections.objectives import objectives_section
-from secid.pages.sections.origin import origin_section, overlap_section, read_section
+from secid.pages.sections.gates import directions_section, gates_section
+from secid.pages.sections.guide import trusted
+from secid.pages.sections.origin import origin_section, read_section
 from secid.pages.sections.probe import probe_answer, probe_section, probe_sentence
 from secid.pages.sections.ranking import pairs_section, ranking_section
-from secid.pages.sections.separation import separation_section
-from secid.pages.sections.slices import slices_section
 from secid.pages.sections.verdict import verdict
 from secid.results import Run
 from secid.results.probe import Probe
+
+
+def section_of(name: str) -> Callable[[Run], Section | None]:
+    """The function `section` of the module with the name of an analysis."""
+    section: Callable[[Run], Section | None] = import_module(f"{__name__}.{name}").section
+    return section
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
@@ -39,18 +43,10 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         probe_section(run, probe),
         controls_section(run),
         findings_section(run),
-        guide_section(run),
-        margins_section(run),
         early_section(run),
-        ablation_section(run),
-        slices_section(run),
-        objectives_section(run),
-        budget_section(run),
+        *(section_of(analysis.name)(run) for analysis in ANALYSES),
         gates_section(run),
         directions_section(run),
-        separation_section(run),
-        in_batch_section(run),
-        *overlap_section(run.overlaps),
         read_section(run),
         origin_section(run),
     )

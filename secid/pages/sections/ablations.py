@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from secid.analyses.ablations import ABLATIONS, Ablation, AblationRow
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.numbers import budget, count, fraction, interval, listed, nats, plural
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.sanitize import code, named, plain
-from secid.results import Ablation, AblationRow, Run
+from secid.results import Run
 from secid.settings import in_words
 
 SHADES = 10
@@ -21,14 +22,15 @@ UNBROKEN = 8
 
 def ablations_sentence(run: Run) -> str:
     """How many other settings change the order of sources; "" where none was tried or one source has no order."""
-    rows = [row for item in run.ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
+    ablations = ABLATIONS.of(run) or ()
+    rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
         return ""
     n_swapping = sum(bool(row.swapped) for row in known)
     leader = run.sources[0].name
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
-    kinds = listed([plain(in_words(item.name)) for item in run.ablations if item.name != SAMPLE], len(run.ablations))
+    kinds = listed([plain(in_words(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
     lost = f", and the place of {named(leader)} under {count(n_leader)}" if n_leader else ""
     under = f"of {plural(len(known), 'other setting')} ({kinds})"
     if not n_swapping:
@@ -36,10 +38,11 @@ def ablations_sentence(run: Run) -> str:
     return f"The order of sources changes under {count(n_swapping)} {under}{lost}."
 
 
-def ablation_section(run: Run) -> Section:
+def section(run: Run) -> Section:
     """One part an aspect; a sentence where none was tried."""
     title, link = "How far the order depends on the settings", "Settings"
-    if not run.ablations:
+    ablations = ABLATIONS.of(run)
+    if not ablations:
         varies = "varies temperature, tokenizer, IDF corpus, weights and sample size"
         untried = f"Not tried in this run; {code('secid score … --ablate')} {varies}."
         return Section(anchor="ablations", link=link, title=title, paragraphs=(untried,))
@@ -49,9 +52,9 @@ def ablation_section(run: Run) -> Section:
         link=link,
         title=title,
         paragraphs=(summary,) if summary else (),
-        bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in run.ablations),
-        tables=tuple(_table(run, item) for item in run.ablations),
-        terms=_terms(run),
+        bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in ablations),
+        tables=tuple(_table(run, item) for item in ablations),
+        terms=_terms(run, ablations),
     )
 
 
@@ -96,9 +99,9 @@ def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:
     return f"{listed(settings, SHOWN_SETTINGS)} {'swaps' if len(settings) == 1 else 'swap'} {which}{noise}"
 
 
-def _terms(run: Run) -> tuple[tuple[str, str], ...]:
+def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
     """What was varied, and the numbers of the tables."""
-    names = [item.name for item in run.ablations]
+    names = [item.name for item in ablations]
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
         *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability"),

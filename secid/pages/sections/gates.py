@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.pages.glossary import terms
-from secid.pages.numbers import fraction, nats, percent
+from secid.pages.numbers import count, fraction, nats, percent
 from secid.pages.page import Section, Table, foreign, number
 from secid.pages.sanitize import plain
 from secid.results import Run
@@ -56,3 +56,27 @@ def _proxies(run: Run) -> Table:
     )
     heads = (number(f"{name}, {form}") for name in PROXIES for form in ("pair", "record"))
     return Table(caption="Other scores (not used for the rank)", columns=(foreign("source"), *heads), rows=rows)
+
+
+def directions_section(run: Run) -> Section:
+    """The spectrum of M."""
+    longest = max((len(source.top_eigenvalue_shares) for source in run.sources), default=0)
+    rows = tuple(
+        (
+            plain(source.name),
+            nats(source.effective_rank),
+            fraction(source.frobenius),
+            *(percent(share) for share in source.top_eigenvalue_shares),
+            *["–"] * (longest - len(source.top_eigenvalue_shares)),
+        )
+        for source in run.sources
+    )
+    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
+    table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
+    return Section(
+        anchor="directions",
+        link="Variety",
+        title="Diversity of the negatives",
+        tables=(table,),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
+    )

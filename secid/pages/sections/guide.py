@@ -1,32 +1,17 @@
-"""What a guide suspects and what that is worth, and how much each margin flags."""
+"""What a guide suspects and what that is worth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isclose
 
+from secid.analyses.guide import GUIDE
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, fraction, interval, listed, nats, percent, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import code, named, plain
 from secid.results import Run
-from secid.results.guide import GuideResult, GuideSource, MarginCurve
-
-CIRCULAR = (
-    "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "
-    "the encoder that filtered."
-)
-SHOWN = (
-    ("relative", 0.0),
-    ("relative", 0.05),
-    ("relative", 0.1),
-    ("absolute", 0.05),
-    ("absolute", 0.1),
-    ("maximum", 0.8),
-)
-"""Values of the table; the curves have more."""
-
+from secid.results.guide import GuideResult, GuideSource
 
 READ_SOME = (
     "Not every suspect is relevant: read some, or measure the guide against labels "
@@ -75,9 +60,10 @@ def _of_random(sources: Sequence[GuideSource]) -> str:
 
 def trusted(run: Run) -> Run:
     """The run without the finding `suspect` in sources where the guide's flags are no evidence."""
-    if run.guide is None:
+    guide = GUIDE.of(run)
+    if guide is None:
         return run
-    evidence = {source.name for source in run.guide.sources if source.is_evidence}
+    evidence = {source.name for source in guide.sources if source.is_evidence}
     sources = tuple(
         source
         if source.name in evidence
@@ -87,31 +73,32 @@ def trusted(run: Run) -> Run:
     return replace(run, sources=sources)
 
 
-def guide_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """What the guide says of each source; None without one."""
-    if run.guide is None:
+    guide = GUIDE.of(run)
+    if guide is None:
         return None
     scores = {source.name: source for source in run.sources}
-    by_name = {source.name: source for source in run.guide.sources}
+    by_name = {source.name: source for source in guide.sources}
     rows = tuple(
         (plain(name), *_cells(by_name[name]), f"{nats(scores[name].eci_nats)}\n({interval(scores[name].interval_95)})")
-        + ((_without(by_name[name]),) if not run.guide.is_sampled else ())
+        + ((_without(by_name[name]),) if not guide.is_sampled else ())
         for name in scores
         if name in by_name
     )
     heads = [number("negatives"), wrapped("suspects"), wrapped("of random passages")]
     heads += [number("agreement"), number("rank correlation")]
     heads.append(wrapped("ECI_sem (nats)"))
-    if not run.guide.is_sampled:
+    if not guide.is_sampled:
         heads.append(wrapped("without suspects (nats)"))
-    is_evidence = any(own.is_evidence for own in run.guide.sources)
-    what = "a sample of the negatives" if run.guide.is_sampled else "the same negatives"
-    whose = f"{named(run.guide.encoder.name)} scored {what}."
+    is_evidence = any(own.is_evidence for own in guide.sources)
+    what = "a sample of the negatives" if guide.is_sampled else "the same negatives"
+    whose = f"{named(guide.encoder.name)} scored {what}."
     return Section(
         anchor="guide",
         link="Guide",
         title="What the guide suspects",
-        paragraphs=(" ".join(suspects_sentences(run.guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
+        paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
         tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
         terms=terms(
             "negatives", "suspects", "of random passages", "agreement", "rank correlation", "ECI_sem", "95 % CI"
@@ -134,42 +121,3 @@ def _without(source: GuideSource) -> str:
     if rest is None or rest.eci_nats is None or rest.interval_95 is None:
         return "–"
     return f"{nats(rest.eci_nats)}\n({interval(rest.interval_95)})"
-
-
-def margins_section(run: Run) -> Section | None:
-    """How much margins flag under the target, and under the guide; None for an older report."""
-    if not run.margins:
-        return None
-    curves = {source.name: source for source in run.margins}
-    rows = []
-    for source in run.sources:
-        own = curves[source.name]
-        rows.append((plain(source.name), *_shares(own.target)))
-        if own.guide:
-            rows.append((f"{plain(source.name)}, by the guide", *_shares(own.guide)))
-    columns = (foreign("source"), *(number(_head(kind, value)) for kind, value in SHOWN))
-    return Section(
-        anchor="margins",
-        link="Margins",
-        title="What a margin would flag",
-        paragraphs=(CIRCULAR,),
-        tables=(Table(caption="Share of the negatives by margin", columns=columns, rows=tuple(rows)),),
-        terms=terms("relative margin", "absolute margin", "maximum"),
-    )
-
-
-def _head(kind: str, value: float) -> str:
-    return f"{kind} {percent(value) if kind == 'relative' else f'{value:g}'}"
-
-
-def _shares(curves: Sequence[MarginCurve]) -> tuple[str, ...]:
-    """Of the values shown; a dash where a guide's scores have another range."""
-    known = {curve.kind: curve for curve in curves}
-    cells = []
-    for kind, value in SHOWN:
-        curve = next(known[each] for each in known if each == kind)
-        shares = [
-            share for at, share in zip(curve.values, curve.shares, strict=True) if isclose(at, value, abs_tol=1e-9)
-        ]
-        cells.append(percent(shares[0]) if shares else "–")
-    return tuple(cells)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from secid.analyses.in_batch import IN_BATCH, InBatch
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, percent, plural
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import plain
-from secid.results import InBatch, Run
+from secid.results import Run
 
 
-def in_batch_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """A row a source, a column a batch size; None for a run without."""
-    if not run.in_batch:
+    items = IN_BATCH.of(run)
+    if not items:
         return None
-    sizes = sorted({part.batch_size for item in run.in_batch for part in item.sizes})
+    sizes = sorted({part.batch_size for item in items for part in item.sizes})
     rows = tuple(
         (
             plain(item.source),
@@ -22,7 +26,7 @@ def in_batch_section(run: Run) -> Section | None:
             *(_share(item, size) for size in sizes),
             _flagged(item),
         )
-        for item in run.in_batch
+        for item in items
     )
     heads = ("rows", "largest batch below 1 %", *(f"affected at {count(size)}" for size in sizes))
     table = Table(
@@ -34,15 +38,15 @@ def in_batch_section(run: Run) -> Section | None:
         anchor="in-batch",
         link="Batches",
         title="False negatives within a batch",
-        paragraphs=(f"Labels are incomplete, so the shares affected are lower bounds{_of_sample(run)}.",),
+        paragraphs=(f"Labels are incomplete, so the shares affected are lower bounds{_of_sample(run, items)}.",),
         tables=(table,),
         terms=terms("largest batch below 1 %", "affected", "flagged in batch"),
     )
 
 
-def _of_sample(run: Run) -> str:
+def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
     """That the rows are a sample, where the encoder chose the positives of one."""
-    n_rows = {item.source: item.n_rows for item in run.in_batch}
+    n_rows = {item.source: item.n_rows for item in items}
     sampled = any(source.n_not_sampled and n_rows.get(source.name) == source.n_records for source in run.sources)
     return "; batches are of the sampled rows, since the encoder chooses the positives" if sampled else ""
 

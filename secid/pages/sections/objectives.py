@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
+from secid.analyses.objectives import OBJECTIVE_LENS, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, nats, percent, plural, score
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.sanitize import named, plain
-from secid.results import ObjectiveLens, ObjectiveResult, RecordSize, Run
+from secid.results import Run
 
 NAMES = {
     "single_lh": "InfoNCE",
@@ -57,9 +58,9 @@ NO_SECOND = (
 )
 
 
-def objectives_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """Rows by source and objective, and by number of passages used; None for a run without --objectives."""
-    lens = run.objectives
+    lens = OBJECTIVE_LENS.of(run)
     if lens is None:
         return None
     items = lens.objectives

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Mapping
 from typing import Any
 
 from secid.pages.encoder import fact_lines
 from secid.pages.glossary import by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
-from secid.pages.numbers import count, fraction, percent, seconds
-from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text
-from secid.pages.sanitize import named, plain, short
+from secid.pages.numbers import count, seconds
+from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.sanitize import plain, short
 from secid.records import REASONS, fault_text
-from secid.results import Cost, Overlap, Run
+from secid.results import Run
 from secid.settings import value_text
 
 PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
-
-
-def overlap_section(overlaps: Sequence[Overlap]) -> tuple[Section, ...]:
-    """What pairs of sources share, of more than MOST_PAIRS those with most negatives in common; nothing without one."""
-    if not overlaps:
-        return ()
-    shown, which = overlaps, ""
-    if len(overlaps) > MOST_PAIRS:
-        shown = nlargest(MOST_PAIRS, overlaps, key=lambda item: item.negative_jaccard_mean or 0.0)
-        which = f"; the {MOST_PAIRS} with the most negatives in common, of {count(len(overlaps))} in the JSON report"
-    rows = tuple(
-        (
-            f"{named(item.first)} and {named(item.second)}",
-            percent(item.shared_query_fraction),
-            percent(item.shared_document_fraction),
-            fraction(item.negative_jaccard_mean),
-        )
-        for item in shown
-    )
-    head = ("shared queries", "shared documents", "same negatives")
-    table = Table(
-        caption=f"Overlap of pairs of sources{which}", columns=(foreign("pair"), *map(number, head)), rows=rows
-    )
-    section = Section(
-        anchor="overlaps",
-        link="Overlap",
-        title="What the sources share",
-        tables=(table,),
-        terms=terms("shared", "same negatives"),
-    )
-    return (section,)
 
 
 def read_section(run: Run) -> Section:
@@ -149,19 +117,8 @@ def origin_section(run: Run) -> Section:
         anchor="origin",
         link="Origin",
         title="How this run was made",
-        paragraphs=(
-            *(() if run.merged is None else (merged_sentence(run.merged),)),
-            *(() if run.cost is None else (_cost(run.cost, len(run.sources)),)),
-        ),
+        paragraphs=(*(() if run.merged is None else (merged_sentence(run.merged),)),),
         tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
-    )
-
-
-def _cost(cost: Cost, n_sources: int) -> str:
-    what, where = ("the source", "it") if n_sources == 1 else (f"{count(n_sources)} sources", "each of them")
-    return (
-        f"On this machine, scoring {what} took about {percent(cost.epoch_share)} of the time of one training epoch on "
-        f"{where} (an estimate, from the tokens encoded per second and three forward passes for a step of training)."
     )
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from secid.analyses.separation import SEPARATION, CorpusSeparation
 from secid.pages.charts.separation import separation_chart
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, fraction, nats, plural, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import plain
-from secid.results import CorpusSeparation, Run
+from secid.results import Run
 
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
 
 
-def separation_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """AUC of each source, and of the corpus where there is one; None for a run without."""
-    chart = separation_chart(run)
-    if chart is None:
+    separation, chart = SEPARATION.of(run), separation_chart(run)
+    if separation is None or chart is None:
         return None
     rows = tuple(
         (
@@ -23,10 +24,10 @@ def separation_section(run: Run) -> Section | None:
             *(with_interval(getattr(item, name), getattr(item, f"{name}_interval_95"), fraction) for name in ESTIMATES),
             nats(item.mw_loss),
         )
-        for item in run.separation
+        for item in separation.sources
     )
     columns = (foreign("source"), *map(wrapped, ESTIMATES.values()), number("MW loss"))
-    corpus = run.corpus_separation
+    corpus = separation.corpus
     return Section(
         anchor="separation",
         link="Separation",

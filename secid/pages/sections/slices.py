@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from secid.analyses.slices import SLICES, Slice, SliceSource
 from secid.pages.glossary import terms
 from secid.pages.numbers import count, fraction, interval, letter, nats, percent, plural
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.sanitize import named, plain
-from secid.results import Run, Slice, SliceSource
+from secid.results import Run
 
 SHOWN_SLICES = 50
 FINDING_SLICES = 12
@@ -17,11 +18,12 @@ FINDING_SLICES = 12
 ABSENT = "(absent or empty)"
 
 
-def slices_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """A row a slice, a column a source; None for a run that was not sliced."""
-    if not run.slices:
+    slices = SLICES.of(run)
+    if not slices:
         return None
-    shown, n_more = _sorted(run.slices[:SHOWN_SLICES]), len(run.slices) - SHOWN_SLICES
+    shown, n_more = _sorted(slices[:SHOWN_SLICES]), len(slices) - SHOWN_SLICES
     names = [source.name for source in run.sources]
     columns = (
         foreign(plain(shown[0].field)),
@@ -42,18 +44,21 @@ def slices_section(run: Run) -> Section | None:
             slices_sentence(run),
             *([f"{count(n_more)} more slices are in report.json."] if n_more > 0 else []),
         ),
-        tables=(table, *_findings(_sorted(run.slices[:FINDING_SLICES]))),
+        tables=(table, *_findings(_sorted(slices[:FINDING_SLICES]))),
         terms=terms("queries", "tie", "95 % CI", "stability", "share"),
     )
 
 
 def slices_sentence(run: Run) -> str:
-    """In how many slices another source leads, and in how many of them significantly."""
-    leader, field = run.sources[0].name, named(run.slices[0].field)
-    having = [item for item in run.slices if any(source.name == leader for source in item.sources)]
+    """In how many slices another source leads, and in how many of them significantly; "" without slices."""
+    slices = SLICES.of(run)
+    if not slices:
+        return ""
+    leader, field = run.sources[0].name, named(slices[0].field)
+    having = [item for item in slices if any(source.name == leader for source in item.sources)]
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
-    n_lacking = len(run.slices) - len(having)
+    n_lacking = len(slices) - len(having)
     lacking = f" {plural(n_lacking, 'slice')} of {field} {'has' if n_lacking == 1 else 'have'} no record of it."
     first = (
         f"{named(leader)} scores highest in {count(len(having) - len(others))} of {plural(len(having), 'slice')} by "

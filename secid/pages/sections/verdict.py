@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from secid.pages.findings import statuses_line
+from secid.analyses.guide import GUIDE
+from secid.pages.findings import has_collection, statuses_line
 from secid.pages.glossary import (
     CAUTION,
     NO_GUIDE,
@@ -65,11 +66,7 @@ def most_outscore(source: TableNumbers) -> bool:
 
 def _one_label(run: Run) -> bool:
     """Return True if no query has a second labelled positive and no guide was used."""
-    return run.guide is None and run.one_positive
-
-
-def _has_collection(run: Run) -> bool:
-    return "collection" in run.settings and bool(run.settings["collection"]["value"])
+    return GUIDE.of(run) is None and run.one_positive
 
 
 def _unevaluated(run: Run) -> str:
@@ -82,16 +79,16 @@ def _unevaluated(run: Run) -> str:
 
 def _labels(run: Run) -> str:
     """How far false negatives can be found: by labels alone, or what a guide suspects."""
-    if run.guide is not None:
-        return " ".join(suspects_sentences(run.guide))
+    if (guide := GUIDE.of(run)) is not None:
+        return " ".join(suspects_sentences(guide))
     if _one_label(run):
-        return SUSPECTS if _has_collection(run) else TO_CHECK
+        return SUSPECTS if has_collection(run) else TO_CHECK
     return NO_GUIDE
 
 
 def _only_labels(run: Run) -> str:
     """What adds labels where those of a single source are all there are."""
-    if len(run.sources) > 1 or run.guide is not None or _has_collection(run) or _one_label(run):
+    if len(run.sources) > 1 or GUIDE.of(run) is not None or has_collection(run) or _one_label(run):
         return ""
     return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
 

@@ -11,7 +11,7 @@ from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_no
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.uncertainty import difference
-from secid.pages.sections.ablations import ablation_section
+from secid.pages.sections.ablations import section as ablation_section
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.run import Scored
@@ -47,13 +47,13 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
     found = scored(tmp_path, budget)
     order = [source.name for source in found.run.sources]
     assert order[0] == first
-    for item in found.run.ablations:
+    for item in found.run.analyses["ablations"]:
         base = next(row for row in item.rows if row.setting == item.base)
         assert list(base.order) == order
         assert base.scores == pytest.approx(found.scores)
     caption = ablation_section(found.run).tables[0].caption
     assert ("B = 1,000" in caption) == (budget != 1.0)
-    (everything,) = found.run.slices
+    (everything,) = found.run.analyses["slices"]
     assert everything.field == "part"
     assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)
     assert [source.name for source in everything.sources] == order
@@ -66,7 +66,9 @@ def test_every_weight_is_taken_at_the_budget(tmp_path):
     for budget in (1.0, 1000.0):
         folder = tmp_path / f"{budget:g}"
         folder.mkdir()
-        tables.append(next(item for item in scored(folder, budget).run.ablations if item.name == "weight").rows)
+        tables.append(
+            next(item for item in scored(folder, budget).run.analyses["ablations"] if item.name == "weight").rows
+        )
     for one, many in zip(*tables, strict=True):
         for name, nats in one.scores.items():
             assert many.scores[name] > 5 * nats, one.setting
@@ -98,7 +100,7 @@ def test_encoders_have_their_tau_with_the_target():
 
 def test_samples_tell_their_queries_and_intervals(tmp_path):
     run = scored(tmp_path, 1.0).run
-    found = next(item for item in run.ablations if item.name == "sample")
+    found = next(item for item in run.analyses["ablations"] if item.name == "sample")
     rows = {row.setting: row for row in found.rows}
     assert list(rows) == ["1 %", "2 %", "5 %", "10 %", "25 %", "50 %", "75 %", "100 %"]
     whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
@@ -113,7 +115,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     wider = reach_95(m) / reach_95(n) * (n / m - 1) ** 0.5
     upper = half.intervals_95[source.name][1] - half.scores[source.name]
     assert upper == pytest.approx((source.interval_95[1] - source.eci_nats) * wider)
-    assert not any(row.n_queries for item in run.ablations if item.name != "sample" for row in item.rows)
+    assert not any(row.n_queries for item in run.analyses["ablations"] if item.name != "sample" for row in item.rows)
 
 
 def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(tmp_path):
@@ -187,9 +189,9 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
     (tmp_path / "work").mkdir()
     scored = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent())
     whole = {item.name: item for item in scored.measured}
-    for source in scored.run.slices[0].sources:
+    for source in scored.run.analyses["slices"][0].sources:
         inside = whole[source.name].table.coverage[:8]  # rows of the first slice come first
         assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
-    intervals = [{source.interval_95 for source in part.sources} for part in scored.run.slices]
+    intervals = [{source.interval_95 for source in part.sources} for part in scored.run.analyses["slices"]]
     assert (0.0, 1.0) not in intervals[0]
     assert intervals[1] == {(0.0, 1.0)}  # four queries tell no interval

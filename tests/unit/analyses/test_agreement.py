@@ -163,7 +163,7 @@ def planted(scores, error):
         )
         for a, b in combinations(sources, 2)
     ]
-    return SimpleNamespace(sources=sources, comparisons=comparisons, ablations=(), budget=1.0, not_evaluated={})
+    return SimpleNamespace(sources=sources, comparisons=comparisons, analyses={}, budget=1.0, not_evaluated={})
 
 
 @pytest.mark.parametrize("error", [0.2, 0.5, 1.0, 2.0, 5.0])
@@ -244,7 +244,7 @@ def test_the_scores_of_other_weights_name_a_budget_beyond_1():
     run = planted([1.0, 2.0, 3.0], 0.1)
     rows = {"closeness": (1.0, 2.0, 3.0), "relative": (3.0, 2.0, 1.0), "uniform": (1.0, 2.0, None)}
     scores = [SimpleNamespace(setting=k, scores=dict(zip(("s0", "s1", "s2"), v, strict=True))) for k, v in rows.items()]
-    run.ablations = (SimpleNamespace(name="weight", base="closeness", rows=scores),)
+    run.analyses["ablations"] = (SimpleNamespace(name="weight", base="closeness", rows=scores),)
     outcomes = [Outcomes("ndcg", {"s0": 3.0, "s1": 2.0, "s2": 1.0}, {})]
     taus = {item.number: item.kendall_tau_b for item in agree(run, outcomes)}
     assert taus == {"ECI_sem": -1.0, "weight relative": 1.0, "other": -1.0}

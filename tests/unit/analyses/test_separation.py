@@ -14,10 +14,11 @@ import pytest
 
 from secid.analyses import separation as module
 from secid.analyses.cost import CACHED, FORWARD_PASSES, NO_RATE, SAMPLED, cost_of
+from secid.analyses.report import from_json, to_json
 from secid.errors import NumericalError
-from secid.pages.sections.in_batch import in_batch_section
+from secid.measure import separation as formulas
+from secid.pages.sections.in_batch import section as in_batch_section
 from secid.results import Run
-from secid.results.document import from_json, to_json
 from secid.triplets import corpus
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import separation as oracle
@@ -79,7 +80,7 @@ def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, mo
     monkeypatch.setattr(corpus, "MOST_NEW", 1.0)
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run
-    found = run.corpus_separation
+    found = run.analyses["separation"].corpus
     ours = {
         name: getattr(found, name) for name in ("auc", "within_auc", "aoc", "mw_loss", "n_positives", "n_negatives")
     }
@@ -95,22 +96,22 @@ def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_
     given = {"collection": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache")}
     encoder = PieceEncoder()
     run = scored(tmp_path / "run", {"a": rows}, encoder, **given).run
-    assert run.corpus_separation is None
+    assert run.analyses["separation"].corpus is None
     assert run.not_evaluated["separation from the corpus"] == module.NOT_ENCODED
     assert encoder.n_encoded <= QUERIES * (2 + NEGATIVES) + QUERIES // 3  # nothing but the run's texts, and positives
-    first = scored(tmp_path / "run", {"a": rows}, encode_corpus=True, **given).run.corpus_separation
+    first = scored(tmp_path / "run", {"a": rows}, encode_corpus=True, **given).run.analyses["separation"].corpus
     assert first is not None
     monkeypatch.setattr(corpus, "MOST_NEW", 0.0)
     again = PieceEncoder()
     second = scored(tmp_path / "run", {"a": rows}, again, **given).run
-    assert second.corpus_separation == first
+    assert second.analyses["separation"].corpus == first
     assert again.n_encoded == 0
     assert "separation from the corpus" not in second.not_evaluated
 
 
 def test_a_run_without_a_collection_says_nothing_of_one(tmp_path, rows):
     run = scored(tmp_path, {"a": rows}).run
-    assert run.corpus_separation is None
+    assert run.analyses["separation"].corpus is None
     assert not any("corpus" in name for name in run.not_evaluated)
 
 
@@ -121,7 +122,7 @@ def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
         row["neg"] += row["pos"][:1] if number == 5 else []  # a tie
     result = scored(tmp_path, {"a": rows, "b": rows[:9]}, positives=policy)
     table, run = result.measured[0].table, result.run
-    found = next(item for item in run.separation if item.source == result.measured[0].name)
+    found = next(item for item in run.analyses["separation"].sources if item.source == result.measured[0].name)
     triplets = table.triplets
     share = np.ones(len(table)) if table.share is None else table.share
     heads = triplets.record_offsets[:-1]
@@ -132,26 +133,29 @@ def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
     assert found.contrastive_loss == run.sources[0].proxies.mnrl_loss_record
     assert sum(found.positive_histogram) == found.n_positives == len(positives)
     assert abs(sum(found.negative_histogram) - found.n_negatives) <= 1
-    assert {item.source for item in run.in_batch} == {"a", "b"}
+    assert {item.source for item in run.analyses["in_batch"]} == {"a", "b"}
     again = from_json(to_json(run))
-    assert (again.separation, again.in_batch) == (run.separation, run.in_batch)
+    assert (again.analyses["separation"].sources, again.analyses["in_batch"]) == (
+        run.analyses["separation"].sources,
+        run.analyses["in_batch"],
+    )
 
 
 def test_intervals_of_an_auc_stay_inside_and_are_never_a_point(tmp_path):
     """Every positive above every negative, in 40 queries."""
     rows = [{"query": f"{n} a", "pos": [f"{n} b"], "neg": [f"{n + 1000} c"]} for n in range(40)]
-    (item,) = scored(tmp_path, {"a": rows}, HashEncoder(64)).run.separation
+    (item,) = scored(tmp_path, {"a": rows}, HashEncoder(64)).run.analyses["separation"].sources
     assert item.within_auc == 1.0
     for value, (low, high) in ((item.auc, item.auc_interval_95), (item.within_auc, item.within_auc_interval_95)):
         assert 0.0 <= low < value <= high <= 1.0
         assert low < 0.95
-    (few,) = scored(tmp_path, {"a": rows[:4]}, HashEncoder(64)).run.separation
+    (few,) = scored(tmp_path, {"a": rows[:4]}, HashEncoder(64)).run.analyses["separation"].sources
     assert (few.auc_interval_95, few.gap_interval_95) == ((0.0, 1.0), None)
 
 
 def test_an_area_above_its_bound_is_an_error_that_names_the_source(tmp_path, monkeypatch, rows):
-    real = module.separation
-    monkeypatch.setattr(module, "separation", lambda *given: replace(real(*given), aoc=100.0))
+    real = formulas.separation
+    monkeypatch.setattr(formulas, "separation", lambda *given: replace(real(*given), aoc=100.0))
     with pytest.raises(NumericalError) as caught:
         scored(tmp_path, {"a": rows})
     assert caught.value.where == "a"
@@ -159,19 +163,19 @@ def test_an_area_above_its_bound_is_an_error_that_names_the_source(tmp_path, mon
 
 def test_every_source_keeps_the_bound_at_any_temperature(tmp_path, rows):
     run = scored(tmp_path, {"a": rows, "b": rows[::-1]}).run
-    assert all(item.aoc <= item.mw_loss / log(2) for item in run.separation)
-    cold = scored(tmp_path, {"a": rows}, temperature=1e-5).run.separation[0]
+    assert all(item.aoc <= item.mw_loss / log(2) for item in run.analyses["separation"].sources)
+    cold = scored(tmp_path, {"a": rows}, temperature=1e-5).run.analyses["separation"].sources[0]
     assert cold.aoc <= cold.mw_loss / log(2)
 
 
 def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
     rows = clean_rows(256, 2)
-    found = [scored(tmp_path, {"a": part}).run.in_batch[0] for part in (rows, rows[::-1])]
+    found = [scored(tmp_path, {"a": part}).run.analyses["in_batch"][0] for part in (rows, rows[::-1])]
     assert found[0] == found[1]
     assert (found[0].n_rows, found[0].batch_rows, found[0].n_batches) == (256, 64, 4)
     assert [size.batch_size for size in found[0].sizes] == [32, 64, 128, 256]
     assert found[0].largest_batch == 256
-    assert scored(tmp_path, {"a": rows}, seed=1).run.in_batch[0].flagged_share != found[0].flagged_share
+    assert scored(tmp_path, {"a": rows}, seed=1).run.analyses["in_batch"][0].flagged_share != found[0].flagged_share
 
 
 @pytest.mark.parametrize("policy", ["first", "random", "all", "hardest"])
@@ -181,7 +185,8 @@ def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, p
         one["neg"].append(other["pos"][0])
         other["pos"].append(one["pos"][0])
     whole, part = (
-        scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run.in_batch[0] for size in (None, 50)
+        scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run.analyses["in_batch"][0]
+        for size in (None, 50)
     )
     assert (whole.n_rows, whole.batch_rows) == (100, 64)
     assert part.n_rows == (50 if policy == "hardest" else 100)
@@ -197,7 +202,7 @@ def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, p
 
 def test_one_record_makes_no_batch(tmp_path, rows):
     run = scored(tmp_path, {"a": rows[:1], "b": rows}).run
-    alone = next(item for item in run.in_batch if item.source == "a")
+    alone = next(item for item in run.analyses["in_batch"] if item.source == "a")
     assert (alone.n_rows, alone.sizes, alone.largest_batch, alone.flagged_share) == (1, (), None, None)
     assert alone.n_compared == 0
     assert {name: why for name, why in run.not_evaluated.items() if "batch" in name} == {"batches of a": "one_row"}
@@ -243,10 +248,10 @@ def test_without_a_measured_rate_there_is_no_cost(changed, why):
 
 def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
     run: Run = scored(tmp_path, {"a": rows}).run
-    assert (run.cost, run.not_evaluated["cost"]) == (None, NO_RATE)
+    assert (run.analyses.get("cost"), run.not_evaluated["cost"]) == (None, NO_RATE)
     assert run.timing["encode"]["n_bytes"] > 0
     sample = scored(tmp_path, {"a": rows}, max_records=10).run
-    assert (sample.cost, sample.not_evaluated["cost"]) == (None, SAMPLED)
+    assert (sample.analyses.get("cost"), sample.not_evaluated["cost"]) == (None, SAMPLED)
 
 
 def test_an_early_stop_encodes_no_text_for_the_corpus(tmp_path, rows):
@@ -262,4 +267,4 @@ def test_an_early_stop_encodes_no_text_for_the_corpus(tmp_path, rows):
         with_corpus.n_encoded <= without.n_encoded + 60
     )  # second positives of the 100 queries scored, of about a third of them
     assert run.not_evaluated["separation from the corpus"] == module.NOT_ENCODED
-    assert run.cost is None
+    assert run.analyses.get("cost") is None

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from secid.bars import Bars
 from secid.encode import embed, hashes, load, locate, parts
 from secid.encode.attention import NAME
 from secid.encode.device import choose_devices, choose_dtype, n_devices
@@ -96,8 +97,9 @@ class Hub:
         files = [file.relative_to(self.full).as_posix() for file in self.full.rglob("*") if file.is_file()]
         return SimpleNamespace(sha=SHA, siblings=[SimpleNamespace(rfilename=file) for file in files])
 
-    def download(self, name: str, local_files_only: bool = False, **_: Any) -> str:
+    def download(self, name: str, local_files_only: bool = False, **options: Any) -> str:
         if not local_files_only:
+            assert options["tqdm_class"] is Bars
             shutil.copytree(self.full, self.snapshot, dirs_exist_ok=True)
         return str(self.snapshot)
 

@@ -143,5 +143,5 @@ def test_suspects_of_a_guide_that_flags_random_passages_decide_nothing(files, tm
     refused = refusal(
         lambda: api.select(tmp_path / "run", tmp_path / "out.jsonl", drop="suspect"), UsageError, "--drop"
     )
-    assert f"{run.guide.sources[0].n_random:,}" in refused
+    assert f"{run.analyses['guide'].sources[0].n_random:,}" in refused
     assert not (tmp_path / "out.jsonl").exists()

@@ -7,30 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from secid.analyses.budgets import Budgets
+from secid.analyses.cost import Cost
+from secid.analyses.in_batch import BatchSize, InBatch
+from secid.analyses.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
+from secid.analyses.registry import ANALYSES
+from secid.analyses.report import from_json
+from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
+from secid.analyses.slices import Slice, SliceSource
 from secid.records import Fact
-from secid.results import (
-    Against,
-    BatchSize,
-    Comparison,
-    ControlResult,
-    CorpusSeparation,
-    Cost,
-    EarlyPair,
-    EarlyStop,
-    Example,
-    InBatch,
-    Look,
-    Narrowing,
-    ObjectiveLens,
-    ObjectiveResult,
-    RecordSize,
-    Run,
-    Slice,
-    SliceSource,
-    SourceResult,
-    SourceSeparation,
-)
-from secid.results.document import from_json
+from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceResult
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -59,7 +45,7 @@ def renamed(run: Run, names: dict[str, str]) -> Run:
 
 
 def _document(run: Run) -> Any:
-    from secid.results.document import to_json
+    from secid.analyses.report import to_json
 
     return json.loads(to_json(run))
 
@@ -112,9 +98,16 @@ def hostile(run: Run) -> Run:
     document["not_evaluated"] = {everything: everything}
     document["environment"] = {everything: everything}
     document["timing"] = {everything: {everything: everything}}
-    for ablation in document["ablations"]:
+    for ablation in document["analyses"]["ablations"]:
         ablation["note"] = everything
     return from_json(json.dumps(document))
+
+
+def replaced(run: Run, **changes: Any) -> Run:
+    """The run with other fields, or results of analyses by name."""
+    names = {analysis.name for analysis in ANALYSES} & changes.keys()
+    results = {**run.analyses, **{name: changes.pop(name) for name in names}}
+    return replace(run, **changes, analyses=results)
 
 
 def bare(run: Run) -> Run:
@@ -128,10 +121,7 @@ def bare(run: Run) -> Run:
         sources=sources,
         controls=(),
         comparisons=(),
-        crossings=(),
-        overlaps=(),
-        ablations=(),
-        slices=(),
+        analyses={},
         early_stop=None,
         settings={},
         timing={},
@@ -156,21 +146,21 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
         for place, (name, source) in enumerate(zip(names, chosen, strict=True))
     )
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-    comparison, overlap = run.comparisons[0], run.overlaps[0]
+    comparison, overlap = run.comparisons[0], run.analyses["overlap"][0]
     controls = tuple(
         replace(control, against=tuple(replace(control.against[0], source=name) for name in names))
         for control in run.controls
         if control.of is None
     )
     shuffled = next(control for control in run.controls if control.of is not None)
-    return replace(
+    return replaced(
         run,
         sources=sources,
         controls=controls
         + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
         comparisons=tuple(replace(comparison, first=a, second=b) for a, b in pairs),
-        overlaps=tuple(replace(overlap, first=a, second=b) for a, b in pairs),
-        crossings=(),
+        overlap=tuple(replace(overlap, first=a, second=b) for a, b in pairs),
+        budgets=Budgets(crossings=(), equal_numbers=None),
         ablations=tuple(
             replace(
                 item,
@@ -185,7 +175,7 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
                 ),
                 range_nats=dict.fromkeys(names, 0.1),
             )
-            for item in run.ablations
+            for item in run.analyses["ablations"]
         ),
     )
 
@@ -230,7 +220,7 @@ def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
         for number, source in enumerate(run.sources, 1)
     )
     sources = tuple(replace(source, **numbers) for source in sources)
-    return replace(
+    return replaced(
         run,
         guide=GuideResult(encoder=replace(run.encoder, name="guide"), margin=0.05, sample=sample, sources=sources),
         margins=tuple(SourceMargins(name=source.name, target=curves, guide=curves) for source in run.sources),
@@ -256,7 +246,7 @@ def sliced(run: Run) -> Run:
         )
         for source in run.sources
     )
-    return replace(
+    return replaced(
         run,
         slices=(
             Slice(field="language", value="", sources=sources, stability=1.0),
@@ -306,7 +296,7 @@ def lensed(run: Run) -> Run:
     lens = ObjectiveLens(
         margin=0.05, most_queries=250, objectives=tuple(objectives), sizes=tuple(sizes), narrowing=narrowing
     )
-    return replace(run, objectives=lens)
+    return replaced(run, objectives=lens)
 
 
 def against(source: str, difference: float, half: float) -> Against:
@@ -387,10 +377,12 @@ COST = Cost(
 
 def separated(run: Run) -> Run:
     """The run with separation, batches and cost, one source of each by a hostile name."""
-    return replace(
+    return replaced(
         run,
-        separation=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], gap_interval_95=None)),
-        corpus_separation=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
+        separation=Separation(
+            sources=(SEPARATION, replace(SEPARATION, source=HOSTILE[0], gap_interval_95=None)),
+            corpus=CorpusSeparation(n_passages=5183, n_per_query=500, **COMMON),
+        ),
         in_batch=(
             BATCHES,
             replace(BATCHES, source=HOSTILE[0], largest_batch=200, flagged_share=None, flagged_interval_95=None),

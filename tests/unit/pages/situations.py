@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from secid.results import Ablation, AblationRow, Run, RunWarning, SourceFinding
+from secid.analyses.ablations import Ablation, AblationRow
+from secid.analyses.budgets import Budgets
+from secid.results import Run, RunWarning, SourceFinding
 from secid.results.catalogue import FINDINGS
+from tests.unit.pages import samples
 from tests.unit.pages.samples import against, compared, golden, with_control
 
 RUN = golden()
@@ -36,11 +39,11 @@ def clean(run: Run) -> Run:
         replace(item, findings=ABSENT, skipped={}, status="no_defects", n_flagged=0, flagged_share=0.0, repair=None)
         for item in run.sources
     )
-    return replace(run, sources=sources, overlaps=(), ablations=(), not_evaluated={}, warnings=())
+    return samples.replaced(run, sources=sources, overlap=(), ablations=(), not_evaluated={}, warnings=())
 
 
 CLEAN = clean(RUN)
-ONE = replace(RUN, sources=RUN.sources[1:2], comparisons=(), crossings=())
+ONE = samples.replaced(RUN, sources=RUN.sources[1:2], comparisons=(), budgets=Budgets(crossings=(), equal_numbers=None))
 
 
 def with_status(*statuses: str) -> Run:
@@ -122,7 +125,7 @@ def ablation(name: str, *rows: AblationRow) -> Ablation:
 
 def varied(*ablations: Ablation) -> Run:
     """A run without findings, in which these settings were tried."""
-    return replace(CLEAN, ablations=ablations)
+    return samples.replaced(CLEAN, ablations=ablations)
 
 
 SETTINGS: Mapping[str, Run] = {

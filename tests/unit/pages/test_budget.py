@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from secid.analyses.budgets import Budgets, Crossing, EqualNumbers
 from secid.pages.sanitize import without_isolates
-from secid.pages.sections.budget import budget_section
-from secid.results import Crossing, EqualNumbers, Run
+from secid.pages.sections.budgets import section as budget_section
+from secid.results import Run
 from tests.snapshots import situations
 from tests.unit.pages import samples
 
@@ -18,7 +19,7 @@ def run() -> Run:
     """Sources of equal numbers that change places nowhere."""
     golden = samples.golden()
     sources = tuple(replace(source, equal_curve=()) for source in golden.sources)
-    return replace(golden, crossings=(), equal_numbers=None, sources=sources)
+    return samples.replaced(golden, sources=sources, budgets=Budgets(crossings=(), equal_numbers=None))
 
 
 def largest(run: Run) -> str:
@@ -43,7 +44,9 @@ def test_equal_size_is_claimed_where_sources_have_it_alone(run):
 
 def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     crossing = Crossing(first="bm25", second="dense", budget=3.44)
-    made = replace(run, crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
+    made = samples.replaced(
+        run, budgets=Budgets(crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
+    )
     section = budget_section(made)
     crossings = without_isolates(section.paragraphs[1])
     assert all(part in crossings for part in ("B = 3.44", "dense overtakes bm25"))
@@ -58,7 +61,9 @@ def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(
     own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
     large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
     numbers = EqualNumbers(n_queries=30, n_triplets=330)
-    compared, whole = budget_section(replace(run, sources=(small, large), equal_numbers=numbers)).tables
+    compared, whole = budget_section(
+        samples.replaced(run, sources=(small, large), budgets=Budgets(crossings=(), equal_numbers=numbers))
+    ).tables
     assert [row[2].split()[0] for row in compared.rows] == ["3.0000", "2.0000"]
     assert [row[2].split()[0] for row in whole.rows] == ["3.0000", "4.0000"]
     assert [row[3].split()[0] for row in whole.rows] == ["–", "9.0000"]
@@ -96,7 +101,7 @@ def test_what_is_said_of_budgets_word_for_word(run: Run, snapshot) -> None:
     runs = {
         "unequal sizes": run,
         "equal sizes": alike,
-        "equal numbers": replace(run, crossings=(crossing,), equal_numbers=numbers),
+        "equal numbers": samples.replaced(run, budgets=Budgets(crossings=(crossing,), equal_numbers=numbers)),
         "crossings not evaluated": replace(run, not_evaluated={"crossings": "the sources differ in size"}),
     }
     sections = {name: budget_section(made) for name, made in runs.items()}

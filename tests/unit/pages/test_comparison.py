@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
 from secid.pages.comparison import HARMLESS, UNLIKE, compare
 from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
 from secid.pages.numbers import score
 from secid.pages.sanitize import without_isolates
 from secid.pages.terminal import print_page
-from secid.results import EqualNumbers
 from secid.settings import FIELDS
 from tests.snapshots import situations
 from tests.unit.pages import samples
@@ -143,7 +143,9 @@ def sized(run, numbers, budget):
     """The run at a budget, its sources of 66 queries and 330 negatives, cut to numbers."""
     sources = tuple(replace(source, n_queries=66, n_triplets=330) for source in run.sources)
     settings = {**run.settings, "budget": {"value": budget, "from": "flag"}}
-    return replace(run, sources=sources, settings=settings, budget=budget, equal_numbers=numbers)
+    return samples.replaced(
+        run, sources=sources, settings=settings, budget=budget, budgets=Budgets(crossings=(), equal_numbers=numbers)
+    )
 
 
 @pytest.mark.parametrize(("budget", "alike"), [(100.0, False), (1.0, True), (0.5, True)])

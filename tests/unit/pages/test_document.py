@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from secid.analyses.report import from_json, read_run, to_json
 from secid.errors import InputError, NumericalError
 from secid.pages.formats import FORMATS
 from secid.results import Run
-from secid.results.document import from_json, read_run, schema_of, to_json
+from secid.results.document import schema_of
 from tests.schemas import disagreements
 from tests.snapshots import refusal
 from tests.unit.pages import samples
@@ -50,31 +51,17 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     for old, new in zip(document["sources"], newer["sources"], strict=True):
         new |= {name: old[name] for name in ("skipped", "dropped_negatives", "gate_histograms", "finding_overlaps")}
         new["languages"]["shares"] = old["languages"]["shares"]
-    for old, new in zip(document["ablations"], newer["ablations"], strict=True):
+    for old, new in zip(document["analyses"]["ablations"], newer["analyses"]["ablations"], strict=True):
         new |= {name: old[name] for name in ("range_nats", "kendall_tau_b")}
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
             new_row |= {name: old_row[name] for name in ROW_MAPPINGS}
-    for old, new in zip(document["slices"], newer["slices"], strict=True):
+    for old, new in zip(document["analyses"]["slices"], newer["analyses"]["slices"], strict=True):
         for old_source, new_source in zip(old["sources"], new["sources"], strict=True):
             new_source["finding_shares"] = old_source["finding_shares"]
     assert json.dumps(newer).count("field_of_tomorrow") > 250
     read = from_json(json.dumps(newer))
     assert read.schema_version == "1.99"
     assert to_json(read) == to_json(run)  # its fields are those of this version, so it says so
-
-
-def test_the_first_reports_of_this_version_are_read_and_rendered():
-    """Batches and a guide as a report of schema version 1.0 held them before their intervals and random passages."""
-    document = json.loads((samples.GOLDEN / "1.0.json").read_text(encoding="utf-8"))
-    name = document["sources"][0]["name"]
-    batches = {"source": name, "n_rows": 40, "sizes": [], "largest_batch": 2, "relative_margin": 0.05}
-    batches |= {"flagged_share": 0.99, "n_batches": 1, "batch_rows": 40}
-    own = {"name": name, "n_scored": 200, "suspect_share": 0.945, "interval_95": [0.89, 0.97], "agreement": 0.49}
-    own |= {"rank_correlation": -0.07, "without_suspects": None}
-    guide = {"encoder": document["encoder"], "margin": 0.05, "sample": None, "sources": [own]}
-    run = from_json(json.dumps(document | {"in_batch": [batches], "guide": guide}))
-    assert not run.guide.sources[0].is_evidence
-    assert all(name in render(run) for render in FORMATS.values())
 
 
 def test_a_byte_order_mark_is_no_part_of_a_report():
@@ -88,22 +75,8 @@ def test_a_report_that_could_not_be_read_again_is_not_written(number):
     first, *rest = run.sources
     damaged = replace(run, sources=(replace(first, trace=number), *rest))
     assert "sources.0.trace" in refusal(lambda: to_json(damaged), NumericalError, None)
-    unknown = replace(run.overlaps[0], negative_jaccard_mean=None)
-    assert from_json(to_json(replace(run, overlaps=(unknown,)))).overlaps == (unknown,)
-
-
-def test_parts_of_later_versions_have_defaults():
-    """A report of the first version, written before these parts were there, is still read."""
-    document = json.loads(to_json(samples.golden()))
-    for name in ("slices", "early_stop", "warnings"):
-        del document[name]
-    assert from_json(json.dumps(document)) == samples.golden()
-    del document["equal_numbers"]
-    for source in document["sources"]:
-        del source["equal_curve"]
-    read = from_json(json.dumps(document))
-    assert read.equal_numbers is None
-    assert all(source.compared_curve == source.budget_curve for source in read.sources)
+    unknown = replace(run.analyses["overlap"][0], negative_jaccard_mean=None)
+    assert from_json(to_json(samples.replaced(run, overlap=(unknown,)))).analyses["overlap"] == (unknown,)
 
 
 @pytest.mark.parametrize("version", ["2.0", "0.9", "10.0", "x"])

@@ -25,9 +25,9 @@ def sample(request):
 
 
 def long_texts(run):
-    rows = tuple(replace(row, setting="漢" * 100_000) for row in run.ablations[0].rows)
+    rows = tuple(replace(row, setting="漢" * 100_000) for row in run.analyses["ablations"][0].rows)
     missing = {f"part {place}": "<&#>" * 9_000 for place in range(60)}
-    return replace(run, not_evaluated=missing, ablations=(replace(run.ablations[0], rows=rows),))
+    return samples.replaced(run, not_evaluated=missing, ablations=(replace(run.analyses["ablations"][0], rows=rows),))
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,23 @@ from itertools import combinations
 
 import pytest
 
+from secid.analyses.budgets import Budgets, EqualNumbers
+from secid.analyses.registry import ANALYSES
 from secid.pages.answer import own_score
 from secid.pages.findings import findings_of, sentence
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
 from secid.pages.markdown import render
 from secid.pages.page import foreign, text
-from secid.pages.sections import page_of
-from secid.pages.sections.ablations import ablation_section
+from secid.pages.sections import page_of, section_of
+from secid.pages.sections.ablations import section as ablation_section
 from secid.pages.sections.guide import trusted
-from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
-from secid.pages.sections.origin import overlap_section
+from secid.pages.sections.objectives import NO_SECOND, next_label
+from secid.pages.sections.objectives import section as objectives_section
+from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
-from secid.pages.sections.slices import slices_section, slices_sentence
+from secid.pages.sections.slices import section as slices_section
+from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
-from secid.results import EqualNumbers
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples
@@ -41,7 +44,9 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
     first = replace(RUN.sources[0], budget_curve=(replace(whole, nats=174.0),), equal_curve=())
     second = replace(RUN.sources[1], budget_curve=(whole,), equal_curve=(cut,))
     numbers = EqualNumbers(n_queries=110, n_triplets=1100)
-    run = replace(RUN, budget=1000.0, sources=(first, second), equal_numbers=numbers)
+    run = samples.replaced(
+        RUN, budget=1000.0, sources=(first, second), budgets=Budgets(crossings=(), equal_numbers=numbers)
+    )
     assert own_score(run, second) == "161.3 ±11.3"
     assert [row[2] for row in ranking_section(run).tables[0].rows] == ["174.0", "161.3"]
     assert any("110 queries and 1,100" in sentence for sentence in verdict(run))
@@ -53,20 +58,20 @@ def test_a_source_without_the_run_s_budget_has_its_score_at_1():
 
 
 def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():
-    first = samples.sliced(RUN).slices[0]
+    first = samples.sliced(RUN).analyses["slices"][0]
     for values, order in (
         (("10", "", "2", "-1.5"), ["-1.5", "2", "10", "(absent or empty)"]),
         (("two", "10", "", "2"), ["10", "2", "two", "(absent or empty)"]),
         (("(absent or empty)", ""), ["“(absent or empty)”", "(absent or empty)"]),
     ):
-        run = replace(RUN, slices=tuple(replace(first, value=value) for value in values))
+        run = samples.replaced(RUN, slices=tuple(replace(first, value=value) for value in values))
         assert first_column(slices_section(run).tables[0]) == order
 
 
 def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
-    first, lacking = samples.sliced(RUN).slices
+    first, lacking = samples.sliced(RUN).analyses["slices"]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(0.01, 0.2))
-    said = slices_sentence(replace(RUN, slices=(first, turned, lacking)))
+    said = slices_sentence(samples.replaced(RUN, slices=(first, turned, lacking)))
     assert "in 1 of 2 slices" in said
     assert "leads in 1, significantly in 1" in said
     assert "1 slice" in said.split(". ")[1]
@@ -78,8 +83,8 @@ def test_scores_under_other_weights_are_not_subtracted():
 
 
 def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
-    for item in RUN.ablations:
-        (part,) = ablation_section(replace(RUN, ablations=(item,))).tables
+    for item in RUN.analyses["ablations"]:
+        (part,) = ablation_section(samples.replaced(RUN, ablations=(item,))).tables
         titles = [column.title for column in part.columns]
         names = [source.name for source in RUN.sources]
         for shades in part.shades[: len(item.rows)]:
@@ -88,25 +93,25 @@ def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
 
 
 def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
-    item = next(item for item in RUN.ablations if item.name == "weight")
+    item = next(item for item in RUN.analyses["ablations"] if item.name == "weight")
     ends = {source.name: sign * 1e308 for source, sign in zip(RUN.sources, (1, -1), strict=False)}
     made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
-    (part,) = ablation_section(replace(RUN, ablations=(made,))).tables
+    (part,) = ablation_section(samples.replaced(RUN, ablations=(made,))).tables
     assert part.shades[0][1:3] == (9, 0)
 
 
 def test_stability_within_a_block_is_its_least():
     rows = tuple(
         replace(row, block_stability={"mined": 1.0 if place else 0.5})
-        for place, row in enumerate(RUN.ablations[0].rows)
+        for place, row in enumerate(RUN.analyses["ablations"][0].rows)
     )
-    section = ablation_section(replace(RUN, ablations=(replace(RUN.ablations[0], rows=rows),)))
+    section = ablation_section(samples.replaced(RUN, ablations=(replace(RUN.analyses["ablations"][0], rows=rows),)))
     assert "0.500 (0.01)" in section.bullets[0]
     assert section.tables[0].columns[-1].title == "stability in mined"
 
 
 def test_every_setting_is_explained():
-    for item in RUN.ablations:
+    for item in RUN.analyses["ablations"]:
         explanation = dict(ablation_section(RUN).terms)[SETTINGS[item.name][0]].lower()
         for row in item.rows if item.name in ("tokenizer", "weight") else ():
             word = in_words(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
@@ -154,9 +159,9 @@ def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outsco
 
 def test_where_no_record_has_two_positives_there_is_no_column_of_them():
     run = samples.lensed(RUN)
-    alone = tuple(item for item in run.objectives.objectives if item.strongest_positive is None)
-    lens = replace(run.objectives, objectives=alone)
-    titles = [column.title for column in objectives_section(replace(run, objectives=lens)).tables[0].columns]
+    alone = tuple(item for item in run.analyses["objectives"].objectives if item.strongest_positive is None)
+    lens = replace(run.analyses["objectives"], objectives=alone)
+    titles = [column.title for column in objectives_section(samples.replaced(run, objectives=lens)).tables[0].columns]
     assert not any("positive" in title for title in titles)
 
 
@@ -170,7 +175,7 @@ def test_the_next_label_is_weighed_by_what_it_narrows():
     ]
     sentence = section.paragraphs[1]
     assert all(text in sentence for text in ("29.3\u00a0%", "10.0\u00a0%", "2.0\u00a0% to 5.0\u00a0%"))
-    lens = samples.lensed(RUN).objectives
+    lens = samples.lensed(RUN).analyses["objectives"]
     unknown = replace(
         lens,
         narrowing=tuple(replace(item, one_more_positive=None) for item in lens.narrowing),
@@ -192,7 +197,7 @@ class Equal(HashEncoder):
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (12, 1), (12, 3)])
 def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_path):
     run = scored(tmp_path, {"a": clean_rows(*shape)}, encoder, objectives=True).run
-    (narrowing,) = run.objectives.narrowing
+    (narrowing,) = run.analyses["objectives"].narrowing
     can_tell = shape == (12, 3) and not isinstance(encoder, Equal)
     assert (narrowing.one_more_negative is not None) == can_tell
     assert len(objectives_section(run).paragraphs) == 2
@@ -259,16 +264,22 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
     comparisons = tuple(replace(RUN.comparisons[0], first=a, second=b) for a, b in pairs)
     shares = [place / len(pairs) for place in range(len(pairs))]
     overlaps = tuple(
-        replace(RUN.overlaps[0], first=a, second=b, negative_jaccard_mean=share)
+        replace(RUN.analyses["overlap"][0], first=a, second=b, negative_jaccard_mean=share)
         for (a, b), share in zip(pairs, shares, strict=True)
     )
     for n, compared, shown in ((780, 39, 300), (300, 300, 300)):
-        part = replace(run, comparisons=comparisons[:n], overlaps=overlaps[:n])
+        part = samples.replaced(run, comparisons=comparisons[:n], overlap=overlaps[:n])
         (table,) = pairs_section(part).tables
         assert len(table.rows) == compared
         assert ("780" in table.caption) == (n == 780)
-        (section,) = overlap_section(part.overlaps)
+        section = overlap_section(part.analyses["overlap"])
         assert len(section.tables[0].rows) == shown
     assert section.tables[0].rows[0][3] == "0.000"
-    (section,) = overlap_section(overlaps)
+    section = overlap_section(overlaps)
     assert section.tables[0].rows[0][3] == "0.999"
+
+
+@pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
+def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
+    section = section_of(name)(replace(RUN, analyses={}))
+    assert section is None or name in ("ablations", "budgets")  # how to ask for it; curves of the sources

@@ -21,7 +21,8 @@ from secid.pages.sections.verdict import headline, ranking, verdict
 from secid.pages.sections.warnings import warning_sentences
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
-from tests.unit.pages.samples import HOSTILE, compared, renamed
+from tests.unit.pages import samples
+from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
     BEYOND,
     CLEAN,
@@ -119,14 +120,26 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
-    one = replace(CLEAN, guide=None, one_positive=True)
+    one = replace(CLEAN, one_positive=True)
     assert "one label per query" in headline(one)
     text = " ".join(verdict(one))
-    assert 0 < text.index("--collection DIR") < text.index("secid audit") < text.index("--guide NAME")
+    assert 0 < text.index("--collection DIR") < text.index("--guide NAME")
+    assert "secid audit" not in text  # which needs more arguments than a sentence can name
     collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
     text = " ".join(verdict(replace(one, settings=collection)))
-    assert ("secid audit" in text, "--guide NAME" in text) == (False, True)
+    assert ("--collection" in text, "--guide NAME" in text) == (False, True)
     assert "one label per query" not in headline(replace(one, one_positive=False))
+
+
+@pytest.mark.parametrize("has_collection", [False, True])
+@pytest.mark.parametrize("has_guide", [False, True])
+def test_inversion_names_only_the_checks_for_false_negatives_that_the_run_lacks(has_collection, has_guide):
+    run = with_finding("inversion", 0.5)
+    collection = {"value": "beir" if has_collection else None, "from": "flag"}
+    run = replace(guided(run) if has_guide else run, settings={**run.settings, "collection": collection})
+    (item,) = (item for _, item in ranked(run, run.sources[1]) if item.name == "inversion")
+    named = ("--collection DIR" in item.sentence, "--guide NAME" in item.sentence, "secid audit" in item.sentence)
+    assert named == (not has_collection, not has_guide, False)
 
 
 @pytest.mark.parametrize(
@@ -315,8 +328,8 @@ def test_rows_left_out_are_a_finding_from_one_in_a_hundred_on(skipped, n):
 )
 def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
     alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 0.97}
-    overlap = replace(RUN.overlaps[0], **(alike | ({} if lacking is None else {lacking: 0.5})))
-    run = replace(CLEAN, overlaps=(overlap,))
+    overlap = replace(RUN.analyses["overlap"][0], **(alike | ({} if lacking is None else {lacking: 0.5})))
+    run = samples.replaced(CLEAN, overlap=(overlap,))
     groups = findings_of(run)
     assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
 
@@ -350,8 +363,9 @@ def test_sources_are_one_only_if_neither_has_many_queries_of_its_own(n_larger, w
     """The smaller source has 66 queries, all of them also the larger's."""
     first, second, *others = CLEAN.sources
     alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 1.0}
-    overlap = replace(RUN.overlaps[0], first=first.name, second=second.name, **alike)
-    run = replace(CLEAN, sources=(replace(first, n_queries=n_larger), second, *others), overlaps=(overlap,))
+    overlap = replace(RUN.analyses["overlap"][0], first=first.name, second=second.name, **alike)
+    sources = (replace(first, n_queries=n_larger), second, *others)
+    run = samples.replaced(CLEAN, sources=sources, overlap=(overlap,))
     (group,) = findings_of(run)
     text = without_isolates(group.items[0].sentence)
     assert "66 queries" in text
@@ -424,7 +438,9 @@ def test_pairs_are_one_sentence_with_the_range_of_queries():
 
 
 def test_other_settings_are_counted_and_samples_are_not():
-    n = sum(row.setting != item.base for item in RUN.ablations if item.name != "sample" for row in item.rows)
+    n = sum(
+        row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
+    )
     assert f"of {n} other settings" in ablations_sentence(RUN)
     assert ablations_sentence(CLEAN) == ""
 

@@ -10,10 +10,13 @@ from secid.pages.charts.hardness import hardness_chart
 from secid.pages.formats import FORMATS
 from secid.pages.markdown import table
 from secid.pages.sanitize import without_isolates
-from secid.pages.sections.ablations import ablation_section, ablations_sentence
+from secid.pages.sections.ablations import ablations_sentence
+from secid.pages.sections.ablations import section as ablation_section
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.early import early_sentences
-from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
+from secid.pages.sections.guide import section as guide_section
+from secid.pages.sections.guide import suspects_sentences
+from secid.pages.sections.margins import section as margins_section
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from tests.snapshots import situations
@@ -91,11 +94,11 @@ def test_guide(snapshot):
     runs = {
         "all negatives": samples.guided(RUN),
         "a sample of one source": samples.guided(one, sample=300),
-        "scores of another range": replace(
+        "scores of another range": samples.replaced(
             samples.guided(one),
             margins=tuple(
                 replace(source, guide=tuple(replace(curve, values=(0.0, 0.5, 1.0, 8.0)) for curve in source.guide))
-                for source in samples.guided(one).margins
+                for source in samples.guided(one).analyses["margins"]
             ),
         ),
         "no more than of random passages": samples.guided(one, excess_interval_95=(-0.01, 0.02)),
@@ -110,23 +113,25 @@ def test_guide(snapshot):
     for name, run in runs.items():
         sections = (guide_section(run), margins_section(run))
         shown = [text for part in sections for text in (*part.paragraphs, *map(table, part.tables))]
-        said[name] = lines(*suspects_sentences(run.guide), hardness_chart(run).description, *shown)
+        said[name] = lines(*suspects_sentences(run.analyses["guide"]), hardness_chart(run).description, *shown)
     snapshot("guide.txt", situations(said))
 
 
 def _blind_in_the_last(run):
-    *others, last = run.guide.sources
-    return replace(run, guide=replace(run.guide, sources=(*others, replace(last, random_share=0.3))))
+    *others, last = run.analyses["guide"].sources
+    return samples.replaced(
+        run, guide=replace(run.analyses["guide"], sources=(*others, replace(last, random_share=0.3)))
+    )
 
 
 def test_slices(snapshot):
-    first = samples.sliced(RUN).slices[0]
+    first = samples.sliced(RUN).analyses["slices"][0]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
     sure = replace(turned, lead_interval_95=(0.01, 0.2))
     slices = {
         "one, the same leader": (first,),
         "two of four, one significant": (first, turned, replace(first, value="y"), sure),
-        "one without the leader": samples.sliced(RUN).slices,
+        "one without the leader": samples.sliced(RUN).analyses["slices"],
     }
-    said = {name: lines(slices_sentence(replace(RUN, slices=made))) for name, made in slices.items()}
+    said = {name: lines(slices_sentence(samples.replaced(RUN, slices=made))) for name, made in slices.items()}
     snapshot("slices.txt", situations(said))

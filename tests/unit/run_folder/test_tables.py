@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from secid import api
+from secid.analyses.report import read_run
 from secid.errors import InputError
-from secid.results.document import read_run
 from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE, TABLES, read_positives, read_reference
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import refusal

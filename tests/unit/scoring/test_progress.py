@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import secid
+from secid.analyses.registry import ANALYSES
 from secid.progress import Silent
 from secid.scoring import stages
 from secid.settings import Settings
@@ -52,9 +53,8 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
         "controls",
         "measure",
         "inspect",
-        "separation",
-        "in_batch",
         "publish",
+        *(analysis.name for analysis in ANALYSES),
         "write",
     ]
     assert list(run.timing) == stages

@@ -10,6 +10,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from secid import api
+from secid.analyses.report import from_json, to_json
 from secid.arrays import among
 from secid.encode import load
 from secid.errors import EncoderError, UsageError
@@ -18,14 +19,14 @@ from secid.pages.markdown import render
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
-from secid.results.document import from_json, to_json
 from secid.results.guide import GuideSource
 from secid.run_folder.read import read_negatives
 from secid.scoring import stages
+from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets import guide
 from secid.triplets.estimates import stratified_mean
-from secid.triplets.guide import STRATA, load_guide, random_rows, sample_of
+from secid.triplets.guide import STRATA, random_rows, sample_of
 from secid.triplets.random_reference import passage_pool
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.test_guide import encoder_of, texts_of, vectors
@@ -128,10 +129,10 @@ def test_a_copy_of_the_target_is_no_guide_whatever_its_recipe(recipe, tmp_path):
 
 def test_a_run_without_a_guide_says_so(tmp_path):
     run = scored(tmp_path, {"a": clean_rows()}).run
-    assert run.guide is None
+    assert run.analyses.get("guide") is None
     assert run.not_evaluated["suspect"] == "no_guide"
     assert run.sources[0].finding("suspect") is None
-    assert run.margins[0].guide == ()
+    assert run.analyses["margins"][0].guide == ()
     assert "guide" not in {section.anchor for section in _sections(run)}
 
 
@@ -145,7 +146,7 @@ def test_pages_of_a_guide(tmp_path):
     tables = [next(s for s in _sections(run) if s.anchor == "guide").tables for run in (whole, sample)]
     assert [len(own[0].columns) for own in tables] == [8, 7]
     again = from_json(to_json(whole))
-    assert (again.guide, again.margins) == (whole.guide, whole.margins)
+    assert (again.analyses["guide"], again.analyses["margins"]) == (whole.analyses["guide"], whole.analyses["margins"])
     assert render(page_of(whole))
 
 
@@ -158,7 +159,7 @@ def test_suspects_are_evidence_where_random_passages_are_not_flagged(evidence, t
     table = {text: np.eye(40)[place if evidence else 0] + 0.02 * draw.random(40) for text, place in axis.items()}
     path = str(vectors(tmp_path / "guide.npz", rows, encoder_of(table)))
     run = scored(tmp_path, {"a": rows}, guide=path).run
-    (source,) = run.guide.sources
+    (source,) = run.analyses["guide"].sources
     assert source.n_random == 40 * 8
     # a query's own negatives are among the passages drawn: 3 of 159
     assert source.random_share == pytest.approx(0.0 if evidence else 1.0, abs=0.05)
@@ -184,7 +185,11 @@ def test_random_passages_are_flagged_as_loops_flag_them(positives, tmp_path, mon
     monkeypatch.setattr(stages, "random_rows", kept)
     monkeypatch.setattr(Plan, "close", lambda self: None)
     other = HashEncoder(12, name="other")
-    (source,) = scored(tmp_path, {"a": rows}, guide=_with_all(tmp_path, rows), positives=positives).run.guide.sources
+    (source,) = (
+        scored(tmp_path, {"a": rows}, guide=_with_all(tmp_path, rows), positives=positives)
+        .run.analyses["guide"]
+        .sources
+    )
     ((plan, pairs),) = drawn
     queries, passages = (store.take(np.arange(len(store))) for store in (plan.queries, plan.passages))
     of_query, of_passage = other.table(queries, "query"), other.table(passages, "passage")
@@ -232,10 +237,12 @@ def test_a_guide_of_one_score_is_refused(tmp_path):
 def test_the_target_under_another_name_repeats_it(tmp_path):
     rows = clean_rows(40)
     path = str(vectors(tmp_path / "guide.npz", rows, PieceEncoder()))
-    (source,) = scored(tmp_path, {"a": rows}, guide=path).run.guide.sources
+    (source,) = scored(tmp_path, {"a": rows}, guide=path).run.analyses["guide"].sources
     assert source.repeats_target
     assert not source.is_evidence
-    (other,) = scored(tmp_path, {"a": rows}, guide=str(vectors(tmp_path / "guide.npz", rows))).run.guide.sources
+    (other,) = (
+        scored(tmp_path, {"a": rows}, guide=str(vectors(tmp_path / "guide.npz", rows))).run.analyses["guide"].sources
+    )
     assert not other.repeats_target
 
 
@@ -277,8 +284,8 @@ def test_suspects_of_several_positives_are_those_that_select_drops(tmp_path, mon
     copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
     assert copy.left_out == {"suspect": finding.n_negatives}
     assert finding.share == pytest.approx(finding.n_negatives / 180)
-    assert run.guide.sources[0].suspect_share == pytest.approx(finding.share)
-    assert run.guide.sources[0].without_suspects.n_triplets == 180 - finding.n_negatives
+    assert run.analyses["guide"].sources[0].suspect_share == pytest.approx(finding.share)
+    assert run.analyses["guide"].sources[0].without_suspects.n_triplets == 180 - finding.n_negatives
     of_query, of_passage = (
         HashEncoder(12, name="other").table(t, r)
         for t, r in zip(texts_of(_flat(rows)), ("query", "passage"), strict=True)
@@ -301,7 +308,7 @@ def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
     source, path = write(tmp_path / "a.jsonl", rows), vectors(tmp_path / "guide.npz", rows)
     own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": str(path)}
     run = api.score([source], run=tmp_path / "run", **own)
-    (result,) = run.guide.sources
+    (result,) = run.analyses["guide"].sources
     n_suspect = run.sources[0].finding("suspect").n_negatives
     copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
     assert copy.left_out == {"suspect": n_suspect}
@@ -328,7 +335,7 @@ def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
     n_pairs = first.run.timing["guide"]["n_pairs"]
     assert 20 + 60 < n_pairs <= 20 + 60 + 300
     assert [run.run.timing["guide"]["n_scored"] for run in (first, second)] == [n_pairs, 0]
-    assert second.run.guide == first.run.guide
+    assert second.run.analyses["guide"] == first.run.analyses["guide"]
     model = CrossEncoder(str(folder), device="cpu")
     pairs = [(row["query"], text) for row in rows for text in (*row["pos"], *row["neg"])]
     scores = model.predict(pairs, show_progress_bar=False).reshape(20, 4).astype(float)
@@ -336,7 +343,7 @@ def test_a_reranker_is_a_guide_and_its_scores_are_kept(tmp_path):
     assert table.s_query_positive.reshape(20, 3)[:, 0] == pytest.approx(scores[:, 0], abs=1e-6)
     assert table.s_query_negative.reshape(20, 3) == pytest.approx(scores[:, 1:], abs=1e-6)
     suspects = scores[:, 1:] >= scores[:, :1] * 0.95
-    assert first.run.guide.sources[0].suspect_share == pytest.approx(suspects.mean())
+    assert first.run.analyses["guide"].sources[0].suspect_share == pytest.approx(suspects.mean())
 
 
 def test_all_positives_share_their_negatives(tmp_path):
@@ -344,10 +351,10 @@ def test_all_positives_share_their_negatives(tmp_path):
     flat = [{**row, "pos": row["pos"]} for row in rows]
     path = _with_all(tmp_path, flat)
     run = scored(tmp_path, {"a": flat}, guide=path, positives="all").run
-    (item,) = run.guide.sources
+    (item,) = run.analyses["guide"].sources
     assert item.n_scored == 180
     assert run.sources[0].finding("suspect").share == pytest.approx(item.suspect_share)
-    relative = next(curve for curve in run.margins[0].guide if curve.kind == "relative")
+    relative = next(curve for curve in run.analyses["margins"][0].guide if curve.kind == "relative")
     at = int(np.argmin(np.abs(np.array(relative.values) - 0.05)))
     assert relative.shares[at] == pytest.approx(item.suspect_share)
 

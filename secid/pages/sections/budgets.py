@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from secid.analyses.budgets import BUDGETS
 from secid.pages.glossary import equal_numbers, terms, why_not
-from secid.pages.numbers import SPACE, budget, count, fraction, listed, nats, percent
-from secid.pages.page import Section, Table, foreign, number, wrapped
+from secid.pages.numbers import SPACE, budget, listed, nats
+from secid.pages.page import Section, Table, foreign, wrapped
 from secid.pages.sanitize import named, plain
 from secid.results import BudgetPoint, Run
 
@@ -14,7 +15,7 @@ Curve = tuple[BudgetPoint, ...]
 SHOWN_CROSSINGS = 6
 
 
-def budget_section(run: Run) -> Section | None:
+def section(run: Run) -> Section | None:
     """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
     curves = {source.name: source.compared_curve for source in run.sources}
     whole = {source.name: source.budget_curve for source in run.sources}
@@ -23,7 +24,7 @@ def budget_section(run: Run) -> Section | None:
         return None
     compared = _table(curves, budgets, "")
     own = _table(whole, _shared(whole.values()), ", each source's own sample")
-    tables = (compared, own) if run.equal_numbers else (compared,)
+    tables = (compared, own) if equal_numbers(run) else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
@@ -81,11 +82,12 @@ def _crossings(run: Run) -> str:
         return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:
         return ""
-    if not run.crossings:
+    budgets = BUDGETS.of(run)
+    if budgets is None or not budgets.crossings:
         largest = max(point.budget for source in run.sources for point in source.compared_curve)
         return f"No two sources change places between B = 1 and {budget(largest)}."
     crossings = [
-        f"{named(item.second)} overtakes {named(item.first)} at B = {budget(item.budget)}" for item in run.crossings
+        f"{named(item.second)} overtakes {named(item.first)} at B = {budget(item.budget)}" for item in budgets.crossings
     ]
     return f"By the estimates, without a test: {listed(crossings, SHOWN_CROSSINGS)}."
 
@@ -94,27 +96,3 @@ def _shared(curves: Iterable[Curve]) -> list[float]:
     """Budgets that all curves have, rising."""
     budgets = [{point.budget for point in curve} for curve in curves]
     return sorted(set.intersection(*budgets)) if budgets else []
-
-
-def directions_section(run: Run) -> Section:
-    """The spectrum of M."""
-    longest = max((len(source.top_eigenvalue_shares) for source in run.sources), default=0)
-    rows = tuple(
-        (
-            plain(source.name),
-            nats(source.effective_rank),
-            fraction(source.frobenius),
-            *(percent(share) for share in source.top_eigenvalue_shares),
-            *["–"] * (longest - len(source.top_eigenvalue_shares)),
-        )
-        for source in run.sources
-    )
-    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
-    table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
-    return Section(
-        anchor="directions",
-        link="Variety",
-        title="Diversity of the negatives",
-        tables=(table,),
-        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
-    )

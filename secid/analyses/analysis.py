@@ -1,0 +1,99 @@
+"""What an analysis is: a name, the type of its result, and what computes it from a measured run.
+
+One file per analysis holds all three, and `registry.ANALYSES` lists them. Its section of the report has the same name.
+Reading a report imports these files, so that torch, SciPy and whatever loads them are imported inside functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from secid.analyses.controls import Control
+    from secid.analyses.shared_queries import Pairs
+    from secid.findings.summary import SourceFindings
+    from secid.measure.in_batch import Conflicts
+    from secid.measure.uncertainty import Difference
+    from secid.pool import Plan
+    from secid.progress import Progress
+    from secid.read.collection import Collection
+    from secid.results import EarlyStop, EncoderInfo, Run, RunWarning, WithoutFlagged
+    from secid.settings import Settings
+    from secid.triplets.embedding import Embedder
+    from secid.triplets.estimates import Estimate
+    from secid.triplets.measure_set import Bench
+    from secid.triplets.measured import Measured
+    from secid.triplets.random_reference import RandomReference
+    from secid.triplets.variants import Aspect
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A measured run, its sources in rank order in every list.
+
+    items : the sources with all of their queries.
+    table : the sources on the queries that all of them share, if the table uses these; otherwise `items`.
+    level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
+    ranked : what the sources are ranked by: `table`, or `level` beyond budget 1.
+    pairs : all pairs of sources, at the run's budget.
+    control_gaps : for each control, the sources' scores minus its own, by name.
+    guide : the second scorer, whose scores are columns of the items' tables; None without one.
+    collection : None without --collection.   batch_rows : by source, of all rows of its files.
+    suite : the aspects that --ablate varies; their scores are in `ranked`.
+    stages : seconds and counts of each stage so far.
+    not_evaluated : what the passes themselves could not compute, and the kind of reason.
+    """
+
+    plan: Plan
+    settings: Settings
+    items: Sequence[Measured]
+    table: Sequence[Measured]
+    level: Sequence[Measured] | None
+    ranked: Sequence[Measured]
+    pairs: Pairs
+    controls: Sequence[tuple[Control, Measured]]
+    control_gaps: Sequence[Mapping[str, Difference]]
+    findings: Mapping[str, SourceFindings]
+    hardness: Mapping[str, Estimate]
+    without_flagged: Mapping[str, WithoutFlagged]
+    reference: RandomReference | None
+    guide: EncoderInfo | None
+    collection: Collection | None
+    batch_rows: Mapping[str, Conflicts]
+    suite: Sequence[Aspect]
+    early_stop: EarlyStop | None
+    warnings: tuple[RunWarning, ...]
+    not_evaluated: Mapping[str, str]
+    embedder: Embedder
+    bench: Bench
+    stages: Mapping[str, Mapping[str, float]]
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Found(Generic[R]):
+    """The result of an analysis, None if it was not asked for or has none.
+
+    not_evaluated : parts that could not be computed, and the kind of reason.
+    """
+
+    result: R | None = None
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[R]):
+    """name : of its result in `Run.analyses`, and of its section.   kind : the type of the result."""
+
+    name: str
+    kind: type[R]
+    compute: Callable[[Context], Found[R]]
+
+    def of(self, run: Run) -> R | None:
+        """Return the result in a run; None if it was not asked for or has none."""
+        return run.analyses.get(self.name)

@@ -1,0 +1,18 @@
+"""The progress bars of huggingface_hub, for downloads of models and data sets. Imported only where one begins."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from huggingface_hub.utils.tqdm import tqdm
+
+
+class Bars(tqdm):
+    """Bars on a terminal alone. A character of a file's name that no line shows, such as an escape, becomes U+FFFD."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
+
+    def __str__(self) -> str:
+        return "".join(char if char.isprintable() else "\ufffd" for char in super().__str__())

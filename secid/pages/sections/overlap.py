@@ -1,0 +1,48 @@
+"""What pairs of sources share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nlargest
+
+from secid.analyses.overlap import OVERLAP
+from secid.pages.glossary import terms
+from secid.pages.numbers import count, fraction, percent
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number
+from secid.pages.sanitize import named
+from secid.results import Overlap, Run
+
+
+def section(run: Run) -> Section | None:
+    """What pairs of sources share; None for one source."""
+    return overlap_section(OVERLAP.of(run) or ())
+
+
+def overlap_section(overlaps: Sequence[Overlap]) -> Section | None:
+    """What pairs of sources share, of more than MOST_PAIRS those with most negatives in common; None without a pair."""
+    if not overlaps:
+        return None
+    shown, which = overlaps, ""
+    if len(overlaps) > MOST_PAIRS:
+        shown = nlargest(MOST_PAIRS, overlaps, key=lambda item: item.negative_jaccard_mean or 0.0)
+        which = f"; the {MOST_PAIRS} with the most negatives in common, of {count(len(overlaps))} in the JSON report"
+    rows = tuple(
+        (
+            f"{named(item.first)} and {named(item.second)}",
+            percent(item.shared_query_fraction),
+            percent(item.shared_document_fraction),
+            fraction(item.negative_jaccard_mean),
+        )
+        for item in shown
+    )
+    head = ("shared queries", "shared documents", "same negatives")
+    table = Table(
+        caption=f"Overlap of pairs of sources{which}", columns=(foreign("pair"), *map(number, head)), rows=rows
+    )
+    return Section(
+        anchor="overlaps",
+        link="Overlap",
+        title="What the sources share",
+        tables=(table,),
+        terms=terms("shared", "same negatives"),
+    )

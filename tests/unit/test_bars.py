@@ -1,0 +1,25 @@
+"""What the bars of downloads show on a terminal, and that they show nothing elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from secid.bars import Bars
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_bar_shows_names_without_escapes_and_on_a_terminal_alone(monkeypatch, is_terminal):
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(sys, "stderr", shown)
+    with Bars(total=2, desc="\x1b[2Jone\n\u202e.jsonl") as bar:
+        bar.update()
+        bar.set_description("\x9b2Jtwo.jsonl")
+        bar.set_postfix_str("\x1b]0;three")
+    for name in ("one", "two", "three"):
+        assert (name in shown.getvalue()) is is_terminal
+    assert all(line.isprintable() for line in re.split(r"\r|\n$", shown.getvalue()))
