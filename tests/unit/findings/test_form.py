@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.findings.trailing_notes import _note
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 
@@ -143,6 +144,10 @@ def test_passages_end_in_no_note(end):
 )
 def test_passages_that_speak_of_requirements_and_queries_hold_no_note(text: str) -> None:
     assert not has_trailing_note(text)
+
+
+def test_brackets_of_fewer_than_twelve_characters_are_no_note() -> None:
+    assert [_note(text, text) for text in ("goats (are a few)", "goats (were a few)")] == ["", "(were a few)"]
 
 
 def test_a_title_in_brackets_is_no_array() -> None:
