@@ -33,7 +33,79 @@ FIXED_KEYWORDS = {
     "frozen",
     "stable",
 }
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = {
+    "measure/sweep.py : STORED_PANELS = 9": "how many panels hold a sum: they are slices of one product",
+    "measure/blocks.py : LARGE = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
+        "bytes that are in memory together, on devices other than the CPU"
+    ),
+    "triplets/bm25.py : POSTINGS_AT_ONCE = 0 << 22": "how many queries are scored together; at least one always is",
+    "measure/sweep.py _unsampled(): return replace(variant, sample=1.1)": (
+        "a key, made in one place and looked up by the same function"
+    ),
+    (
+        "measure/uncertainty.py _amounts(): return np.where(usable, np.maximum(weight, 0.0) / "
+        "np.where(usable, squared_distance, 1.1), 0.0)"
+    ): "a divisor where the outer where takes 0",
+    "analyses/budgets.py crossings(): signs = np.where(np.abs(gaps) >= LEVEL_FRACTION * curve, np.sign(gaps), 0)": (
+        "equal only where both are 0, whose sign is 0 as well, or by a rounding error"
+    ),
+    "analyses/overlap.py _shared_queries(): n_own = np.where(of_source > a, own[of_query], 1)": (
+        "only pairs with a later source are read"
+    ),
+    "analyses/early_stopping.py rank_early(): alpha = 1.0 - (settings.until_ranked or 0.1)": (
+        "called only with a confidence, which is above 0.5"
+    ),
+    "triplets/random_reference.py random_like(): flags[keep] = score[keep] < limit + DOT_ROUNDING": (
+        "no cosine exceeds a percentile by exactly 1e-12"
+    ),
+    "probing/folds.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
+        "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
+    ),
+    "gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
+    (
+        "triplets/measure_set.py variant_scores(): inside = rows.query[places < variant.sample] if "
+        "variant.sample <= 1.0 else rows.query"
+    ): "every scored query has a place below 1",
+    (
+        "mining/choose.py Choice.lists(): self._last(m) if self.capped or m.pick == 'top' else "
+        "min(self._last(m), m.window[0] + self.k - 1)"
+    ): "the length of the first lists; they are made longer until they hold enough",
+    (
+        "findings/openings.py shared_openings(): in_positives = positives.counts_of(negatives.keys) / max(0, "
+        "positives.n_documents)"
+    ): "a source with a negative has a positive, and without negatives nothing is divided",
+    (
+        "pool/normal_form.py loops(): flags: Flags = (counts >= LOOP_TOKENS) & (n_returns > np.maximum(1, "
+        "counts // 10 - 1))"
+    ): "a loop has more returns than either asks for, by trial of all patterns of 20 to 23 tokens",
+    "pool/normal_form.py loops(): for gap in range(2, LOOP_REACH + 1):": (
+        "a loop has enough returns over gaps of 2 to 4 as well, by trial of all patterns of 20 to 23 tokens"
+    ),
+    (
+        'gating/checks.py _finding(): if bound.counted and check.outcome == "pass" and share.estimate.value '
+        "> (FINDINGS[finding].limit or 1.1):"
+    ): "no share exceeds 1",
+    "pool/tokens.py : BLOB_BYTES = 1 << 18": "how much is split at once",
+    "analyses/in_batch.py _batches(): place = np.full(len(heads), -2, np.int64)": (
+        "any number below 0 says that a row is in another batch"
+    ),
+    "triplets/measure_set.py : NO_SUM = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
+    (
+        "triplets/rows.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
+        "self._row_bytes, max(0, n_bytes))"
+    ): "the system refuses to reserve no byte, which is passed over",
+    "mining/choose.py Choice.lists(): complete[pending] = (depth >= n_candidates) | (order.ids < 0).all(axis=1)": (
+        "lists that end early are made longer until they hold all candidates"
+    ),
+    "measure/packed_matrix.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
+    "findings/copies.py Positives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
+        "beyond the last offset only where there is no query, and none is known"
+    ),
+    "measure/sweep.py SymmetricSum.matrix(): total = self._panels[-0].new_empty(d, d)": (
+        "all panels have one device and one type"
+    ),
+    "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
+}
 """Faults that change no result, and why. Key: module, function, and the line with the fault."""
 
 

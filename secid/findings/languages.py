@@ -190,7 +190,10 @@ def damage_start(text: str) -> int:
     """
     fixed = ftfy.fix_encoding(text)
     if fixed != text:
-        return next((at for at, pair in enumerate(zip(text, fixed, strict=False)) if pair[0] != pair[1]), 0)
+        return next(
+            (at for at, pair in enumerate(zip(text, fixed, strict=False)) if pair[0] != pair[1]),
+            min(len(text), len(fixed)),
+        )
     first = BEYOND_ASCII.search(text)
     return first.start() if first else 0
 

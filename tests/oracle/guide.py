@@ -15,6 +15,8 @@ FLAGS: dict[str, Callable[[float, float, float], bool]] = {
     "relative": lambda positive, negative, value: negative >= positive - value * abs(positive),
     "maximum": lambda positive, negative, value: negative >= value,
 }
+SPANS = {"absolute": (0.0, 0.2), "relative": (0.0, 0.2), "maximum": (0.0, 1.0)}
+"""Smallest and largest value on a curve, where scores are cosines."""
 
 
 def pairs_of(rows: Sequence[dict[str, Any]], queries: dict[str, Any], passages: dict[str, Any]) -> list[Pair]:

@@ -65,6 +65,9 @@ def test_flags_precision_and_recall_equal_the_definitions(temperature):
             np.array([rule.precision, rule.recall]),
             np.array(oracle.shares(flags, negatives.relevant, negatives.share)),
         )
+        masks = (negatives.grade > 0, negatives.grade <= 0)
+        counts = [round(negatives.share[np.array(flags) & mask].sum()) for mask in masks]
+        assert [rule.n_flagged_relevant, rule.n_flagged_non_relevant] == counts
     counts = [negatives.share[mask].sum() for mask in (negatives.grade > 0, negatives.grade == 0)]
     assert [result.n_labelled_relevant, result.n_labelled_non_relevant] == [round(count) for count in counts]
     assert result.n_negatives == 9 + result.n_labelled_relevant + result.n_labelled_non_relevant + result.n_unjudged

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from secid.analyses.guide import curves as curves_of
 from secid.measure.margins import flagged
 from secid.results.guide import GuideSource
 from secid.triplets.estimates import clustered_mean, share_interval, stratified_mean
@@ -75,7 +76,7 @@ def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
     assert source.agreement == pytest.approx(reference.same_order(target, guide), rel=TOLERANCE)
     assert source.rank_correlation == pytest.approx(reference.spearman(target, guide), rel=TOLERANCE)
     for curves, of in ((margins.target, target), (margins.guide, guide)):
-        assert {curve.kind for curve in curves} == set(reference.FLAGS)
+        assert {curve.kind: (min(curve.values), max(curve.values)) for curve in curves} == reference.SPANS
         for curve in curves:
             shares = [reference.flagged_share(of, curve.kind, value) for value in curve.values]
             assert curve.shares == pytest.approx(shares, rel=TOLERANCE, abs=1e-12)
@@ -112,6 +113,13 @@ def test_relative_margin_below_zero_lowers_the_bar(sign):
     assert not flagged(np.array([sign * 0.5 - 0.03]), np.array([sign * 0.5]), "relative", 0.05).any()
 
 
+def test_curves_run_over_the_range_of_the_scores():
+    found = curves_of(np.zeros(1), np.ones(1), np.ones(1), (-4.0, 6.0))
+    ends = {curve.kind: (curve.values[0], curve.values[-1]) for curve in found}
+    assert {len(curve.values) for curve in found} == {21}
+    assert ends == {"absolute": (0.0, 2.0), "relative": (0.0, 0.2), "maximum": (-4.0, 6.0)}
+
+
 def test_stratified_mean_is_that_of_loops():
     draw = np.random.default_rng(0)
     n = 240
@@ -127,6 +135,15 @@ def test_stratified_mean_is_that_of_loops():
     assert abs(values[known].mean() - value) > 1e-3  # the strata count
     whole = stratified_mean(values, np.ones(n, bool), np.zeros(n, int), query, names)
     assert whole.per_query == pytest.approx(clustered_mean(values, query, names).per_query)
+
+
+def test_a_stratum_that_one_value_is_known_of_has_no_error_of_its_own():
+    known, stratum = np.array([True, False, True, True]), np.array([0, 0, 1, 1])
+    estimate = stratified_mean(
+        np.array([1.0, np.nan, 0.0, 1.0]), known, stratum, np.arange(4), np.arange(4).astype("S16")
+    )
+    assert estimate.value == 0.75
+    assert estimate.per_query == pytest.approx(np.array([0.25, 0.25, -0.25 - 0.5 * 2**0.5, -0.25 + 0.5 * 2**0.5]) / 4)
 
 
 def test_no_suspect_in_a_sample_bounds_the_share_by_the_sample():

@@ -317,6 +317,9 @@ def test_the_same_source_under_two_names_ties(sources, tmp_path):
     assert twice.comparisons[0].z is None
     assert not twice.comparisons[0].established
     assert twice.analyses["overlap"][0].negative_jaccard_mean == 1.0
+    for control in twice.controls:
+        gaps = [each.difference_nats for each in control.against]
+        assert gaps == pytest.approx([twice.sources[0].eci_nats - control.eci_nats] * len(gaps))
 
 
 def test_sources_of_different_queries_are_the_first_warning(sources, tmp_path):

@@ -54,6 +54,7 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
     caption = ablation_section(found.run).tables[0].caption
     assert ("B = 1,000" in caption) == (budget != 1.0)
     (everything,) = found.run.analyses["slices"]
+    assert everything.field == "part"
     assert {source.name: source.score_nats for source in everything.sources} == pytest.approx(found.scores)
     assert [source.name for source in everything.sources] == order
     assert {source.name: source.n_triplets for source in everything.sources} == dict.fromkeys(order, 40)
@@ -101,6 +102,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     run = scored(tmp_path, 1.0).run
     found = next(item for item in run.analyses["ablations"] if item.name == "sample")
     rows = {row.setting: row for row in found.rows}
+    assert list(rows) == ["1 %", "2 %", "5 %", "10 %", "25 %", "50 %", "75 %", "100 %"]
     whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
     assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
     for source in run.sources:
@@ -118,7 +120,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
 
 def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(tmp_path):
     first, second = scored(tmp_path, 1.0).measured[:2]
-    variant = next(variant for variant in first.variants if variant.sample == 0.5)
+    few, variant = (next(variant for variant in first.variants if variant.sample == part) for part in (0.1, 0.75))
     gap = difference(first.influence, second.influence, 0.0)
     n = min(item.variants[variant].n_queries for item in (first, second))
     reach = reach_95(n) * gap.standard_error * (gap.n_queries / n - 1) ** 0.5
@@ -126,11 +128,13 @@ def test_a_swap_is_noise_where_the_difference_at_that_many_queries_may_be_zero(t
     for ahead, open_swaps in ((0.9, (pair,)), (1.1, ())):
         scores = {
             "100 %": {first.name: 1.0, second.name: 0.5},
-            "50 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
+            "75 %": {first.name: 0.5, second.name: 0.5 + ahead * reach},
+            "10 %": {first.name: 0.5, second.name: 100.0},
         }
         made = ablation("sample", "100 %", scores)
-        made = with_noise(made, dict.fromkeys(scores, variant), [first, second], 1.0)
+        made = with_noise(made, {**dict.fromkeys(scores, variant), "10 %": few}, [first, second], 1.0)
         assert (made.rows[1].swapped, made.rows[1].open_swaps) == ((pair,), open_swaps)
+        assert made.rows[2].open_swaps == (pair,), "few queries decide nothing"
 
 
 def test_a_temperature_close_to_one_of_the_suite_is_a_row_of_its_own():

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from secid.analyses.agreement import (
+    ERROR_RATE,
+    _half_widths,
     agree,
     kendall_tau_b,
     pairs_ordered_alike,
@@ -16,7 +18,7 @@ from secid.analyses.agreement import (
     top_1_regret,
     unmatched_names,
 )
-from secid.analyses.downstream import Outcomes, read_outcomes
+from secid.analyses.downstream import Outcomes, read_outcomes, shown_names
 from secid.errors import InputError
 from tests.snapshots import refusal, situations
 
@@ -110,6 +112,11 @@ def test_a_table_of_outcomes_is_read(tmp_path):
     assert mrr.values == {"dense": 0.3}
 
 
+def test_of_many_names_three_are_shown():
+    assert shown_names(["a", "b", "c"]) == "'a', 'b', 'c'"
+    assert shown_names(["a", "b", "c", "d"]) == "'a', 'b', 'c', …"
+
+
 BROKEN = {
     "no column of sources": ("name,ndcg\nbm25,1\n", ""),
     "no metric": ("source\nbm25\n", ""),
@@ -176,6 +183,12 @@ def test_intervals_cover_the_truth_at_least_as_often_as_they_say(error):
         estimates = (found.kendall_tau_b, found.spearman_rho, found.top_1_regret)
         assert all(low <= value <= high for (low, high), value in zip(ends, estimates, strict=True))
     assert (held / n_runs >= 0.95).all()
+
+
+def test_at_the_error_rate_of_a_run_widths_are_those_of_its_intervals():
+    pair = SimpleNamespace(first="a", second="b", interval_95=(-0.25, 0.75))
+    wide = _half_widths(SimpleNamespace(comparisons=(pair,)), ("a", "b", "c"), ERROR_RATE)
+    assert wide.tolist() == [[0.0, 0.5, np.inf], [0.5, 0.0, np.inf], [np.inf, np.inf, 0.0]]
 
 
 def test_sure_orders_leave_no_width_and_unsure_ones_all_of_it():

@@ -101,6 +101,13 @@ def test_a_shuffled_source_holds_only_its_own_negatives(made):
         assert set(dealt.negative.tolist()) <= set(rows.negative.tolist())
 
 
+def test_a_query_with_most_of_the_negatives_is_too_large_to_shuffle():
+    number = np.array([0, 1, 1, 1])
+    rows = Triplets(number, number, np.arange(2, 6), np.array([0, 1, 4]), number, np.arange(4))
+    plan = SimpleNamespace(queries=Texts(np.arange(32, dtype=np.uint8).reshape(2, 16)))
+    assert module._shuffled(rows, SimpleNamespace(rank=np.arange(6)), plan, Settings()) == "one_large_query"
+
+
 def test_the_dense_control_takes_the_nearest_documents(made):
     plan, triplets, vectors, controls = made
     base = base_of(plan, triplets, Settings())
@@ -151,9 +158,14 @@ def test_rows_from_a_file_come_in_the_order_asked_for(made):
 
 
 def test_echoes_are_the_queries_own_texts(made):
-    plan, _, _, controls = made
+    plan, triplets, _, controls = made
     rows = controls["query_echo", None]
     assert plan.queries.take(rows.query) == plan.passages.take(rows.negative)
+    echoes = plan.echoes.copy()
+    echoes[rows.query[0]] = -1
+    part = SimpleNamespace(queries=plan.queries, echoes=echoes)
+    others = module._query_echo(base_of(plan, triplets, Settings()), part, "alphanumeric")
+    assert others.query.tolist() == rows.query[1:].tolist(), "of the queries whose text is in the plan"
 
 
 def test_pairs_of_narrow_ids_of_a_large_run_stay_apart():

@@ -190,6 +190,7 @@ def test_where_queries_are_shared_looks_and_their_times_are_those_of_the_sample(
     same = np.arange(600)
     looks = looks_of([same, same], np.random.default_rng(0).permutation(600) / 600, [600, 600], 600)
     assert looks.sizes == look_sizes(600)
+    assert looks.sizes[0] == 100
     assert looks.ready.all()
     expected = information_times(looks.sizes[:-1], 600)
     assert looks.times == pytest.approx(expected / expected[0])

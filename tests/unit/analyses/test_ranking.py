@@ -106,3 +106,7 @@ def test_a_source_that_was_not_compared_with_all_others_joins_no_established_pai
     assert tie_groups(["a"], []) == {"a": 1}
     all_pairs = [*pairs, pair("a", "c", established=True)]
     assert tie_groups(["a", "b", "c"], all_pairs) == {"a": 1, "b": 2, "c": 2}
+
+
+def test_a_difference_without_an_error_has_no_z():
+    assert Difference(nats=0.5, standard_error=0.0, n_shared_queries=100, n_queries=100).z is None

@@ -169,12 +169,12 @@ def test_every_source_keeps_the_bound_at_any_temperature(tmp_path, rows):
 
 
 def test_batches_depend_on_no_order_of_rows_and_on_the_seed(tmp_path):
-    rows = clean_rows(200, 2)
+    rows = clean_rows(256, 2)
     found = [scored(tmp_path, {"a": part}).run.analyses["in_batch"][0] for part in (rows, rows[::-1])]
     assert found[0] == found[1]
-    assert (found[0].n_rows, found[0].batch_rows, found[0].n_batches) == (200, 64, 3)
-    assert [size.batch_size for size in found[0].sizes] == [32, 64, 128]
-    assert found[0].largest_batch == 200
+    assert (found[0].n_rows, found[0].batch_rows, found[0].n_batches) == (256, 64, 4)
+    assert [size.batch_size for size in found[0].sizes] == [32, 64, 128, 256]
+    assert found[0].largest_batch == 256
     assert scored(tmp_path, {"a": rows}, seed=1).run.analyses["in_batch"][0].flagged_share != found[0].flagged_share
 
 
@@ -204,6 +204,7 @@ def test_one_record_makes_no_batch(tmp_path, rows):
     run = scored(tmp_path, {"a": rows[:1], "b": rows}).run
     alone = next(item for item in run.analyses["in_batch"] if item.source == "a")
     assert (alone.n_rows, alone.sizes, alone.largest_batch, alone.flagged_share) == (1, (), None, None)
+    assert alone.n_compared == 0
     assert {name: why for name, why in run.not_evaluated.items() if "batch" in name} == {"batches of a": "one_row"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.findings.trailing_notes import _note
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 
@@ -145,13 +146,17 @@ def test_passages_that_speak_of_requirements_and_queries_hold_no_note(text: str)
     assert not has_trailing_note(text)
 
 
+def test_brackets_of_fewer_than_twelve_characters_are_no_note() -> None:
+    assert [_note(text, text) for text in ("goats (are a few)", "goats (were a few)")] == ["", "(were a few)"]
+
+
 def test_a_title_in_brackets_is_no_array() -> None:
     assert not is_wrapped('["Song 3"] is a song of 1 by [w3]')
     assert is_wrapped('["Goats climb.", "Goats eat."]')
     assert is_wrapped('["Goats climb."]')
 
 
-@pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u202f»", "\x85", "\ufeff"])
+@pytest.mark.parametrize("end", ["\u2009", "\u200b", "\u2028", "\u2029", "\u202f»", "\x85", "\ufeff"])
 def test_blanks_of_any_kind_may_follow_a_sentence_mark(end: str) -> None:
     assert not is_unfinished("The goats climb the steep rocks above the valley." + end)
 
@@ -232,6 +237,7 @@ OTHER_ENDS = (
     "La question n'a pas reçu de réponse.",
     "Este documento contiene los requisitos de la consulta pública.",
     "El médico no responde a la pregunta en la consulta.",
+    "Roep zoek(deze passage past niet bij de zoekvraag) aan na begin()",
     "希望这篇文章对你有帮助。",
     "这段文字描述了山羊的问题。",
     "这个问题一直没有得到回答。",

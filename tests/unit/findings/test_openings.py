@@ -240,6 +240,12 @@ def test_a_preamble_in_the_middle_of_a_passage_is_a_quotation(language):
     assert [text for text in PREAMBLES[language] if phrase(f"{LOST} {text}") is not None] == []
 
 
+def test_the_first_twelve_words_are_read():
+    head = "Here is the first of {}four misleading but still quite readable passage"
+    assert phrase(head.format("")) is not None
+    assert phrase(head.format("all ")) is None
+
+
 def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
     assert phrase("Hard negative 2:") == phrase("**HARD NEGATIVE 17 :**") == "hard negative 0"
     assert phrase("Here are three passages") == phrase("here are 12 passages") != phrase("Here is a passage")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from itertools import permutations
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -143,6 +145,13 @@ def test_code_numbers_and_names_are_undecided():
     assert languages_of(UNDECIDED) == [None] * len(UNDECIDED)
 
 
+def test_of_a_source_the_undecided_texts_have_no_language():
+    texts = [*TEXTS["de"], *UNDECIDED[:2]]
+    keys = np.arange(16 * len(texts), dtype=np.uint8).reshape(-1, 16)
+    store = SimpleNamespace(keys=keys, take=lambda ids: [texts[number] for number in ids])
+    assert languages.languages_of(store, np.arange(len(texts)), 0).shares == {"de": 0.6, "": 0.4}
+
+
 def test_functions_with_english_words_are_english_or_undecided():
     function = 'def sorted_keys(table):\n    """Return the keys of the table in order."""\n    return sorted(table)\n'
     assert languages_of([function])[0] in (None, "en")
@@ -250,3 +259,7 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
         first = flags_of(tmp_path, *sources, name=name)
         assert all(first)
         assert flags_of(tmp_path, *reversed(shuffled), name=name) == first[::-1]
+
+
+def test_damage_at_the_end_of_a_text_begins_behind_what_repairing_leaves():
+    assert languages.damage_start("on the DÃƒ") == 9

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from secid.findings import copies
 from secid.findings.copies import restored, stored_positives
-from secid.findings.texts import mask_of
+from secid.findings.openings import NO_KEYS, RunOpenings
+from secid.findings.texts import RunTexts, mask_of, restored_texts
 from secid.pool import normal_form as forms_module
 from secid.pool import select
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
@@ -115,11 +116,11 @@ def test_every_character_alone_and_behind_a_letter_folds_as_unicode_says():
 
 
 def test_hashes_are_the_same_on_every_machine():
-    found = FormKeys.of(Packed.of(["Hard negatives, mined.", "水の都 ベネチア", "…"])).hashes()
+    found = FormKeys.of(Packed.of(["Hard negatives, mined.", "水の都 ベネチア", "…", "a" * 65])).hashes()
     assert [f"{int(value):016x}" for value in found] == HASHES
 
 
-HASHES = ["5d69a3707ddca985", "45ee91880cccb778", "0000000000000000"]
+HASHES = ["5d69a3707ddca985", "45ee91880cccb778", "0000000000000000", "fb9a9a5f752e7e8e"]
 
 
 def passage(seed: int, n: int = 60, language: str = "en") -> str:
@@ -333,6 +334,13 @@ def test_stored_positives_do_not_depend_on_the_order_and_leave_out_what_nothing_
     assert len(first["positive_forms"]) == 2
     n_runs = len(passage(1).split()) - 4 + len(passage(2).split()) - 4
     assert 0.1 * n_runs < len(first["positive_runs"]) < 0.45 * n_runs
+
+
+def test_what_a_run_knows_of_its_texts_is_restored():
+    lengths, excess = {"a": (40, 900)}, {"a": {"loop": True, "wrapper": False}, "b": {}}
+    run = RunTexts(RunOpenings(NO_KEYS, {}), {}, lengths, excess)
+    found = restored_texts(run.stored(["a", "b"]), ["a", "b"])
+    assert (found.lengths, found.excess) == (lengths, excess)
 
 
 def test_stored_positives_of_nothing_know_nothing():

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from secid.errors import NumericalError
-from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
+from secid.measure.information import Eigen, InformationState, eigenvalues, mixed, spectral_nats
+from secid.measure.spectrum import Spectrum, spectrum
 
 
 def unit(n: int, d: int) -> torch.Tensor:
@@ -64,3 +65,9 @@ def test_weights_too_small_for_the_digits_of_float32_are_no_error(solve):
     item = InformationState(torch.diag(torch.tensor([8.6e-43, -5e-46], dtype=torch.float64)), 1.0)
     found = solve(item, 2)
     assert (found.values if isinstance(found, Eigen) else found).tolist() == [0.0, pytest.approx(8.6e-43)]
+
+
+def test_a_mixture_of_one_is_its_matrix_and_nothing_has_a_spectrum_of_zeros():
+    item = state(40, 8)
+    assert torch.equal(mixed([item], [1.0]).matrix(), item.matrix())
+    assert spectrum(np.zeros(3)) == Spectrum(0.0, 0.0, 0.0, ())

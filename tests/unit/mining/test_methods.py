@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from secid.errors import UsageError
+from secid.mining.choose import passing
 from secid.mining.methods import METHODS, Dense, Hybrid, parse_miners
 from secid.pages.explain import explained
 from secid.results.mine import PRESETS
@@ -19,6 +21,13 @@ def test_options_and_defaults():
     near, far = parse_miners(["near=dense", "far=dense:ranks=11-20,relative=0.05,pick=random"], 10)
     assert (near.method, near.window) == (Dense(ranks=(1, 200)), (1, 200))
     assert (far.method, far.window) == (Dense(ranks=(11, 20), relative=0.05, pick="random"), (11, 20))
+
+
+def test_a_candidate_at_a_margin_or_at_the_maximum_does_not_pass():
+    method = Dense(ranks=(1, 9), absolute=0.25, maximum=0.5)
+    near, below = passing(method, np.array([0.25, 0.5, 0.75]), np.array(1.0))
+    assert near.tolist() == [True, True, False]
+    assert below.tolist() == [True, False, False]
 
 
 def test_the_default_window_holds_k():

@@ -26,6 +26,12 @@ def test_token_sets_equal_the_plain_meaning(texts, tokenizer):
         assert keys[found.offsets[place] : found.offsets[place + 1]].tolist() == expected
 
 
+@pytest.mark.parametrize("tokenizer", sorted(SPLITTERS))
+def test_every_character_of_one_byte_stands_in_words_or_between_them(tokenizer):
+    texts = [f"ab{chr(code)}cd" for code in range(256)]
+    assert token_stream(texts, tokenizer)[1].tolist() == [len(SPLITTERS[tokenizer](text)) for text in texts]
+
+
 def test_distinct_tokens_have_distinct_keys():
     words = [f"{a}{b}{c}" for a in "abcdefghij0123456789" for b in "klmnopqrstäöü" for c in ("", "x", "xx", "é", "一")]
     for tokenizer in SPLITTERS:

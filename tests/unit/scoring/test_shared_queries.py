@@ -11,6 +11,7 @@ from secid.analyses import shared_queries
 from secid.analyses.shared_queries import counts_of, flags_of, scored_pairs
 from secid.pages.answer import answer_table
 from secid.pages.sections.verdict import verdict
+from secid.settings import Settings
 from tests.unlike import HardnessEncoder, margin_case, write_unlike
 
 
@@ -148,6 +149,13 @@ def test_the_larger_source_decides_what_few_is() -> None:
     counts = counts_of(flags_of([shared_queries.np.array(own) for own in ids]))
     assert [counts.of(0, other).compares for other in (1, 2, 3)] == [False, True, False]
     assert counts.of(3, 4).compares  # the same queries
+
+
+def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
+    shared, key = shared_queries.Shared(40, 80, b"queries"), shared_queries.Key
+    for budget, partners in ((1.0, (-1, -1)), (1.01, (5, 2))):
+        sets = shared_queries._sets((2, 5), shared, Settings(budget=budget))
+        assert sets == [key(place, b"queries", other) for place, other in zip((2, 5), partners, strict=True)]
 
 
 def test_sets_go_to_the_pairs_that_share_most(monkeypatch: pytest.MonkeyPatch) -> None:

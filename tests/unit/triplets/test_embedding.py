@@ -81,6 +81,13 @@ def expected(own: Embedder, role: Any) -> np.ndarray:
     return HashEncoder(D).encode(store.get(0, len(store)), role)
 
 
+def test_a_share_of_further_texts_may_be_added(tmp_path: Path) -> None:
+    own = embedder(tmp_path, Streaming("array"))
+    n = sum(map(len, own._stores.values()))
+    assert [own.may_add(n_texts, 0.5) for n_texts in (0, n // 2, n // 2 + 1)] == [True, True, False]
+    own.close()
+
+
 @pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("cache", [False, True])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from secid.triplets.search import nearest
+from secid.measure.blocks import Vectors
+from secid.triplets.search import nearest, nearest_passages
 from tests.meta import NoWait
 
 
@@ -25,6 +27,13 @@ def test_the_search_never_waits_for_the_device():
     assert found.device.type == "meta"
     assert mode.counts["mm"] == 2 * 4
     assert sum(mode.counts.values()) <= 9 * 2 * 4 + 10
+
+
+@pytest.mark.parametrize("length", [0.0, 1.0])
+def test_of_equal_passages_the_first_are_the_nearest(length):
+    vectors = Vectors(length * torch.ones(3, 8), torch.ones(300, 8))
+    places, _ = nearest_passages(vectors, np.arange(3), np.arange(300), 5)
+    assert places.tolist() == 3 * [[0, 1, 2, 3, 4]]
 
 
 def test_without_rows_nothing_is_near():
