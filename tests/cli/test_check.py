@@ -339,8 +339,9 @@ def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):
     sound, damaged = FIXTURES / "sources" / "random.jsonl", POISONED
     for n in range(30):
         (tmp_path / f"s{n:02}.jsonl").write_bytes((damaged if n in (3, 17) else sound).read_bytes())
-    lines = invoke("check", *sorted(tmp_path.glob("s*.jsonl"))).out.splitlines()
-    assert len(lines) <= 45  # a long path takes a line more
+    names = sorted(path.name for path in tmp_path.glob("s*.jsonl"))  # a long path would take a line more
+    lines = invoke("check", *names).out.splitlines()
+    assert len(lines) <= 40
     assert [line.split()[0] for line in lines if " repair first " in line] == ["s03", "s17"]
     assert sum(" no defects " in line for line in lines) == 0
     assert any("28 sources" in line for line in lines)
