@@ -12,9 +12,8 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, Context, Found
 from secid.errors import UsageError
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import FEWEST_QUERIES, interval, reach_95
 from secid.settings import flag_of
-from secid.triplets.estimates import interval
 
 if TYPE_CHECKING:
     from secid.measure.sweep import Variant
@@ -239,7 +238,7 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
         return False
     gap = difference(first.influence, second.influence, a - b)
     reach = reach_95(n_queries) * gap.standard_error * _widening(gap.n_queries, n_queries)
-    return abs(gap.nats) > reach
+    return abs(gap.value) > reach
 
 
 def _widening(n_queries: int, n_sampled: int) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from secid.analyses.shared_queries import Pairs
     from secid.findings.summary import SourceFindings
     from secid.measure.in_batch import Conflicts
-    from secid.measure.uncertainty import Difference
+    from secid.measure.interval import Difference
     from secid.pool import Plan
     from secid.progress import Progress
     from secid.read.collection import Collection

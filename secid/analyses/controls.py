@@ -12,15 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secid.analyses.shared_queries import FEWEST_SHARED
 from secid.arrays import Index, among, distinct, first_in_row, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.interval import Difference
+from secid.measure.uncertainty import difference
 from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order
 from secid.pool.texts import pieces
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.bm25 import Bm25
+from secid.triplets.measure_set import Bench
+from secid.triplets.measured import Measured
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.search import nearest_passages
 
@@ -279,3 +284,27 @@ def _most_known(base: Base) -> int:
     """The most labelled positives any query has: how many of its best documents may have to go."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1
+
+
+def control_gaps(
+    control: Measured, of: str | None, table: Sequence[Measured], bench: Bench, *, same_queries: bool
+) -> dict[str, Difference]:
+    """Return each source's score minus the control's, at budget 1, by name.
+
+    of : the only source that the control is compared with, None for all.   same_queries : True if all sources have
+    them. Otherwise the control is restricted to the source's queries, and is not compared if fewer than
+    FEWEST_SHARED of its queries are left and some are lost.
+    """
+    gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
+    for source in table:
+        if of not in (None, source.name):
+            continue
+        keep = among(control.triplets.query, source.influence.queries)
+        key = b"" if same_queries or keep.all() else np.packbits(keep).tobytes()
+        if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
+            continue
+        if key not in parts:
+            parts[key] = bench.score_of(control, np.flatnonzero(keep), 1.0)
+        effect, nats = parts[key]
+        gaps[source.name] = difference(source.influence, effect, source.nats(1.0) - nats, 1.0)
+    return gaps

@@ -24,9 +24,8 @@ from secid.analyses.shared_queries import PairGap, compared_pairs
 from secid.arrays import Floats, Index, distinct
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES, ROUNDING_NATS
 from secid.measure.sequential import information_times, levels_of_looks, most_equal, spent
-from secid.measure.uncertainty import ROUNDING_NATS
 from secid.pool import Plan, select
 from secid.progress import Progress
 from secid.results import EarlyPair, EarlyStop, Look
@@ -227,7 +226,7 @@ def _decided(
         first, second = sorted((pair.first, pair.second))
         gap = pair.difference
         if pair.number == "score" and gap.n_queries >= FEWEST_QUERIES and (first, second) in open_pairs:
-            nats = gap.nats if first == pair.first else -gap.nats
+            nats = gap.value if first == pair.first else -gap.value
             share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))
             freedom = gap.n_queries - 1

@@ -15,7 +15,7 @@ from secid.arrays import Floats
 from secid.measure.margins import MARGIN, Margin, flagged, lowest_positive
 from secid.results import WithoutFlagged
 from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
-from secid.triplets.estimates import interval, names_of, paired_gap, share_interval
+from secid.triplets.estimates import names_of, paired_difference, share_interval
 
 if TYPE_CHECKING:
     from secid.triplets.guide import GuideScores
@@ -117,7 +117,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
     same = (np.sign(target) == np.sign(own)).astype(np.float64)
     random = guide.random
-    excess = None if random is None else paired_gap(suspects, random)
+    excess = None if random is None else paired_difference(suspects, random)
     return GuideSource(
         name=item.name,
         n_scored=len(np.unique(item.triplets.place[scored])),
@@ -128,9 +128,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         n_random=guide.n_random,
         random_share=None if random is None else random.value,
         random_interval_95=None if random is None else share_interval(random),
-        excess_interval_95=None
-        if excess is None
-        else interval(excess.value, excess.standard_error, excess.n_queries, (-1.0, 1.0)),
+        excess_interval_95=None if excess is None else excess.interval_within(1.0),
         without_suspects=without,
     )
 

@@ -15,13 +15,12 @@ import numpy as np
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES, interval
 from secid.measure.margins import MARGIN, flagged
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
-from secid.triplets.estimates import interval
 from secid.triplets.measure_set import Bench
 from secid.triplets.measured import Measured
 from secid.triplets.positives import triplets_of

@@ -12,12 +12,11 @@ from scipy.special import ndtri
 
 from secid.analyses.shared_queries import Pairs
 from secid.arrays import Floats
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES, Difference, finite, interval
 from secid.measure.sequential import levels_of_looks
-from secid.measure.uncertainty import Difference, holm, probability_first
+from secid.measure.uncertainty import holm, probability_first
 from secid.results import Comparison, EarlyStop
 from secid.results.between import PairedDifference
-from secid.triplets.estimates import Gap, finite, interval
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
@@ -27,11 +26,6 @@ POWER_80 = 0.8416212335729143
 def score_interval(nats: float, error: float, n_queries: int, budget: float) -> tuple[float, float]:
     """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
     return interval(nats, error, n_queries, (0.0, budget))
-
-
-def difference_interval(gap: Difference, budget: float) -> tuple[float, float]:
-    """95 % interval of a difference of ECI_B. With too few queries it is all that the difference can be."""
-    return interval(gap.nats, gap.standard_error, gap.n_queries, (-budget, budget))
 
 
 def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
@@ -47,10 +41,10 @@ def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> t
         Comparison(
             first=pair.first,
             second=pair.second,
-            difference_nats=gap.nats,
+            difference_nats=gap.value,
             standard_error_nats=gap.standard_error,
-            interval_95=difference_interval(gap, budget),
-            n_shared_queries=gap.n_shared_queries,
+            interval_95=gap.interval_within(budget),
+            n_shared_queries=gap.n_shared,
             z=gap.z,
             p=float(p),
             p_holm=float(adjusted),
@@ -67,7 +61,7 @@ def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> t
     )
 
 
-def _paired(gap: Gap | None) -> PairedDifference | None:
+def _paired(gap: Difference | None) -> PairedDifference | None:
     return None if gap is None else PairedDifference(value=gap.value, interval_95=finite(gap.interval))
 
 

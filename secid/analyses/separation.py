@@ -11,7 +11,8 @@ import numpy as np
 from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
-from secid.triplets.estimates import Estimate, Names, combined, finite, names_of, share_interval
+from secid.measure.interval import finite
+from secid.triplets.estimates import Estimate, Names, combined, names_of, share_interval
 
 if TYPE_CHECKING:
     import torch

@@ -14,18 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.arrays import Flags, Floats, Index, among, distinct
+from secid.arrays import Flags, Floats, Index
 from secid.measure.blocks import Triplets
+from secid.measure.interval import Difference
 from secid.measure.summary import INVERSION
-from secid.measure.uncertainty import Difference, Influence, difference
+from secid.measure.uncertainty import Influence, difference
 from secid.pool import Plan
-from secid.results import RunWarning
 from secid.results.between import Number
 from secid.settings import Settings
-from secid.triplets.estimates import Gap
 from secid.triplets.measure_set import Bench, level_places
 from secid.triplets.measured import Measured
-from secid.triplets.query_sums import QuerySums, ratio_gap, total
+from secid.triplets.query_sums import QuerySums, ratio_difference
 from secid.triplets.random_reference import RandomReference
 
 FEWEST_SHARED = 30
@@ -66,14 +65,14 @@ class Shared(NamedTuple):
     identity: bytes
 
     @property
-    def is_same(self) -> bool:
+    def same_queries(self) -> bool:
         """True if both sources have the same queries."""
         return self.n == self.n_larger
 
     @property
     def compares(self) -> bool:
         """True if they are enough for a comparison."""
-        return self.is_same or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
+        return self.same_queries or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
 
 
 class SharedCounts:
@@ -113,7 +112,7 @@ class SharedCounts:
         return self._common.digest()
 
     @property
-    def is_same(self) -> bool:
+    def same_queries(self) -> bool:
         """True if all sources have the same queries."""
         return self.n_common == self.n_queries
 
@@ -128,10 +127,15 @@ class SharedCounts:
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property
+    def one_set(self) -> bool:
+        """True if the rows of the table are of the same queries."""
+        return self.same_queries or self.in_table
+
+    @property
     def in_table(self) -> bool:
         """True if the table uses the common queries, which are then fewer than all."""
         least = max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest, OF_LARGER * self.n_largest)
-        return not self.is_same and self.n_common >= least
+        return not self.same_queries and self.n_common >= least
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:
@@ -194,21 +198,16 @@ class PairGap:
     second: str
     difference: Difference
     number: Number = "score"
-    hardness: Gap | None = None
-    outscoring: Gap | None = None
+    hardness: Difference | None = None
+    outscoring: Difference | None = None
 
     def turned(self) -> PairGap:
         """Put the higher source first; equal sources go by name."""
-        nats = self.difference.nats
-        if nats > 0 or (nats == 0 and self.first < self.second):
+        value = self.difference.value
+        if value > 0 or (value == 0 and self.first < self.second):
             return self
-        return PairGap(
-            self.second,
-            self.first,
-            replace(self.difference, nats=-nats),
-            self.number,
-            *(gap and replace(gap, value=-gap.value) for gap in (self.hardness, self.outscoring)),
-        )
+        hardness, outscoring = (gap and gap.turned() for gap in (self.hardness, self.outscoring))
+        return PairGap(self.second, self.first, self.difference.turned(), self.number, hardness, outscoring)
 
 
 @dataclass(frozen=True)
@@ -221,13 +220,13 @@ class Pairs:
     gaps: tuple[PairGap, ...]
     apart: tuple[tuple[str, str, int], ...] = ()
 
-    def order(self, scores: Mapping[str, float], *, same: bool) -> list[str]:
+    def order(self, scores: Mapping[str, float], *, same_queries: bool) -> list[str]:
         """Rank the sources by score, then by name.
 
         If their scores are of different queries, wins minus losses over the pairs decide before the score, and sources
-        in no pair come last.   scores : the table's, by name.   same : True if they are of the same queries.
+        in no pair come last.   scores : the table's, by name.   same_queries : True if they are of these.
         """
-        if same:
+        if same_queries:
             return sorted(scores, key=lambda name: (-scores[name], name))
         wins = dict.fromkeys(scores, 0)
         for gap in self.gaps:
@@ -319,44 +318,19 @@ def compared_pairs(
     return Pairs(tuple(gaps), apart)
 
 
-def control_gaps(
-    control: Measured, of: str | None, table: Sequence[Measured], bench: Bench, *, alike: bool
-) -> dict[str, Difference]:
-    """Return each source's score minus the control's, at budget 1, by name.
-
-    of : the only source that the control is compared with, None for all.   alike : True if all sources have the same
-    queries. Otherwise the control is restricted to the source's queries, and is not compared if fewer than
-    FEWEST_SHARED of its queries are left and some are lost.
-    """
-    gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
-    for source in table:
-        if of not in (None, source.name):
-            continue
-        keep = among(control.triplets.query, source.influence.queries)
-        key = b"" if alike or keep.all() else np.packbits(keep).tobytes()
-        if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
-            continue
-        if key not in parts:
-            parts[key] = bench.score_of(control, np.flatnonzero(keep), 1.0)
-        effect, nats = parts[key]
-        gaps[source.name] = difference(source.influence, effect, source.nats(1.0) - nats, 1.0)
-    return gaps
-
-
 def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Difference | None = None) -> PairGap:
     """Compare two sources on the same queries.
 
     first, second : name and columns.   gap : difference of their scores; if None, tr M is compared.
     """
     (a, own), (b, other) = first, second
-    hardness = ratio_gap(own.hardness, other.hardness) if own.hardness and other.hardness else None
-    outscoring = ratio_gap(own.outscoring, other.outscoring)
+    hardness = ratio_difference(own.hardness, other.hardness) if own.hardness and other.hardness else None
+    outscoring = ratio_difference(own.outscoring, other.outscoring)
     number: Number = "score"
     if gap is None:
-        trace = ratio_gap(own.trace, other.trace)
-        if trace is None:
+        gap, number = ratio_difference(own.trace, other.trace), "trace"
+        if gap is None:
             raise ValueError("no negatives")
-        gap, number = Difference(trace.value, trace.standard_error, trace.n_shared, trace.n_queries), "trace"
     return PairGap(a, b, gap, number, hardness, outscoring).turned()
 
 
@@ -399,28 +373,3 @@ def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Sett
     rows = [item.triplets.take(keep) for item, keep in zip(items, keeps, strict=True)]
     level = level_places(plan, rows, settings.seed)
     return keeps if level is None else [keep[places] for keep, places in zip(keeps, level, strict=True)]
-
-
-def chosen_queries(
-    names: Sequence[str], has: Flags, hardness: Sequence[QuerySums], n_queries: int
-) -> tuple[RunWarning, ...]:
-    """Warn of sources that have only some of the run's queries.
-
-    The warning compares the hardness of the other sources on these queries and on the rest, over the same sources on
-    both sides: those with FEWEST_SHARED sampled queries or more on each. Without any the source is left out.
-    has : (S, n) which sources have which queries.   hardness : of each source.   n_queries : of the run.
-    """
-    sources = {}
-    for place, (name, own) in enumerate(zip(names, has, strict=True)):
-        sides = [
-            [sums.among(queries) for queries in (own, ~own)] for sums in (*hardness[:place], *hardness[place + 1 :])
-        ]
-        both = [pair for pair in sides if min(len(part.queries) for part in pair) >= FEWEST_SHARED]
-        if own.sum() == n_queries or not both:
-            continue
-        values = [total(list(parts)).value for parts in zip(*both, strict=True)]
-        if None not in values:
-            sources[name] = [int(own.sum()), *values]
-    if not sources:
-        return ()
-    return (RunWarning(kind="chosen_queries", values={"n_queries": n_queries, "sources": sources}),)

@@ -125,7 +125,7 @@ def _slice(
     budget, whole_slice = settings.budget, {item.name: item for item in items}
     sets = {item.name: item for item in ranking_sets}
     same = same_queries(ranking_sets)
-    order = pairs.order({name: item.nats(budget) for name, item in sets.items()}, same=same)
+    order = pairs.order({name: item.nats(budget) for name, item in sets.items()}, same_queries=same)
     ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
     compared = comparisons(pairs.in_order(order), budget)

@@ -16,12 +16,12 @@ from secid.gating.subject import (
     undecided,
     with_worst,
 )
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.results.guide import GuideSource
-from secid.triplets.estimates import UNBOUNDED, share_interval
+from secid.triplets.estimates import share_interval
 
 WEAK_BASELINE = "weak_baseline"
 NO_GUIDE_BEFORE = "no_guide_before"

@@ -16,10 +16,10 @@ from secid.gating.baseline import BaselineSource, Measurement
 from secid.gating.limits import Bound, Limits
 from secid.gating.policy import Policy
 from secid.gating.sample import Sample
-from secid.measure.interval import reach_95
+from secid.measure.interval import Difference, reach_95
 from secid.results.gate import Check, CheckExample
 from secid.results.guide import GuideSource
-from secid.triplets.estimates import Estimate, Gap, paired_gap, unpaired_gap
+from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 EXAMPLES = 3
@@ -38,13 +38,13 @@ class Reference:
     sample: Sample | None
 
 
-def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Gap:
+def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
     """own minus the baseline's number: paired if its numbers query by query are available and share queries."""
     if theirs is not None:
-        gap = paired_gap(own, theirs)
+        gap = paired_difference(own, theirs)
         if gap.n_shared:
             return gap
-    return unpaired_gap(own, known.value, known.standard_error, known.n_queries)
+    return unpaired_difference(own, known.value, known.standard_error, known.n_queries)
 
 
 @dataclass(frozen=True)

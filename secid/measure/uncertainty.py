@@ -12,20 +12,17 @@ from math import isclose
 
 import numpy as np
 import torch
-from scipy.special import stdtr
 from torch import Tensor
 
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.forms import by_query, gram, quadratic_forms, scaled_rows
 from secid.measure.information import Eigen, InformationState, factor_nats, factor_of
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import ROUNDING_NATS, Difference
 from secid.measure.sweep import SymmetricSum
 
 PART_ROWS = 8192
 """Rows in float64 at once."""
-ROUNDING_NATS = 1e-6
-"""Scores are at most 1 at B = 1 and right to 1e-6 relative (METHOD 11): a smaller difference is none."""
 
 
 @dataclass(frozen=True)
@@ -211,37 +208,6 @@ def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float)
     return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Score of one source minus another's at one budget, paired over the queries they share.
-
-    n_queries : distinct queries of the source that has fewer.
-    """
-
-    nats: float
-    standard_error: float
-    n_shared_queries: int
-
-    n_queries: int
-
-    @property
-    def z(self) -> float | None:
-        """Difference in standard errors; None where nothing may be concluded from it.
-
-        That is so where the scores differ by rounding alone (the same triplets in another order), and
-        where a side has too few queries for its standard error to mean anything.
-        """
-        if abs(self.nats) <= ROUNDING_NATS or self.n_queries < FEWEST_QUERIES or self.standard_error <= 0:
-            return None
-        return self.nats / self.standard_error
-
-    def p(self) -> float:
-        """Two-sided p by Student's t with n_queries - 1 degrees; 1.0 where z is None. In [0, 1]."""
-        if self.z is None:
-            return 1.0
-        return float(2.0 * stdtr(self.n_queries - 1, -abs(self.z) * np.sqrt(1.0 - 1.0 / self.n_queries)))
-
-
 def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:
     """Paired standard error of a difference: per-query sums are subtracted query by query.
 
@@ -258,7 +224,7 @@ def difference(first: Influence, second: Influence, nats: float, budget: float |
         gap[np.searchsorted(queries, second.queries)] -= theirs
     n_shared = len(first.queries) + len(second.queries) - len(queries)
     n_queries = min(len(first.queries), len(second.queries))
-    return Difference(nats, float(np.sqrt((gap**2).sum())), n_shared, n_queries)
+    return Difference(nats, float(np.sqrt((gap**2).sum())), n_queries, n_shared)
 
 
 def covariance(parts: Sequence[Influence]) -> Floats:

@@ -7,21 +7,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from secid.analyses.analysis import Context
 from secid.analyses.controls import Control
-from secid.analyses.ranking import difference_interval, score_interval
+from secid.analyses.ranking import score_interval
 from secid.arrays import Floats
-from secid.findings.summary import SourceFindings
 from secid.measure.information import spectral_nats, trace
+from secid.measure.interval import Difference, finite
 from secid.measure.proxies import ProxyValues, proxies
 from secid.measure.spectrum import spectrum
 from secid.measure.summary import INVERSION, gate_means
-from secid.measure.uncertainty import Difference
-from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, Status, WithoutFlagged
+from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, SourceResult, Status
 from secid.results.commands import no_command, repair_command
 from secid.results.sources import TableNumbers
 from secid.scoring.stored import words_of_loading
 from secid.settings import Settings
-from secid.triplets.estimates import Estimate, finite
 from secid.triplets.measured import Measured
 from secid.triplets.random_reference import RandomReference
 
@@ -125,24 +124,19 @@ def table_numbers(item: Measured, cut: Measured, reference: RandomReference | No
 
 
 def source_result(
+    context: Context,
     item: Measured,
     level: Measured | None,
-    rank: int,
-    group: int | None,
-    chance: float | None,
     files: Mapping[str, InputFile],
-    findings: SourceFindings,
-    without_flagged: WithoutFlagged,
-    hardness: Estimate | None,
-    on_shared: TableNumbers | None,
-    settings: Settings,
     run: str | None,
+    **ranked: Any,
 ) -> SourceResult:
     """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut.
 
-    on_shared : the columns of the table, where they are not of all its queries.
-    run : the run folder that will be written; None for none.
+    run    : the run folder that will be written; None for none.
+    ranked : the fields that depend on the other sources: its ranks, and its columns of the table.
     """
+    settings, findings, hardness = context.settings, context.findings[item.name], context.hardness.get(item.name)
     planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
     tally, answer = planned.tally, findings.status
@@ -152,10 +146,7 @@ def source_result(
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
         repair=repair_of(run, planned.name, answer.status, answer.defects, inputs, vars(settings)),
-        without_flagged=without_flagged,
-        rank=rank,
-        rank_group=group,
-        probability_first=chance,
+        without_flagged=context.without_flagged[item.name],
         paths=inputs,
         schema=", ".join(sorted({file.schema for file in inputs})),
         n_read=tally.n_read,
@@ -172,10 +163,10 @@ def source_result(
         hardness=None if hardness is None else hardness.value,
         hardness_interval_95=None if hardness is None else finite(hardness.interval),
         hardness_queries=None if hardness is None else len(hardness.queries),
-        on_shared=on_shared,
         proxies=Proxies(**vars(_proxies(item))),
         gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
         **measurement(item, settings),
+        **ranked,
     )
 
 
@@ -184,7 +175,7 @@ def control_result(
 ) -> ControlResult:
     """Return the published numbers of a control. gaps : each source's score minus its own, by name in rank order."""
     against = tuple(
-        Against(source=name, difference_nats=gap.nats, interval_95=difference_interval(gap, 1.0), z=gap.z)
+        Against(source=name, difference_nats=gap.value, interval_95=gap.interval_within(1.0), z=gap.z)
         for name, gap in gaps.items()
     )
     return ControlResult(

@@ -214,18 +214,15 @@ def source_results(
     level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
         source_result(
+            context,
             item,
             own,
-            rank,
-            groups[item.name],
-            chance,
             files,
-            context.findings[item.name],
-            context.without_flagged[item.name],
-            context.hardness.get(item.name),
-            None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
-            settings,
             run_folder,
+            rank=rank,
+            rank_group=groups[item.name],
+            probability_first=chance,
+            on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
         )
         for rank, (item, shared, score, own, chance) in enumerate(
             zip(context.items, context.table, ranked, level, first, strict=True), 1

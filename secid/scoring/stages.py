@@ -14,13 +14,11 @@ import torch
 
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
-from secid.analyses.controls import Control, chosen_kinds, make_controls
+from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
 from secid.analyses.early_stopping import rank_early
 from secid.analyses.shared_queries import (
     Pairs,
-    chosen_queries,
     compared_pairs,
-    control_gaps,
     counts_of,
     flags_of,
     same_queries,
@@ -44,7 +42,7 @@ from secid.progress import Progress
 from secid.read.collection import Collection
 from secid.results import EncoderInfo, RunWarning
 from secid.scoring.clock import Clock
-from secid.scoring.warnings import few_queries, noisy, not_level, odd_slices, unlike
+from secid.scoring.warnings import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Settings, flag_of
 from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
@@ -120,11 +118,11 @@ def measure(
         warnings += lexical(plan, sets.items, bench.coverages, settings, folder / "cautions")
         warnings += few_queries({item.name: item.influence.n_queries for item in sets.items})
         warnings += not_level(sets.level, settings) + odd_slices(plan, settings)
-        alike = same_queries(sets.items)
-        gaps = [control_gaps(item, control.of, sets.table, bench, alike=alike) for control, item in sets.controls]
+        same = same_queries(sets.items)
+        gaps = [control_gaps(item, control.of, sets.table, bench, same_queries=same) for control, item in sets.controls]
         without = {item.name: without_flagged(item, bench, reference) for item in sets.items}
     place_of = {item.name: place for place, item in enumerate(cut)}
-    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same=same_queries(cut))
+    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
     places = [place_of[name] for name in order]
     unknown = {f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None}
     return Context(

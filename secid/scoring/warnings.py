@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from secid.analyses.shared_queries import Pairs, SharedCounts
-from secid.arrays import distinct
+from secid.analyses.shared_queries import FEWEST_SHARED, Pairs, SharedCounts
+from secid.arrays import Flags, distinct
 from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.interval import FEWEST_QUERIES
 from secid.pool import Plan
 from secid.results import RunWarning
 from secid.settings import Settings
 from secid.triplets.measured import Measured
+from secid.triplets.query_sums import QuerySums, total
 
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
@@ -38,12 +39,37 @@ def unlike(pairs: Pairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
         values = {"first": first, "second": second, "n_shared_queries": n_shared}
         values |= {"n_apart": len(pairs.apart), "n_pairs": n_pairs}
         warnings.append(RunWarning(kind="few_shared_queries", values=values))
-    if not (counts.is_same or counts.in_table):
+    if not counts.one_set:
         values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest, "n_largest": counts.n_largest}
         warnings.append(RunWarning(kind="own_queries", values=values))
     if n_traces := sum(pair.number == "trace" for pair in pairs.gaps):
         warnings.append(RunWarning(kind="traces_compared", values={"n_traces": n_traces, "n_pairs": n_pairs}))
     return tuple(warnings)
+
+
+def chosen_queries(
+    names: Sequence[str], has: Flags, hardness: Sequence[QuerySums], n_queries: int
+) -> tuple[RunWarning, ...]:
+    """Warn of sources that have only some of the run's queries.
+
+    The warning compares the hardness of the other sources on these queries and on the rest, over the same sources on
+    both sides: those with FEWEST_SHARED sampled queries or more on each. Without any the source is left out.
+    has : (S, n) which sources have which queries.   hardness : of each source.   n_queries : of the run.
+    """
+    sources = {}
+    for place, (name, own) in enumerate(zip(names, has, strict=True)):
+        sides = [
+            [sums.among(queries) for queries in (own, ~own)] for sums in (*hardness[:place], *hardness[place + 1 :])
+        ]
+        both = [pair for pair in sides if min(len(part.queries) for part in pair) >= FEWEST_SHARED]
+        if own.sum() == n_queries or not both:
+            continue
+        values = [total(list(parts)).value for parts in zip(*both, strict=True)]
+        if None not in values:
+            sources[name] = [int(own.sum()), *values]
+    if not sources:
+        return ()
+    return (RunWarning(kind="chosen_queries", values={"n_queries": n_queries, "sources": sources}),)
 
 
 def few_queries(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:

@@ -27,12 +27,12 @@ from secid.analyses.shared_queries import (
 from secid.arrays import Flags, Floats
 from secid.measure.blocks import Vectors
 from secid.measure.information import InformationState
-from secid.measure.uncertainty import Difference, Influence, covariance, difference, information
+from secid.measure.interval import Difference
+from secid.measure.uncertainty import Influence, covariance, difference, information
 from secid.results.between import Number
 from secid.results.catalogue import BITS
 from secid.shards.scores import Scores
 from secid.shards.state import Arrays, ShardNumbers, StoredSet
-from secid.triplets.estimates import Gap
 from secid.triplets.query_sums import QuerySums
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
@@ -97,10 +97,12 @@ class RatioSums:
         off = first.influence(*self.sums[:2]) - second.influence(*self.sums[2:])
         self.square += float((off**2).sum())
 
-    def gap(self, n_queries: int) -> Gap:
+    def gap(self, n_queries: int) -> Difference:
         """Return the difference over all shards."""
         top, bottom, other_top, other_bottom = self.sums
-        return Gap(float(top / bottom - other_top / other_bottom), float(np.sqrt(self.square)), n_queries, n_queries)
+        return Difference(
+            float(top / bottom - other_top / other_bottom), float(np.sqrt(self.square)), n_queries, n_queries
+        )
 
 
 class Between:
@@ -180,7 +182,7 @@ class Between:
         for pair in self.scored:
             a, b = (effects[key] for key in self._keys(pair))
             self.squares[pair] += difference(a, b, 0.0).standard_error ** 2
-        if self.counts.is_same or self.counts.in_table:
+        if self.counts.one_set:
             self.covariance += covariance([effects[self.in_table(place)] for place in range(len(self.names))])
         if self.counts.in_table:
             common = part.queries(tuple(range(len(self.names))))
@@ -205,7 +207,7 @@ class Between:
         gaps = []
         for pair, own in self.shared.items():
             trace, outscoring = (ratio.gap(own.n) for ratio in self._ratios[pair])
-            gap = Difference(trace.value, trace.standard_error, own.n, own.n)
+            gap = trace
             if pair in self.scored:
                 first, second = map(nats, self._keys(pair))
                 gap = Difference(first - second, float(np.sqrt(self.squares[pair])), own.n, own.n)

@@ -66,13 +66,12 @@ def report(
     sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
     pairs = between.pairs(lambda key: sets[key].nats)
-    same = counts_shared.is_same or counts_shared.in_table
-    order = pairs.order({name: score.nats for name, score in table.items()}, same=same)
+    order = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
     n_queries = {name: wholes[name].score.n_queries for name in order}
     compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
     groups = tie_groups(order, compared)
     first: list[float | None] = [None] * len(order)
-    if same:
+    if counts_shared.one_set:
         places = between.places(*order)
         nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
         first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import sqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import FEWEST_QUERIES, Difference, interval, reach_95
 
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
-UNBOUNDED = (-inf, inf)
 NO_SPREAD = 1e-9
 """Clustered error of a share up to which it is rounding: a spread of one in a billion negatives would show more."""
 
@@ -53,47 +52,9 @@ class Estimate:
         return interval(self.value, self.standard_error, len(self.queries))
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A difference of two estimates. n_queries: distinct queries of the side that has fewer.
-
-    n_shared : queries over which it is paired, or 0 where the sides count as independent.
-    """
-
-    value: float
-    standard_error: float
-    n_queries: int
-    n_shared: int = 0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return interval(self.value, self.standard_error, self.n_queries)
-
-
 def names_of(keys: npt.NDArray[np.uint8]) -> Names:
     """(Q, 16) text keys as (Q,) comparable names."""
     return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
-
-
-def interval(
-    value: float, standard_error: float, n_queries: int, limits: tuple[float, float] = UNBOUNDED
-) -> tuple[float, float]:
-    """The 95 % confidence interval of a mean, a difference or a ratio: value ± Student's t times its standard error.
-
-    n_queries : distinct queries, of a difference those of the side that has fewer.
-    limits    : the smallest and the largest value that the number can have. Below FEWEST_QUERIES queries they are the
-                interval, infinite by default, which JSON cannot hold. Source: METHOD 8.
-    """
-    low, high = limits
-    if n_queries < FEWEST_QUERIES:
-        return low, high
-    half = reach_95(n_queries) * standard_error
-    return max(value - half, low), min(value + half, high)  # in this order NaN stays NaN
-
-
-def finite(ends: tuple[float, float]) -> tuple[float, float] | None:
-    """An interval as JSON can hold it; None where there are too few queries for one."""
-    return ends if all(map(isfinite, ends)) else None
 
 
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:
@@ -152,21 +113,21 @@ def _scaled(estimate: Estimate, by: float) -> tuple[Names, Floats]:
     return estimate.queries, estimate.per_query / by
 
 
-def paired_gap(first: Estimate, second: Estimate) -> Gap:
+def paired_difference(first: Estimate, second: Estimate) -> Difference:
     """first - second over the queries that both have, each query against itself. Source: METHOD 8."""
     gap = combined(first, second)
     n_shared = len(first.queries) + len(second.queries) - len(gap.queries)
-    return Gap(gap.value, gap.standard_error, min(len(first.queries), len(second.queries)), n_shared)
+    return Difference(gap.value, gap.standard_error, min(len(first.queries), len(second.queries)), n_shared)
 
 
-def unpaired_gap(first: Estimate, value: float, standard_error: float, n_queries: int) -> Gap:
+def unpaired_difference(first: Estimate, value: float, standard_error: float, n_queries: int) -> Difference:
     """first minus a number of another sample, of n_queries queries.
 
     Where both share queries this is wider than needed, never narrower than the truth for the positively correlated
     scores of the same queries.
     """
     error = sqrt(first.standard_error**2 + standard_error**2)
-    return Gap(first.value - value, error, min(len(first.queries), n_queries))
+    return Difference(first.value - value, error, min(len(first.queries), n_queries))
 
 
 def share_interval(estimate: HasError, n_queries: int | None = None) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.measure.blocks import Triplets
-from secid.triplets.estimates import Gap
+from secid.measure.interval import Difference
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class QuerySums:
         return influence
 
 
-def ratio_gap(first: QuerySums, second: QuerySums) -> Gap | None:
+def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
     """Return first - second over the same queries, paired by query; None if a side has no value."""
     a, b = first.value, second.value
     if a is None or b is None:
         return None
     ours, theirs = (side.influence(side.top.sum(), side.bottom.sum()) for side in (first, second))
     off = ours - theirs
-    return Gap(a - b, float(np.sqrt((off**2).sum())), len(off), len(off))
+    return Difference(a - b, float(np.sqrt((off**2).sum())), len(off), len(off))
 
 
 def total(parts: list[QuerySums]) -> QuerySums:

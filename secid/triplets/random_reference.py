@@ -167,8 +167,8 @@ def hardness(
     s_qr of a triplet is its query's mean, so that all three means are over the same negatives.
     0 where negatives are as far from their queries as random passages, 1 where they are as near as the positives; below
     0 and above 1 are possible. The error is by the delta method with queries as clusters, and so are comparisons of two
-    sources with the same reference (estimates.paired_gap). None where no query is sampled, or where positives are on
-    average no nearer than random passages. Source: METHOD 10.
+    sources with the same reference (estimates.paired_difference). None where no query is sampled, or where positives
+    are on average no nearer than random passages. Source: METHOD 10.
     """
     keep = sampled(query, reference)
     if not keep.any():

@@ -220,7 +220,7 @@ def test_influence_errors_and_bias_are_the_references(tmp_path, budget):
         assert mine.bias_nats[0] == pytest.approx(bias, rel=1e-4)
     paired = difference(ours[0], ours[1], 0.0)
     assert paired.standard_error == pytest.approx(reference.paired_standard_error(*sums), rel=1e-5)
-    assert paired.n_shared_queries == 20
+    assert paired.n_shared == 20
     assert covariance(ours)[0, 1] == pytest.approx(reference.covariance(*sums), rel=1e-4)
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from secid.analyses.ranking import comparisons, tie_groups
 from secid.analyses.shared_queries import PairGap, Pairs
-from secid.measure.uncertainty import Difference, Influence, difference
+from secid.measure.interval import Difference
+from secid.measure.uncertainty import Influence, difference
 from secid.results import Comparison
 
 
@@ -109,4 +110,4 @@ def test_a_source_that_was_not_compared_with_all_others_joins_no_established_pai
 
 
 def test_a_difference_without_an_error_has_no_z():
-    assert Difference(nats=0.5, standard_error=0.0, n_shared_queries=100, n_queries=100).z is None
+    assert Difference(value=0.5, standard_error=0.0, n_queries=100, n_shared=100).z is None

@@ -6,19 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from secid.analyses.ranking import difference_interval
-from secid.measure.uncertainty import Difference
+from secid.measure.interval import Difference, interval
 from secid.triplets.estimates import (
     Estimate,
-    Gap,
     clustered_mean,
     combined,
-    interval,
     names_of,
-    paired_gap,
+    paired_difference,
     ratio,
     share_interval,
-    unpaired_gap,
+    unpaired_difference,
 )
 
 
@@ -58,9 +55,9 @@ def test_names_that_end_in_zero_bytes_stay_apart():
 
 def test_a_difference_of_equal_samples_is_certain():
     found = clustered_mean(np.array([1.0, 2.0, 4.0]), np.arange(3), names(1, 2, 3))
-    gap = paired_gap(found, found)
+    gap = paired_difference(found, found)
     assert (gap.value, gap.standard_error, gap.n_shared) == (0.0, 0.0, 3)
-    assert unpaired_gap(found, 7 / 3, found.standard_error, 3).standard_error > found.standard_error
+    assert unpaired_difference(found, 7 / 3, found.standard_error, 3).standard_error > found.standard_error
 
 
 def test_queries_of_one_side_alone_count_too():
@@ -119,7 +116,7 @@ def test_the_interval_of_a_gate_is_that_of_a_report():
     for n in (5, 12, 100, 1000):
         half = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1)) * 0.01
         assert interval(0.3, 0.01, n) == pytest.approx((0.3 - half, 0.3 + half), rel=1e-12)
-        assert Gap(0.3, 0.01, n).interval == difference_interval(Difference(0.3, 0.01, n, n), 1.0)
+        assert Difference(0.3, 0.01, n).interval == Difference(0.3, 0.01, n, n).interval_within(1.0)
         assert half > 1.961 * 0.01
     assert interval(0.3, 0.01, 4) == (-np.inf, np.inf)
 
@@ -143,5 +140,5 @@ def test_the_interval_of_a_share_reaches_as_far():
 
 def test_differences_keep_the_smaller_number_of_queries():
     few, many = (Estimate(0.0, np.arange(n).astype("S16"), np.zeros(n)) for n in (6, 40))
-    assert paired_gap(few, many).n_queries == paired_gap(many, few).n_queries == 6
-    assert unpaired_gap(many, 0.0, 0.1, 6).n_queries == unpaired_gap(few, 0.0, 0.1, 40).n_queries == 6
+    assert paired_difference(few, many).n_queries == paired_difference(many, few).n_queries == 6
+    assert unpaired_difference(many, 0.0, 0.1, 6).n_queries == unpaired_difference(few, 0.0, 0.1, 40).n_queries == 6

@@ -13,7 +13,7 @@ from secid.arrays import narrow
 from secid.measure.blocks import PLANS, Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.triplets import random_reference as module
-from secid.triplets.estimates import clustered_mean, paired_gap, share_interval
+from secid.triplets.estimates import clustered_mean, paired_difference, share_interval
 from secid.triplets.random_reference import (
     FEWEST_PASSAGES,
     PASSAGES,
@@ -189,7 +189,7 @@ def test_sources_of_planted_hardness_come_in_order_and_compare_paired():
     estimates = [hardness(rows.query, *cosines(run, rows), None, reference) for rows in sources]
     easy, middle, hard, random = [item for item in estimates if item is not None]
     assert random.value < 0.1 < easy.value < middle.value < hard.value < 1
-    gap = paired_gap(hard, middle)
+    gap = paired_difference(hard, middle)
     assert gap.n_shared == 150
     assert gap.interval[0] > 0
     assert gap.standard_error < np.hypot(hard.standard_error, middle.standard_error)
