@@ -1,7 +1,7 @@
 """The Python API: what the commands do, as functions that return results.
 
 The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`mining/`, `score_shard`, `merge` and `score_on_ray` in `shards/`.
+`mining/`, `score_shard`, `merge` and `score_on_ray` in `shards/`, `describe_encoder` in `scoring/`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Progress, Silent
+from secid.results.document import PROBE_NAME, read_check
+from secid.run_folder.write import Recorder, RunFolder, add_probe
 from secid.scoring.clock import Clock
 from secid.scoring.encoders import (
     begun,
@@ -28,6 +30,7 @@ from secid.scoring.encoders import (
     refuse_one_encoder_twice,
     with_other_encoders,
 )
+from secid.scoring.encoders import describe_encoder as describe_encoder
 from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings, settings_of
 from secid.settings import SettingsDict, resolve
 from secid.shards.on_ray import score_on_ray as score_on_ray
@@ -35,7 +38,7 @@ from secid.shards.run import merge as merge
 from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
-    from secid.encode import Description, EncoderLike
+    from secid.encode import EncoderLike
     from secid.export.flagged import Flagged
     from secid.export.left_out import By, Selection
     from secid.export.mixture import Blend
@@ -89,7 +92,6 @@ def score(
         refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
     clock = Clock()
     from secid.read import given_sources, opened
-    from secid.run_folder.write import Recorder, RunFolder
 
     recorder = Recorder(progress)
     files, words = given_sources(sources, values, recorder)
@@ -213,27 +215,27 @@ def select(
 
     Source: METHOD 7, 8, 14.
     """
-    from secid.export.left_out import Rule, defects_of_ranking, findings_to_drop
+    from secid.export.left_out import Request, Rule, defects_of_ranking, findings_to_drop
 
     refuse_settings(settings, OF_LOADING, "the run")
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop))
-    out, origin, watcher = Path(path), Path(run), progress or Silent()
+    request = Request(source, rule, Path(path), schema, force)
+    origin, watcher = Path(run), progress or Silent()
     if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
         from secid.export.select_checked import select_checked
-        from secid.results.document import read_check
 
         with work_folder() as work:
-            return select_checked(read_check(origin), source, rule, out, schema, work, watcher, force)
+            return select_checked(read_check(origin), request, work, watcher)
     from secid.analyses.report import read_run_folder
     from secid.export.select import select as write_copy
 
     folder, report = read_run_folder(run)
     if drop is None and rule.ranked:
         findings = [item for part in report.sources if source in (None, part.name) for item in part.findings]
-        rule = replace(rule, drop=defects_of_ranking(findings))
+        request = replace(request, rule=replace(rule, drop=defects_of_ranking(findings)))
     with work_folder() as work:
-        return write_copy(report, folder, source, rule, out, schema, encoder, own, work, watcher, force)
+        return write_copy(report, folder, request, encoder, own, work, watcher)
 
 
 def flagged(
@@ -388,17 +390,11 @@ def probe(
     refuse_no_encoder(encoder, values)
     from secid.probing.options import Options, rates_of, refuse_untrainable
     from secid.read import given_sources, opened
-    from secid.results.document import PROBE_NAME
 
     options = Options(
-        steps=steps,
-        n_seeds=seeds,
-        n_folds=folds,
-        batch=batch,
-        n_held_out=held_out,
-        lora=lora,
+        steps=steps, n_seeds=seeds, n_folds=folds, batch=batch, n_held_out=held_out, lora=lora,
         rates=rates_of(rate, lora),
-    )
+    )  # fmt: skip
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
     from secid.analyses.report import read_run_folder
@@ -408,8 +404,6 @@ def probe(
         check_writable(folder / PROBE_NAME)
     files, _ = given_sources(sources, values, progress)
     clock = Clock()
-    from secid.run_folder.write import add_probe
-
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
         from secid.probing.run import probe_sources
@@ -501,31 +495,3 @@ def baseline(
     from secid.gating.collect import collect, write_baseline
 
     return write_baseline(*collect(Path(run)), target)
-
-
-def describe_encoder(
-    encoder: EncoderLike | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
-) -> Description:
-    """An encoder's resolved recipe, which rule set each part of it, and its self-test.
-
-    encoder  : as for `score`.   settings : those of the encoder, such as pooling or query_prefix.
-    Returns the same as `secid encoder --json` prints; `unsettled` names the checks that did not pass.
-    Raises SecidError if the encoder cannot be loaded.
-
-    >>> import secid
-    >>> secid.describe_encoder("minilm", max_length=64).info.max_length
-    64
-
-    Source: FORMATS 2.
-    """
-    resolved, progress = begun(encoder, settings, progress)
-    values = resolved.values
-    if encoder is None and values.encoder is None:
-        raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
-    from secid.encode import describe, ignored, load
-
-    progress.start(f"load {values.encoder or 'encoder'}", None, "")
-    loaded = load(values, progress, encoder)
-    progress.start("self-test", None, "")
-    description, facts = describe(loaded), ignored(values, encoder)
-    return replace(description, info=replace(description.info, facts=(*description.info.facts, *facts)))

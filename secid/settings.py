@@ -264,16 +264,9 @@ TYPES = get_type_hints(Settings)
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """The limits of a field, in words."""
 RECIPE_FIELDS = (
-    "revision",
-    "pooling",
-    "query_prefix",
-    "passage_prefix",
-    "query_prompt",
-    "passage_prompt",
-    "max_length",
-    "normalize",
-    "truncate_dim",
-)
+    "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
+    "normalize", "truncate_dim",
+)  # fmt: skip
 """Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
 READING = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",

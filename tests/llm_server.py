@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.loopback_server import LoopbackHandler, LoopbackServer, serving
 
 PROMPT = "Query: {query}\nPositive: {positive}\nNumber: {n}"
 """Short enough that the server can read the query back."""
@@ -39,47 +40,32 @@ Reply = Callable[[str, int], tuple[int, Any]]
 """Query and number of negatives -> status and document; bytes are sent as they are."""
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Answers with `script` first, one entry a request, then by `usual`; records what came.
 
     refuses : words of a request's body that get a 400 which names them.
-    headers : of answers that are no success.   cut : leaves the last bytes of that many answers out.
+    cut     : leaves the last bytes of that many answers out.
     delay   : seconds from a request to its answer, by its query.
     """
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.script: list[Reply] = []
         self.usual: Reply = right
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
         self.refuses: tuple[str, ...] = ()
-        self.headers: dict[str, str] = {}
         self.cut = 0
         self.delay: Callable[[str], float] = lambda query: 0.0
         self.at_once = self.most_at_once = 0
         self.times: list[float] = []
-        self.lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-    def handle_error(self, *_: Any) -> None:  # a client that went away
-        return
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler, BaseHTTPRequestHandler):
     server: Server
 
-    def log_message(self, *_: Any) -> None:
-        return
-
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.body()
         prompt = body["messages"][0]["content"]
         query, n = prompt.split("\n")[0].removeprefix("Query: "), int(prompt.rpartition("Number: ")[2])
         with self.server.lock:
@@ -103,31 +89,15 @@ class Handler(BaseHTTPRequestHandler):
             self._send(*reply(query, n))
 
     def _send(self, code: int, document: Any) -> None:
-        content = document if isinstance(document, bytes) else json.dumps(document).encode()
-        self.send_response(code)
-        for name, value in self.server.headers.items() if code != 200 else ():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
         with self.server.lock:
             cut = code == 200 and self.server.cut > 0
             self.server.cut -= cut
-        self.wfile.write(content[: len(content) // 2] if cut else content)
+        self.send(code, document, cut=cut)
 
 
-@contextmanager
-def running() -> Iterator[Server]:
+def running() -> AbstractContextManager[Server]:
     """A server until the end of the block."""
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return serving(Server())
 
 
 ASK = """

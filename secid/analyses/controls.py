@@ -291,9 +291,9 @@ def control_gaps(
 ) -> dict[str, Difference]:
     """Return each source's score minus the control's, at budget 1, by name.
 
-    of : the only source that the control is compared with, None for all.   same_queries : True if all sources have
-    them. Otherwise the control is restricted to the source's queries, and is not compared if fewer than
-    FEWEST_SHARED of its queries are left and some are lost.
+    of : the only source that the control is compared with, None for all.
+    same_queries : True if all sources have the same queries. Otherwise the control is restricted to the source's
+    queries, and is not compared if fewer than FEWEST_SHARED of its queries are left and some are lost.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
     for source in table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
@@ -19,7 +19,8 @@ from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.export.read_again import Original
 from secid.export.rows import Row
-from secid.export.writer import Schema, Written, write_rows, writing
+from secid.export.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
+from secid.findings.shares import ListedNegatives
 from secid.measure.margins import MARGIN, flagged
 from secid.pages.findings import STATUS
 from secid.pages.numbers import percent
@@ -52,14 +53,14 @@ def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
 
 
-def findings_to_drop(given: str | Sequence[str] | None, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+def findings_to_drop(given: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return names of findings in the order of the catalogue, each once.
 
-    given : names, or several separated by commas; "none" for no finding; None for the default.
+    given : names, or several separated by commas; None or "none" for no finding.
     Raises UsageError for an unknown name, or "none" among others.
     """
     if given is None:
-        return default
+        return ()
     parts = [given] if isinstance(given, str) else given
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
     known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
@@ -104,6 +105,34 @@ class Rule:
     def ranked(self) -> bool:
         """True if negatives without a finding may be left out."""
         return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
+
+
+@dataclass(frozen=True)
+class Request:
+    """The copy that is asked for.
+
+    source : name of the source; may be None where there is one.   out : a new file.
+    schema : of the copy; the source's own, or flagembedding, by default.
+    force  : write the copy even if its status is worse than the source's.
+    """
+
+    source: str | None
+    rule: Rule
+    out: Path
+    schema: Schema | None = None
+    force: bool = False
+
+    @property
+    def log(self) -> Path:
+        """Path of the log next to the copy."""
+        return self.out.with_name(f"{self.out.name}.left-out.jsonl")
+
+    def schema_of(self, schemas: Set[str]) -> tuple[Schema, str]:
+        """Return the schema and the suffix of the copy. schemas : of the source's files.
+
+        Raises UsageError for an unknown schema, OutputError for an unknown suffix.
+        """
+        return schema_of(self.schema, schemas), suffix_of(self.out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,11 +211,6 @@ def refuse_worse(before: Answer, after: Answer) -> None:
         )
 
 
-def left_out_path(out: Path) -> Path:
-    """Return the path of the log next to a copy."""
-    return out.with_name(f"{out.name}.left-out.jsonl")
-
-
 @dataclass(frozen=True)
 class Facts:
     """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
@@ -249,6 +273,7 @@ class Selected:
     """
 
     original: Original
+    rule: Rule
     facts: Facts
     reasons: Strings
     listed: Strings
@@ -261,31 +286,50 @@ class Selected:
         if (listed != "").all():
             counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(listed).items()))
             raise NothingToScoreError(f"no negative is left ({counts})", where=original.name)
-        return Selected(original, facts, reasons, listed)
+        return Selected(original, rule, facts, reasons, listed)
 
-    def write(self, rule: Rule, out: Path, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
+    @property
+    def stays(self) -> Flags:
+        """(T,) flags of the negatives that stay."""
+        flags: Flags = self.reasons == ""
+        return flags
+
+    def part(self, planned: PlannedSource, stays: Flags) -> PlannedSource:
+        """Cut the source down to what a copy with these negatives holds: records that have one of them, no blanks."""
+        planned = replace(
+            planned,
+            copies=np.ones_like(planned.copies) if "repeat" in self.rule.drop else planned.copies,
+            blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
+        )
+        return select(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
+
+    def copy(self, plan: Plan) -> PlannedSource:
+        """Return what the copy holds, under the name of the source."""
+        part = self.part(replace(self.original.planned, name=self.original.name), self.stays)
+        return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
+
+    def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
         """Write the copy and its log, and return the fields of a Selection except budget and answers.
 
-        files : temporary paths of copy and log, which become `out` and its log.
+        files : temporary paths of copy and log.
         """
         copy, log = files
-        log_path = left_out_path(out)
-        with writing(log_path), log.open("w", encoding="utf-8", newline="\n") as lines:
+        with writing(request.log), log.open("w", encoding="utf-8", newline="\n") as lines:
             left_out, rows_skipped = self.write_left_out(lines)
-        with writing(out):
+        with writing(request.out):
             written = write_rows(self.rows, schema, copy, suffix)
         planned = self.original.planned
         return {
             **vars(written),
             "source": self.original.name,
-            "path": str(out),
-            "left_out_path": str(log_path),
-            "drop": rule.drop,
+            "path": str(request.out),
+            "left_out_path": str(request.log),
+            "drop": self.rule.drop,
             "n_listed": len(self.listed) + int(planned.blanks.count.sum()),
             "n_unscored": int((~self.facts.scored[planned.listed] & (self.listed == "")).sum()),
             "left_out": left_out,
             "n_records": planned.n_records,
-            "n_records_kept": len(np.unique(planned.triplet_record()[self.reasons == ""])),
+            "n_records_kept": len(np.unique(planned.triplet_record()[self.stays])),
             "rows_skipped": rows_skipped,
         }
 
@@ -341,16 +385,3 @@ class Selected:
             ],
         }
         return json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def copy_of(planned: PlannedSource, stays: Flags, *, without_repeats: bool) -> PlannedSource:
-    """Cut a source down to what its copy holds: some negatives and the records that have one of them, no blanks.
-
-    stays : (T,).   without_repeats : True if the copy lists each negative once.
-    """
-    planned = replace(
-        planned,
-        copies=np.ones_like(planned.copies) if without_repeats else planned.copies,
-        blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
-    )
-    return select(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)

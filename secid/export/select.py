@@ -21,18 +21,15 @@ from secid.errors import EncoderError, InputError, NothingToScoreError, UsageErr
 from secid.export.left_out import (
     Answer,
     Facts,
-    Rule,
+    Request,
     Selected,
     Selection,
-    copy_of,
-    left_out_path,
     note_widening,
     refuse_worse,
 )
 from secid.export.read_again import Original, find_source, plan_again, text_rules_of
-from secid.export.writer import new_files, schema_of, suffix_of
+from secid.export.writer import new_files
 from secid.findings.rows import SAMPLED
-from secid.findings.shares import ListedNegatives
 from secid.findings.summary import text_findings_of
 from secid.pages.glossary import why_not
 from secid.pages.sanitize import short
@@ -61,22 +58,17 @@ SUMMED = ("influence", "information")
 def select(
     run: Run,
     folder: Path,
-    name: str | None,
-    rule: Rule,
-    out: Path,
-    asked: str | None,
+    request: Request,
     encoder: EncoderLike | None,
     own: Resolved,
     work: Path,
     progress: Progress,
-    force: bool = False,
 ) -> Selection:
     """Write the copy, and OUT.left-out.jsonl with what it leaves out, and score the copy.
 
-    folder : the run folder.   asked : the schema of the copy, None for the source's own or flagembedding.
-    encoder : the run's encoder as an object, None to load it.   own : settings of this command; they must name an
-    encoder that the run folder may not name.   work : an empty folder for temporary files.
-    force : write the copy even if its status is worse than the source's.
+    folder : the run folder.   encoder : the run's encoder as an object, None to load it.
+    own : settings of this command; they must name an encoder that the run folder may not name.
+    work : an empty folder for temporary files.
     Raises EncoderError if the encoder cannot be loaded or is not the run's, UsageError for a finding that was not
     evaluated or a worse copy, InputError if the original has changed, NothingToScoreError if no negative is left,
     OutputError for a file that exists or cannot be written.
@@ -86,16 +78,16 @@ def select(
             "this run stopped early, so most negatives have no numbers to select by",
             remedy="score without --until-ranked",
         )
-    result = find_source(run, name)
+    result, rule = find_source(run, request.source), request.rule
     if "suspect" in rule.drop:
         _refuse_no_evidence(run, result.name)
-    schema, suffix = schema_of(asked, {file.schema for file in result.paths}), suffix_of(out)
+    container = request.schema_of({file.schema for file in result.paths})
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     # Before any work, so that an encoder which must be named is asked for at once
     loading = settings if is_object(encoder) else loading_settings(run, folder, own)
     rules = text_rules_of(folder, run)
     with (
-        new_files(out, left_out_path(out)) as files,
+        new_files(request.out, request.log) as files,
         plan_again(run, [result.name], replace(settings, max_records=None, first_k=None), work, progress, rules) as (
             plan,
             originals,
@@ -106,11 +98,11 @@ def select(
         facts = read_facts(run, folder, original, sample, NUMBERS, rule.drop, rule.drop, "--drop")
         selected = Selected.by(rule, plan, original, facts)
         note_widening(rule.drop, result.findings, progress)
-        written = selected.write(rule, out, files, schema, suffix)
+        written = selected.write(request, files, *container)
         encoder = load(loading, progress, encoder)
-        scored = _scored_again(run, folder, plan, selected, settings, "repeat" in rule.drop, encoder, work, progress)
+        scored = _scored_again(run, folder, plan, selected, settings, encoder, work, progress)
         before, after = _answer(result, run.budget), _answer(scored, run.budget)
-        if not force:
+        if not request.force:
             refuse_worse(before, after)
     return Selection(**written, budget=run.budget, before=before, after=after)
 
@@ -210,7 +202,6 @@ def _scored_again(
     plan: Plan,
     selected: Selected,
     settings: Settings,
-    without_repeats: bool,
     encoder: Encoder,
     work: Path,
     progress: Progress,
@@ -225,21 +216,18 @@ def _scored_again(
             where=encoder.info.name,
             remedy=f"name the run's encoder by {flag_of('encoder')}",
         )
-    name = selected.original.name
-    planned = replace(selected.original.planned, name=name)
-    stays = selected.reasons == ""
-    if not (stays & selected.facts.scored).any():  # only negatives outside the sample are left
+    name, scored = selected.original.name, selected.stays & selected.facts.scored
+    if not scored.any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
-    part = copy_of(planned, stays, without_repeats=without_repeats)
-    planned = replace(planned, excess=ListedNegatives(part, plan.queries.keys).excess())
-    texts = text_findings_of(replace(plan, sources=(replace(part, excess=planned.excess),)), settings)
-    scored_part = copy_of(planned, stays & selected.facts.scored, without_repeats=without_repeats)
-    plan = plan_with(plan, (scored_part,))
+    copy = selected.copy(plan)
+    texts = text_findings_of(replace(plan, sources=(copy,)), settings)
+    planned = replace(selected.original.planned, name=name, excess=copy.excess)
+    plan = plan_with(plan, (selected.part(planned, scored),))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
     measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference, texts=texts)
     files = {file.path: file for file in find_source(run, name).paths}
-    scored = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
-    return scored.run.sources[0]
+    publication = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
+    return publication.run.sources[0]
 
 
 def _answer(source: SourceResult, budget: float) -> Answer:

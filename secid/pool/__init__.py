@@ -10,7 +10,7 @@ from secid.pool.make import plan_of, plan_with
 from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
 from secid.pool.refuse import bad_reasons
 from secid.pool.restrict import content_of, first_sampled, key_ranks, restricted, sample_order, select
-from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_sets, token_stream
+from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_stream
 
 __all__ = [
     "SPLITTERS",
@@ -34,6 +34,5 @@ __all__ = [
     "select",
     "splitter",
     "term_keys",
-    "token_sets",
     "token_stream",
 ]

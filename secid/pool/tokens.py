@@ -136,13 +136,8 @@ def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "qu
     return _trigram_keys([part.decode() for part in texts.parts()] if isinstance(texts, Packed) else texts)
 
 
-def token_sets(texts: Sequence[str] | Packed, tokenizer: str) -> TokenSets:
-    """Distinct token keys of each text, for a tokenizer named in SPLITTERS. Source: METHOD 2, 4."""
-    return distinct_tokens(*token_stream(texts, tokenizer))
-
-
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
-    """(n,) key of each single token, as token_sets gives it. terms: tokens made by SPLITTERS[tokenizer]."""
+    """(n,) key of each single token, as token_stream gives it. terms: tokens made by SPLITTERS[tokenizer]."""
     if tokenizer in BYTE_RULES:
         packed = Packed.of(terms)
         return span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())

@@ -74,7 +74,7 @@ class Trainings:
         self._n_steps_done = self._total = 0
 
     def frozen(self) -> Floats:
-        """(n, 3) MEASURES of the held-out queries by the encoder as it is."""
+        """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries by the encoder as it is."""
         works = [Work(None, fold, 0, 0.0) for fold in self._held]
         n_missing = sum(self._files.read(work) is None for work in works)
         self._progress.start("rank", self._ranking_steps * n_missing, "steps")
@@ -82,7 +82,7 @@ class Trainings:
         return np.concatenate([done[work] for work in works])
 
     def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
-        """(n, 3) MEASURES of the held-out queries after training on each source or control. Raises DivergedError."""
+        """(n, 3) the same after training on each source or control. Raises DivergedError."""
         works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
         self._total = self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps

@@ -22,7 +22,6 @@ from secid.probing.options import Options
 from secid.probing.task import Arm, Lists, Task
 from secid.triplets.search import nearest_passages
 
-MEASURES = ("ndcg_10", "mrr_10", "recall_100")
 DEEPEST = 100
 """Rank of the last passage that counts."""
 
@@ -102,7 +101,9 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
 def train_and_rank(
     learner: Learner, task: Task, held: HeldOut, work: Work, options: Options, tick: Callable[[], None]
 ) -> Floats:
-    """(n, 3) MEASURES of the held-out rows after training; of the frozen encoder where the work has no arm.
+    """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
+
+    They are of the frozen encoder where the work has no arm.
 
     Raises what `Learner.fit` raises, and for a vector that is not finite DivergedError, or NonFiniteEmbeddingError of
     the frozen encoder.
@@ -130,7 +131,7 @@ def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> Non
 
 
 def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:
-    """(n, 3) MEASURES of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
+    """(n, 3) nDCG@10, MRR@10 and recall@100 of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
 
     queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
     each query has one at least. Candidates are in the order of their text keys.

@@ -1,4 +1,4 @@
-"""The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, and further ones.
+"""The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, a description.
 
 Nothing heavy is imported before it is needed, so that errors come first.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
@@ -17,7 +17,7 @@ from secid.results.probe import FEWEST_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under, under_guide
 
 if TYPE_CHECKING:
-    from secid.encode import Encoder, EncoderLike
+    from secid.encode import Description, Encoder, EncoderLike
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
@@ -204,3 +204,29 @@ def with_other_encoders(
     ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
     analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
     return replace(scored, run=replace(scored.run, analyses=analyses))
+
+
+def describe_encoder(
+    encoder: EncoderLike | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
+) -> Description:
+    """An encoder's resolved recipe, which rule set each part of it, and its self-test.
+
+    encoder  : as for `score`.   settings : those of the encoder, such as pooling or query_prefix.
+    Returns the same as `secid encoder --json` prints; `unsettled` names the checks that did not pass.
+    Raises SecidError if the encoder cannot be loaded.
+
+    >>> import secid
+    >>> secid.describe_encoder("minilm", max_length=64).info.max_length
+    64
+    """
+    resolved, progress = begun(encoder, settings, progress)
+    values = resolved.values
+    if encoder is None and values.encoder is None:
+        raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
+    from secid.encode import describe, ignored, load
+
+    progress.start(f"load {values.encoder or 'encoder'}", None, "")
+    loaded = load(values, progress, encoder)
+    progress.start("self-test", None, "")
+    description, facts = describe(loaded), ignored(values, encoder)
+    return replace(description, info=replace(description.info, facts=(*description.info.facts, *facts)))

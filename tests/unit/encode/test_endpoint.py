@@ -87,10 +87,10 @@ def test_busy_and_broken_servers_are_asked_again(server: Server, waits: list[flo
 
 def test_retry_after_is_honoured_within_bounds(server: Server, waits: list[float]) -> None:
     encoder = load(Settings(encoder=server.url))
-    server.headers_of_errors = {"Retry-After": "7"}
+    server.error_headers = {"Retry-After": "7"}
     server.script = [lambda texts: (429, {})]
     encoder.encode(["a"], "query")
-    server.headers_of_errors = {"Retry-After": "86400"}
+    server.error_headers = {"Retry-After": "86400"}
     server.script = [lambda texts: (429, {})]
     encoder.encode(["a"], "query")
     assert waits == [7.0, 60.0]
@@ -152,7 +152,7 @@ def test_a_silent_server_is_reported(server: Server, waits: list[float]) -> None
 def test_refusals_are_not_repeated(server: Server, waits: list[float], code: int) -> None:
     encoder = load(Settings(encoder=server.url))
     before = len(server.asked)
-    server.headers_of_errors = {"Location": "http://127.0.0.1:9/elsewhere"}
+    server.error_headers = {"Location": "http://127.0.0.1:9/elsewhere"}
     server.script = [lambda texts: (code, {"error": "no"})]
     with pytest.raises(EncoderError, match=f"HTTP {code} "):
         encoder.encode(["a"], "query")

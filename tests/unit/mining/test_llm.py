@@ -304,7 +304,7 @@ def test_a_plain_local_server(ask: Asker) -> None:
 
 
 def test_retry_after_is_honoured(ask: Asker) -> None:
-    ask.server.headers = {"Retry-After": "1"}
+    ask.server.error_headers = {"Retry-After": "1"}
     ask.server.script = [lambda query, n: (429, {"error": "slow down"})]
     assert len(ask()[0].texts) == 3
     assert ask.server.times[1] - ask.server.times[0] >= 1.0
@@ -361,7 +361,7 @@ def test_answers_in_flight_are_kept_when_another_fails(ask: Asker) -> None:
 
 @pytest.mark.parametrize("code", [401, 403, 404, 307])
 def test_rejections_stop_the_run_at_once(ask: Asker, code: int) -> None:
-    ask.server.headers = {"Location": "http://127.0.0.1:9/elsewhere"}
+    ask.server.error_headers = {"Location": "http://127.0.0.1:9/elsewhere"}
     ask.server.usual = lambda query, n: (code, {"error": "no"})
     message = refusal(lambda: ask(50), EndpointError, ask.server.url)
     assert f"HTTP {code} " in message
@@ -398,7 +398,7 @@ def test_no_server(ask: Asker, impatient: None) -> None:
 
 
 def test_a_long_retry_after_is_not_waited_for(ask: Asker) -> None:
-    ask.server.headers = {"Retry-After": "3600"}
+    ask.server.error_headers = {"Retry-After": "3600"}
     ask.server.usual = lambda query, n: (429, {"error": "quota"})
     assert " 1 attempt;" in refusal(ask, EndpointError, ask.server.url)
 

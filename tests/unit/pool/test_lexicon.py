@@ -8,10 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secid.pool import Lexicon, coverage, token_sets, tokens
+from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens
 from secid.pool.frequencies import DocumentFrequencies, frequencies, merge_frequencies
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
+
+
+def token_sets(texts: list[str], tokenizer: str) -> TokenSets:
+    """Distinct token keys of each text."""
+    return tokens.distinct_tokens(*token_stream(texts, tokenizer))
 
 
 def made_up(n: int, seed: int) -> list[str]:

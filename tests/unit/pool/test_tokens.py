@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.pool import SPLITTERS, splitter, term_keys, token_sets, token_stream
-from secid.pool.tokens import BLOB_BYTES
+from secid.pool import SPLITTERS, splitter, term_keys, token_stream
+from secid.pool.tokens import BLOB_BYTES, TokenSets, distinct_tokens
 from tests.oracle import scoring as oracle
 
 AWKWARD = st.sampled_from("aB_ .-9\t\n\x00\x1f\u0085\u00a0éßİ一ก\u0301")
 TEXTS = st.lists(st.text(st.one_of(AWKWARD, st.characters(exclude_categories=["Cs"])), max_size=40), max_size=8)
+
+
+def token_sets(texts: Sequence[str], tokenizer: str) -> TokenSets:
+    """Distinct token keys of each text."""
+    return distinct_tokens(*token_stream(texts, tokenizer))
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,0 +1,72 @@
+"""The base of the HTTP servers of tests: an OpenAI-compatible server on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeVar
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """Keeps the keys that it was sent.
+
+    error_headers : headers of answers that are no success.   hold : an answer may wait for it; set at the end.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, handler: type[LoopbackHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.keys: list[str | None] = []
+        self.error_headers: dict[str, str] = {}
+        self.hold = threading.Event()
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, *_: Any) -> None:  # a client that went away is what the timeout test is about
+        return
+
+
+class LoopbackHandler(BaseHTTPRequestHandler):
+    server: LoopbackServer
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+    def body(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        return document
+
+    def send(self, code: int, document: Any, *, cut: bool = False) -> None:
+        """Send a document as JSON, bytes as they are. cut : leave the second half out."""
+        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(code)
+        for name, value in self.server.error_headers.items() if code != 200 else ():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if cut else content)
+
+
+AnyServer = TypeVar("AnyServer", bound=LoopbackServer)
+
+
+@contextmanager
+def serving(server: AnyServer) -> Iterator[AnyServer]:
+    """Run the server until the end of the block."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
