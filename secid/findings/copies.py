@@ -35,6 +35,8 @@ baseline keeps of the runs, since a quarter of them says less."""
 KEPT_EVERY = 4
 """A baseline keeps every fourth run of a positive, chosen by its key: a quarter of the size."""
 PAIRS_AT_ONCE = 1 << 16
+LABELS_AT_ONCE = 1 << 10
+"""Most data has a second label in its first records, or none that is no copy."""
 BYTES_AT_ONCE = 1 << 22
 """Bytes of the texts of pairs that are compared at once: their runs take about 30 times as much."""
 STORED = "positive_"
@@ -133,6 +135,25 @@ def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS)
     flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
     flags |= (positives.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * positives.sizes - ROUNDING)
     return flags
+
+
+def one_label(pairs: Index, passages: TextStore) -> bool:
+    """Return True if no query has a second labelled positive. A copy of a positive, shortened or not, is no second one.
+
+    pairs : (n,) labelled pairs, sorted: number of the query * len(passages) + id of the passage.
+    """
+    query, passage = np.divmod(pairs, max(1, len(passages)))
+    order = np.lexsort((-passages.lengths[passage].astype(np.int64), query))  # the longest label of each query first
+    query, passage = query[order], passage[order]
+    first = np.searchsorted(query, query)
+    others = np.flatnonzero(first != np.arange(len(first)))
+    longest, other = passage[first[others]], passage[others]
+    n_bytes = passages.lengths[longest].astype(np.int64) + passages.lengths[other]
+    for start, stop in pieces(len(others), LABELS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
+        left, right = (FormKeys.of(passages.packed_of(ids[start:stop])) for ids in (other, longest))
+        if not (near_copies(run_sets(left), run_sets(right)) | (left.hashes() == right.hashes())).all():
+            return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -58,14 +58,13 @@ BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
-    """Languages and damage of a sample of the distinct texts among a source's negatives. negatives: (T,) ids."""
+    """Languages of a sample of the distinct texts among a source's negatives. negatives: (T,) ids."""
     texts = passages.take(first_sampled(distinct(negatives), passages.keys, seed, SAMPLED_TEXTS))
     counts = Counter("" if number == UNDECIDED else LANGUAGES[number] for number in language_numbers(texts).tolist())
     n = max(1, len(texts))
     return Languages(
         n_texts=len(texts),
         shares={code: n_texts / n for code, n_texts in sorted(counts.items(), key=lambda item: (-item[1], item[0]))},
-        mojibake=sum(map(is_mojibake, texts)) / n,
     )
 
 

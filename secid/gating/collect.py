@@ -106,7 +106,7 @@ def read_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives
 
 
 def _source(source: SourceResult, sample: Sample) -> BaselineSource:
-    languages = source.languages or Languages(n_texts=0, shares={}, mojibake=0.0)
+    languages = source.languages or Languages(n_texts=0, shares={})
     low = float(np.quantile(sample.relation(), LOW_POINT))
     n_queries = source.n_queries
     return BaselineSource(

@@ -14,6 +14,7 @@ from secid.pages.findings import (
     heat_table,
     sentence,
     statuses_line,
+    with_number,
 )
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, left_out_lines
@@ -138,17 +139,21 @@ def answer(sources: Sequence[CheckedSource]) -> Table:
 
 def numbers_to_drop(sources: Sequence[CheckedSource]) -> str:
     """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
-    every = ((source.name, drops(source)) for source in sources if source.repair)
-    return " ".join(f"{named(name)}: {words}" for name, words in every if words)
+    every = (drops(source, f"The command for {named(source.name)}") for source in sources if source.repair)
+    return " ".join(filter(None, every))
 
 
 def _findings(source: CheckedSource) -> SourceFindings:
     """What is above its limit, the most urgent first; cautions after the findings."""
-    items = tuple(
+    items = [
         _caution(item) if isinstance(item, SourceCaution) else _finding(source, item) for _, _, item in problems(source)
+    ]
+    return SourceFindings(
+        source=short(source.name),
+        status=STATUS[source.status],
+        items=tuple(with_number(items, source)),
+        command=plain(source.repair or ""),
     )
-    command = plain(source.repair or "")
-    return SourceFindings(source=short(source.name), status=STATUS[source.status], items=items, command=command)
 
 
 def _finding(source: CheckedSource, item: SourceFinding) -> Item:

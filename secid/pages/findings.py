@@ -65,6 +65,13 @@ class Listed(WithFindings, Protocol):
     def n_flagged(self) -> int: ...
 
 
+class ToRepair(Listed, Protocol):
+    """A source with the command that repairs it, if there is one."""
+
+    @property
+    def repair(self) -> str | None: ...
+
+
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
     """The findings above their limit by source, those to repair first; sources without one are left out."""
     sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
@@ -84,7 +91,8 @@ def statuses_line(sources: Sequence[Listed]) -> str:
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
     if len(clean) == n:
-        return f"{_no_defects(clean)}{_to_check(clean, n)}."
+        who = _who(clean, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
+        return f"{capital(_no_defects(clean, who, _who(clean, n)))}{_to_check(clean, n)}."
     clauses = [
         (f"do not use {_who(unusable, n)}", unusable),
         (f"repair {_who(repair, n)} first", repair),
@@ -94,20 +102,18 @@ def statuses_line(sources: Sequence[Listed]) -> str:
     others = [words for words, _ in rest]
     if clean:
         who = f"the other {count(len(clean))}" if len(clean) > SHOWN_NAMES else _who(clean, n)
-        others.append(f"no defects found in {who}{_to_check(clean, n)}")
+        others.append(f"{_no_defects(clean, who, who)}{_to_check(clean, n)}")
     elif n > 1 and not unread:
         others.append("no source is without defects")
     headline = f"{capital(first)}{_because(about)}."
     return f"{headline} {capital('; '.join(others))}." if others else headline
 
 
-def _no_defects(sources: Sequence[Listed]) -> str:
-    """Say that no source has a defect, or that those of all sources are within their limits."""
-    n = len(sources)
-    if any(item.share for source in sources for item in source.findings if item.name in DEFECTS):
-        return f"All defects of {_who(sources, n)} are within their limits"
-    who = _who(sources, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
-    return f"No defects found in {who}"
+def _no_defects(clean: Sequence[Listed], any_of: str, all_of: str) -> str:
+    """Say that sources have no defect at all, or that the defects they have are within the limits."""
+    if any(item.share for source in clean for item in source.findings if item.name in DEFECTS):
+        return f"all defects of {all_of} are within their limits"
+    return f"no defects found in {any_of}"
 
 
 def _who(sources: Sequence[Listed], n: int) -> str:
@@ -209,24 +215,26 @@ def ranked(run: Run, source: SourceResult) -> list[Ranked]:
 
 def _with_number(entries: Sequence[Ranked], source: SourceResult) -> list[Ranked]:
     """Say at the first finding that the repair drops how many negatives it drops."""
-    first = next((place for place, (_, item) in enumerate(entries) if source.repair and not item.command), None)
+    return list(zip([place for place, _ in entries], with_number([item for _, item in entries], source), strict=True))
+
+
+def with_number(items: Sequence[Item], source: ToRepair) -> list[Item]:
+    """Say at the first finding that the repair drops how many negatives it drops."""
     words = drops(source)
-    if first is None or not words:
-        return list(entries)
-    key, item = entries[first]
-    return [*entries[:first], (key, replace(item, sentence=f"{item.sentence} {words}")), *entries[first + 1 :]]
+    first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
+    return [replace(item, sentence=f"{item.sentence} {words}") if words and item is first else item for item in items]
 
 
-def drops(source: Listed) -> str:
+def drops(source: Listed, subject: str = "The command") -> str:
     """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
     names = defects_to_drop(source.findings)
     others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
     if len(names) < 2:
         return ""
     if set(names) != set(others):
-        return f"The command drops the negatives with {' or '.join(names)}."
+        return f"{subject} drops the negatives with {' or '.join(names)}."
     negatives = plural(source.n_flagged, "negative")
-    return f"The command drops {negatives} in all ({', '.join(names)}; one with several counts once)."
+    return f"{subject} drops {negatives} in all ({', '.join(names)}; one with several counts once)."
 
 
 def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:

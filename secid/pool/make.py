@@ -102,7 +102,6 @@ def plan_of(
         empty=empty,
         n_queries_read=n_queries_read,
         n_labelled=(n_in_files, len(known.pairs) - n_in_files),
-        one_positive=len(distinct(known.pairs // max(1, len(passage_store)))) == len(known.pairs),
         tallies=tallies,
         silent=silent,
     )
@@ -113,7 +112,7 @@ def plan_with(plan: Plan, sources: Sequence[PlannedSource]) -> Plan:
     none = plan.known_positives[:0], np.full(len(plan.queries), -1, np.int64)
     known = _Labels(plan.known_positives, plan.label_line, plan.label_path, plan.label_paths)
     part = _compacted(plan.queries, plan.passages, sources, known, *none)
-    of_all = {name: getattr(plan, name) for name in ("slices", "empty", "n_queries_read", "one_positive")}
+    of_all = {name: getattr(plan, name) for name in ("slices", "empty", "n_queries_read")}
     return replace(part, **of_all)
 
 

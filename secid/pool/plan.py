@@ -191,7 +191,6 @@ class Plan:
     n_queries_read  : distinct queries of all used rows, before any sample.
     label_line, label_path : where each of known_positives is labelled first; label_path is a place in label_paths.
     n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
-    one_positive    : whether none of the queries read has a second labelled positive.
     empty           : sources of a file that holds several, left out since they have no triplet: what
                       was left out of each, counted by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
@@ -212,7 +211,6 @@ class Plan:
     label_path: Small
     label_paths: tuple[str, ...] = ()
     n_labelled: tuple[int, int] = (0, 0)
-    one_positive: bool = True
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     silent: tuple[PlannedSource, ...] = ()
 

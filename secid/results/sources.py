@@ -97,12 +97,10 @@ class Languages:
     """What a seeded sample of a source's distinct negatives is written in, whatever their positives are.
 
     n_texts  : sampled, at most 1,000.   shares: of these by ISO 639-1 code, "" where the language is undecided.
-    mojibake : share that was decoded with the wrong character encoding.
     """
 
     n_texts: int
     shares: Mapping[str, float]
-    mojibake: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
+from secid.findings.copies import one_label
 from secid.findings.leakage import Leaks
 from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
@@ -66,7 +67,15 @@ def check_sources(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
-    plan, readers = read_plan(sources, reading, folder, progress, text_rules=text_rules)
+    labels_once: list[bool] = []
+    plan, readers = read_plan(
+        sources,
+        reading,
+        folder,
+        progress,
+        text_rules=text_rules,
+        look=lambda whole: labels_once.append(one_label(whole.known_positives, whole.passages)),
+    )
     try:
         settings = fitting(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
@@ -85,7 +94,7 @@ def check_sources(
         sources=checked,
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=plan.one_positive,
+        one_positive=labels_once[0],
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),

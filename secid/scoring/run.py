@@ -19,7 +19,7 @@ from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
-from secid.findings.copies import Positives, stored_positives
+from secid.findings.copies import Positives, one_label, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
@@ -105,7 +105,7 @@ def scored_plan(
     Source: METHOD 1, 2, 4, 6, 7, 8.
     """
     clock = clock or Clock()
-    plan, readers, positives, texts, batch_rows = read(
+    plan, readers, positives, texts, batch_rows, labels_once = read(
         sources, resolved.values, folder, clock, progress, known, keep, run_texts
     )
     try:
@@ -128,7 +128,7 @@ def scored_plan(
         )
         files = {path: file for reader in readers for path, file in input_files(reader).items()}
         scored = finished(context, files, encoder, resolved, clock, run_folder)
-        run = replace(scored.run, one_positive=plan.one_positive)
+        run = replace(scored.run, one_positive=labels_once)
         yield replace(scored, run=run, positives=positives, run_texts=run_texts), plan
     finally:
         plan.close()
@@ -255,11 +255,12 @@ def read(
     known: Positives | None = None,
     keep: Keep | None = None,
     run_texts: RunTexts | None = None,
-) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings], dict[str, Conflicts]]:
+) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings], dict[str, Conflicts], bool]:
     """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and of
     all rows the findings of the texts, and what they are to each other in batches: not where the encoder chooses the
-    positives.
+    positives. The last value is True if no query has a second labelled positive.
     """
+    labels_once: list[bool] = []
     texts: dict[str, SourceFindings] = {}
     batch_rows: dict[str, Conflicts] = {}
     positives: dict[str, npt.NDArray[Any]] = {}
@@ -270,6 +271,7 @@ def read(
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))
+        labels_once.append(one_label(whole.known_positives, whole.passages))
         for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
             part = restricted(planned, whole.queries, replace(settings, max_records=None))
             rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
@@ -291,7 +293,7 @@ def read(
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
-    return plan, readers, positives, texts, batch_rows
+    return plan, readers, positives, texts, batch_rows, labels_once[0]
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:

@@ -212,7 +212,8 @@ def merge(
                 done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
-                done = replace(done, encoder=info, analyses=analyses)
+                one_positive = all(header["numbers"]["one_positive"] for header in headers.values())
+                done = replace(done, encoder=info, analyses=analyses, one_positive=one_positive)
                 scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
             try:
                 folder.write(scored, recorder, clock)

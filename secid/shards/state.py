@@ -87,6 +87,7 @@ class ShardNumbers:
     silent  : the sources without a triplet here, by name.
     n_texts : distinct queries and passages.   dimension : of its rows.
     jaccard : of each pair of its sources by name, the sum of `jaccard_sums`.   smallest_distance : of its encoder.
+    one_positive : whether no query of the shard has a second labelled positive.
     """
 
     tallies: Mapping[str, Tally]
@@ -96,6 +97,7 @@ class ShardNumbers:
     n_texts: int = 0
     dimension: int = 0
     smallest_distance: float = 0.0
+    one_positive: bool = True
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
@@ -116,6 +118,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
         len(plan.queries) + len(plan.passages),
         scored.vectors.dimension,
         smallest_distance,
+        scored.run.one_positive,
     )
     return numbers, arrays
 

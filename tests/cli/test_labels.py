@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import secid
 from secid import api
 from secid.errors import UsageError
 from secid.pages.sections.verdict import headline
@@ -85,6 +86,44 @@ def test_one_label_per_query_is_said_whatever_the_controls(collection, tiny, con
         said[name] = (run.one_positive, "one label per query" in headline(run))
         assert run.one_positive == api.check(sources, **more).one_positive
     assert said == {"alone": (True, True), **dict.fromkeys(("qrels", "second", "sample"), (False, False))}
+
+
+LONG = " ".join(f"Step {number}: knead the dough, then let it rest under a cloth for a while." for number in range(9))
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (LONG[:200], True),
+        (LONG.upper(), True),
+        (f"{LONG} One more sentence.", True),
+        (f"{LONG[:60]} – yet the rest is about bicycles and how their wheels are built and trued.", False),
+        ("Another passage altogether.", False),
+    ],
+    ids=["shortened", "upper case", "longer", "same beginning", "another"],
+)
+def test_a_copy_of_the_positive_shortened_or_not_is_no_second_label(tmp_path, monkeypatch, tiny, second, expected):
+    """Rows often hold a positive cut to a length, and another file or a collection holds it in full."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"query": query, "pos": [LONG], "neg": [TEXTS["d3"], TEXTS["d4"]]} for query in QUERIES.values()]
+    others = [{**rows[0], "pos": [second]}, *rows[1:]]
+    for name, own in (("a.jsonl", rows), ("b.jsonl", others)):
+        Path(name).write_text("\n".join(map(json.dumps, own)), "utf-8")
+    assert api.check(["a.jsonl", "b.jsonl"]).one_positive is expected
+    assert api.score(["a.jsonl", "b.jsonl"], str(tiny), controls="none").one_positive is expected
+
+
+def test_a_merged_run_knows_the_labels_of_all_queries_not_of_its_sample(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"query": f"question {n}", "pos": [f"answer {n} of many"], "neg": [TEXTS["d3"]]} for n in range(30)]
+    for second in (False, True):
+        own = [*rows, {**rows[-1], "pos": ["quite another passage"]}] if second else rows
+        Path("in.jsonl").write_text("\n".join(map(json.dumps, own)), "utf-8")
+        state = f"state-{second}"
+        for number in range(2):
+            secid.score_shard(["in.jsonl"], str(tiny), shard=f"{number}/2", state_dir=state)
+        samples = [secid.merge(state, str(tiny), sample=n).one_positive for n in (2, 100)]
+        assert samples == [not second] * 2
 
 
 def test_the_run_counts_and_keeps_them_and_select_drops_by_them(collection, tiny):

@@ -92,7 +92,7 @@ def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fai
         hardness=0.31,
         hardness_interval_95=(0.28, 0.34),
         findings=tuple(finding(each.finding) for each in checks if each.finding),
-        languages=Languages(n_texts=1000, shares={"en": 0.96, "de": 0.03, "": 0.01}, mojibake=0.0),
+        languages=Languages(n_texts=1000, shares={"en": 0.96, "de": 0.03, "": 0.01}),
         checks=checks,
         left_out=("findings.inversion",),
     )

@@ -24,6 +24,7 @@ from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
 from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
+    ABSENT,
     BEYOND,
     CLEAN,
     NAMES,
@@ -117,6 +118,16 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
     run = replace(ONE, sources=(hard,))
     assert ("Most negatives outscore the positive in" in verdict(run)[0]) is said
     assert verdict(run)[0].startswith(statuses_line(run.sources))
+
+
+def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
+    few = tuple(finding(item.name, 0.004 if item.name == "repeat" else 0.0, 1) for item in ABSENT)
+    run = with_status("repair", "no_defects")
+    first, second = run.sources[:2]
+    for findings, words in ((ABSENT, "no defects found in"), (few, "all defects of")):
+        line = statuses_line((first, replace(second, findings=findings)))
+        assert words in line.lower()
+        assert ("within their limits" in line) is (findings is few)
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
