@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
+
+from tests.loopback_server import LoopbackHandler, LoopbackServer, serving
 
 PATH = re.compile(
     r"/(?:api/)?datasets/(?P<name>[^/]+/[^/]+)(?:/(?P<what>revision|tree|resolve)/(?P<revision>[^/]+)(?:/(?P<path>.*))?)?"
@@ -23,16 +23,16 @@ def commit_of(name: str, revision: str) -> str:
     return hashlib.sha1(f"{name} {revision}".encode()).hexdigest()
 
 
-class Hub(ThreadingHTTPServer):
+class Hub(LoopbackServer):
     """data : {(OWNER/NAME, revision): {path: bytes}}.   private : data sets that need `token`.
 
     status : what every request gets, in place of an answer.   cut : answers to GET that lack their last half.
     """
 
-    daemon_threads = True
+    path = ""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.data: dict[tuple[str, str], dict[str, bytes]] = {}
         self.private: set[str] = set()
         self.gated: set[str] = set()
@@ -40,11 +40,6 @@ class Hub(ThreadingHTTPServer):
         self.status = 0
         self.cut = 0
         self.asked: list[str] = []
-        self.lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
     def add(self, name: str, files: dict[str, bytes | str], revision: str = "main") -> str:
         """Adds a data set; returns its commit."""
@@ -53,16 +48,10 @@ class Hub(ThreadingHTTPServer):
         self.data[name, revision] = self.data[name, commit] = {".gitattributes": b"", **content}
         return commit
 
-    def handle_error(self, *_: Any) -> None:  # a client that went away
-        return
 
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(LoopbackHandler, BaseHTTPRequestHandler):
     server: Hub
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None:
-        return
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -121,15 +110,6 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[: len(content) // 2] if cut else content)
 
 
-@contextmanager
-def running() -> Iterator[Hub]:
+def running() -> AbstractContextManager[Hub]:
     """A hub until the end of the block."""
-    hub = Hub()
-    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.shutdown()
-        hub.server_close()
-        thread.join()
+    return serving(Hub())

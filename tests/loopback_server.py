@@ -1,4 +1,4 @@
-"""The base of the HTTP servers of tests: an OpenAI-compatible server on loopback."""
+"""The base of the HTTP servers of tests, which answer on loopback."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 class LoopbackServer(ThreadingHTTPServer):
     """Keeps the keys that it was sent.
 
+    path          : what its address ends in.
     error_headers : headers of answers that are no success.   hold : an answer may wait for it; set at the end.
     """
 
     daemon_threads = True
+    path = "/v1"
 
     def __init__(self, handler: type[LoopbackHandler]) -> None:
         super().__init__(("127.0.0.1", 0), handler)
@@ -27,7 +29,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"http://127.0.0.1:{self.server_port}{self.path}"
 
     def handle_error(self, *_: Any) -> None:  # a client that went away is what the timeout test is about
         return
