@@ -267,7 +267,8 @@ class Columns(NamedTuple):
         distance : the smallest ||n - p|| that counts.
         """
         usable = np.where(squared > distance**2, weight, 0.0)
-        return Columns(QuerySums.of(triplets, usable), QuerySums.of(triplets, outscores), hardness)
+        trace, outscoring = (QuerySums.of(triplets.query, top, None, triplets.share) for top in (usable, outscores))
+        return Columns(trace, outscoring, hardness)
 
     def among(self, queries: Flags) -> Columns:
         """Restrict them to some queries. queries : flags by query id."""

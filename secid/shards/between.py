@@ -24,7 +24,7 @@ from secid.analyses.shared_queries import (
     flags_of,
     scored_pairs,
 )
-from secid.arrays import Flags, Floats
+from secid.arrays import Flags
 from secid.measure.blocks import Vectors
 from secid.measure.information import InformationState
 from secid.measure.interval import Difference
@@ -33,7 +33,7 @@ from secid.results.between import Number
 from secid.results.catalogue import BITS
 from secid.shards.scores import Scores
 from secid.shards.state import Arrays, ShardNumbers, StoredSet
-from secid.triplets.query_sums import QuerySums
+from secid.triplets.query_sums import QuerySums, RatioDifference
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""
@@ -78,33 +78,6 @@ class ShardPart:
         return own if keep.all() else own.rows(np.flatnonzero(keep))
 
 
-@dataclass
-class RatioSums:
-    """The difference of two sources in a ratio of sums by query.
-
-    sums : (4,) top and bottom of the first, then of the second.   square : of the standard error.
-    """
-
-    sums: Floats
-    square: float = 0.0
-
-    def add(self, first: QuerySums, second: QuerySums) -> None:
-        """Add a shard in the first pass."""
-        self.sums = self.sums + [part.sum() for side in (first, second) for part in (side.top, side.bottom)]
-
-    def add_square(self, first: QuerySums, second: QuerySums) -> None:
-        """Add a shard in the third pass."""
-        off = first.influence(*self.sums[:2]) - second.influence(*self.sums[2:])
-        self.square += float((off**2).sum())
-
-    def gap(self, n_queries: int) -> Difference:
-        """Return the difference over all shards."""
-        top, bottom, other_top, other_bottom = self.sums
-        return Difference(
-            float(top / bottom - other_top / other_bottom), float(np.sqrt(self.square)), n_queries, n_queries
-        )
-
-
 class Between:
     """Pairs of sources, by place in `names`.
 
@@ -123,7 +96,7 @@ class Between:
         self.counts = SharedCounts(len(names))
         self.jaccard, self.covariance = np.zeros((2, len(names), len(names)))
         pairs = list(combinations(range(len(names)), 2))
-        self._ratios = {pair: [RatioSums(np.zeros(4)) for _ in range(2)] for pair in pairs}
+        self._ratios = {pair: [RatioDifference(np.zeros(4)) for _ in range(2)] for pair in pairs}
         self.shared: dict[Pair, Shared] = {}
         self.scored: set[Pair] = set()
         self.squares = dict.fromkeys(pairs, 0.0)
@@ -206,7 +179,7 @@ class Between:
         """Return all pairs, without hardness. nats : gives the score of a set."""
         gaps = []
         for pair, own in self.shared.items():
-            trace, outscoring = (ratio.gap(own.n) for ratio in self._ratios[pair])
+            trace, outscoring = (ratio.difference(own.n) for ratio in self._ratios[pair])
             gap = trace
             if pair in self.scored:
                 first, second = map(nats, self._keys(pair))

@@ -101,18 +101,6 @@ def combined(first: Estimate, second: Estimate, factor: float = -1.0) -> Estimat
     return Estimate(first.value + factor * second.value, queries, gap)
 
 
-def ratio(top: Estimate, bottom: Estimate) -> Estimate | None:
-    """top / bottom by the delta method; None where the bottom is not positive."""
-    if not bottom.value > 0:
-        return None
-    value = top.value / bottom.value
-    return Estimate(value, *_scaled(combined(top, bottom, -value), bottom.value))
-
-
-def _scaled(estimate: Estimate, by: float) -> tuple[Names, Floats]:
-    return estimate.queries, estimate.per_query / by
-
-
 def paired_difference(first: Estimate, second: Estimate) -> Difference:
     """first - second over the queries that both have, each query against itself. Source: METHOD 8."""
     gap = combined(first, second)

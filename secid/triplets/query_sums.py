@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.arrays import Flags, Floats, Index, distinct
-from secid.measure.blocks import Triplets
 from secid.measure.interval import Difference
 
 
@@ -26,12 +25,16 @@ class QuerySums:
     bottom: Floats
 
     @staticmethod
-    def of(triplets: Triplets, values: Floats | Flags) -> QuerySums:
-        """Sum a (T,) column, whose ratio is then its mean over negatives."""
-        share = np.ones(len(triplets)) if triplets.share is None else triplets.share
-        queries = distinct(triplets.query)
-        place = np.searchsorted(queries, triplets.query)
-        return QuerySums(queries, *_added(place, len(queries), share * values, share))
+    def of(query: Index, top: Floats | Flags, bottom: Floats | None, share: Floats | None) -> QuerySums:
+        """Sum (T,) columns by query.
+
+        query : (T,) query ids.   bottom : None for ones, so that the ratio is the mean of the top over negatives.
+        share : what each triplet counts, None for one each.
+        """
+        weight = np.ones(len(query)) if share is None else share
+        queries = distinct(query)
+        columns = weight * top, weight if bottom is None else weight * bottom
+        return QuerySums(queries, *_added(np.searchsorted(queries, query), len(queries), *columns))
 
     def among(self, queries: Flags) -> QuerySums:
         """Restrict the sums to some queries. queries : flags by query id, for every id of this source."""
@@ -53,14 +56,40 @@ class QuerySums:
         return influence
 
 
+@dataclass
+class RatioDifference:
+    """The difference of two sources in a ratio, over the same queries, whose sums may come in shards.
+
+    sums : (4,) top and bottom of the first, then of the second.   square : of the standard error.
+    """
+
+    sums: Floats
+    square: float = 0.0
+
+    def add(self, first: QuerySums, second: QuerySums) -> None:
+        """Add a shard in the first pass."""
+        self.sums = self.sums + [part.sum() for side in (first, second) for part in (side.top, side.bottom)]
+
+    def add_square(self, first: QuerySums, second: QuerySums) -> None:
+        """Add a shard in the pass after it."""
+        off = first.influence(*self.sums[:2]) - second.influence(*self.sums[2:])
+        self.square += float((off**2).sum())
+
+    def difference(self, n_queries: int) -> Difference:
+        """Return the difference over all shards, paired by query."""
+        top, bottom, other_top, other_bottom = self.sums
+        value = float(top / bottom - other_top / other_bottom)
+        return Difference(value, float(np.sqrt(self.square)), n_queries, n_queries)
+
+
 def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
     """Return first - second over the same queries, paired by query; None if a side has no value."""
-    a, b = first.value, second.value
-    if a is None or b is None:
+    if first.value is None or second.value is None:
         return None
-    ours, theirs = (side.influence(side.top.sum(), side.bottom.sum()) for side in (first, second))
-    off = ours - theirs
-    return Difference(a - b, float(np.sqrt((off**2).sum())), len(off), len(off))
+    both = RatioDifference(np.zeros(4))
+    both.add(first, second)
+    both.add_square(first, second)
+    return both.difference(len(first.queries))
 
 
 def total(parts: list[QuerySums]) -> QuerySums:

@@ -21,7 +21,7 @@ from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
-from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, ratio
+from secid.triplets.estimates import Estimate, Names, names_of
 from secid.triplets.query_sums import QuerySums
 
 QUERIES = 1_000
@@ -158,6 +158,16 @@ def sampled(query: Index, reference: RandomReference) -> Flags:
     return among(query, reference.queries)
 
 
+def hardness_sums(
+    query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
+) -> QuerySums:
+    """Return the sums by sampled query from which `hardness` on any queries follows. Arguments as there."""
+    keep = sampled(query, reference)
+    random = reference.mean[np.searchsorted(reference.queries, query[keep])]
+    above, span = s_query_negative[keep] - random, s_query_positive[keep] - random
+    return QuerySums.of(query[keep], above, span, None if share is None else share[keep])
+
+
 def hardness(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
 ) -> Estimate | None:
@@ -170,27 +180,12 @@ def hardness(
     sources with the same reference (estimates.paired_difference). None where no query is sampled, or where positives
     are on average no nearer than random passages. Source: METHOD 10.
     """
-    keep = sampled(query, reference)
-    if not keep.any():
+    sums = hardness_sums(query, s_query_negative, s_query_positive, share, reference)
+    if sums.value is None:
         return None
-    place = np.searchsorted(reference.queries, query[keep])
-    present, cluster = np.unique(place, return_inverse=True)
-    random, names = reference.mean[place], reference.names[present]
-    weight = None if share is None else share[keep]
-    above = clustered_mean(s_query_negative[keep] - random, cluster, names, weight)
-    span = clustered_mean(s_query_positive[keep] - random, cluster, names, weight)
-    return ratio(above, span)
-
-
-def hardness_sums(
-    triplets: Triplets, s_query_negative: Floats, s_query_positive: Floats, reference: RandomReference
-) -> QuerySums:
-    """Return the sums by sampled query from which `hardness` on any queries follows. Arguments as there."""
-    keep = np.flatnonzero(sampled(triplets.query, reference))
-    rows = triplets.take(keep)
-    random = reference.mean[np.searchsorted(reference.queries, rows.query)]
-    above, span = (QuerySums.of(rows, values[keep] - random) for values in (s_query_negative, s_query_positive))
-    return QuerySums(above.queries, above.top, span.top)
+    names = reference.names[np.searchsorted(reference.queries, sums.queries)]
+    order = np.argsort(names)
+    return Estimate(sums.value, names[order], sums.influence(sums.top.sum(), sums.bottom.sum())[order])
 
 
 def random_like(query: Index, score: Floats, reference: RandomReference) -> Flags:

@@ -153,7 +153,8 @@ class TripletTable:
 
     def hardness_sums(self, reference: RandomReference) -> QuerySums:
         """Return the sums by query from which the hardness on any queries follows."""
-        return hardness_sums(self.triplets, self.s_query_negative, self.repeated(self.s_query_positive), reference)
+        best = self.repeated(self.s_query_positive)
+        return hardness_sums(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
     def rows(self, keep: Index) -> TripletTable:
         """Some rows of the table: a filter, or one group of a group-by. keep: rising places of them."""

@@ -13,10 +13,10 @@ from secid.triplets.estimates import (
     combined,
     names_of,
     paired_difference,
-    ratio,
     share_interval,
     unpaired_difference,
 )
+from secid.triplets.query_sums import QuerySums
 
 
 def names(*numbers: int) -> np.ndarray:
@@ -73,18 +73,16 @@ def test_a_ratio_by_the_delta_method():
     found = []
     for _ in range(500):
         top, bottom = 1 + draw.standard_normal(200), 2 + draw.standard_normal(200)
-        parts = [clustered_mean(x, np.arange(200), np.arange(200).astype("S16")) for x in (top, bottom)]
-        made = ratio(*parts)
-        assert made is not None
-        found.append((made.value, made.standard_error))
+        sums = QuerySums.of(np.arange(200), top, bottom, None)
+        error = np.sqrt((sums.influence(top.sum(), bottom.sum()) ** 2).sum())
+        found.append((sums.value, error))
     values, errors = np.array(found).T
     assert errors.mean() == pytest.approx(values.std(), rel=0.1)
 
 
 def test_a_ratio_to_nothing_is_none():
-    one = Estimate(1.0, names(1), np.zeros(1))
-    assert ratio(one, Estimate(0.0, names(1), np.zeros(1))) is None
-    assert ratio(one, Estimate(float("nan"), names(1), np.zeros(1))) is None
+    for bottom in (0.0, -1.0, float("nan")):
+        assert QuerySums(np.zeros(1, np.int64), np.ones(1), np.array([bottom])).value is None
 
 
 def test_nothing_found_in_500_queries_is_less_than_one_percent():
