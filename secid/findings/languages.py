@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from ftfy.badness import badness
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
-from scipy.sparse import csr_array
 
 from secid.arrays import Index, distinct
 from secid.pool import first_sampled
@@ -125,6 +124,8 @@ class _Model:
 
     def classify(self, texts: Sequence[str]) -> tuple[Index, npt.NDArray[np.float32]]:
         """(n,) the most likely language of each text, by its place in LANGUAGES, and the probability of it."""
+        from scipy.sparse import csr_array
+
         parts = [_as_trained(text) for text in texts]
         n_bytes = np.fromiter(map(len, parts), np.int64, len(parts))
         features = self._features(parts, n_bytes)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from secid.arrays import Floats, Index, among, best_first, distinct
 from secid.findings.copies import windows
@@ -148,6 +147,8 @@ def passage_finder(texts: Mapping[str, str]) -> Finder:
 
 def _matrix(rows: Index, columns: Index, n_rows: int, n_columns: int) -> Any:
     """(n_rows, n_columns or 1) sparse: 1 at these places, which may repeat, 0 elsewhere."""
+    from scipy import sparse
+
     ones = np.ones(len(rows), np.float32)
     matrix = sparse.csr_matrix((ones, (rows, columns)), shape=(n_rows, max(1, n_columns)))
     matrix.data[:] = 1.0

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from secid.arrays import Floats, Index
 from secid.measure.margins import flagged
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
     R : rows of all batches, at least one. Dot products in float64. Nothing waits for the device before the last batch.
     Source: METHOD 10, 11.
     """
+    import torch
+
     counts: list[Tensor] = []
     for batch in batches:
         queries, positives, passages = map(unit, (batch.queries, batch.positives, batch.passages))
@@ -87,6 +91,8 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
 
 def unit(rows: Tensor) -> Tensor:
     """(n, d) float64 rows of length 1."""
+    import torch
+
     wide = rows.double()
     scaled: Tensor = wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)
     return scaled

@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from secid.arrays import Floats
 
@@ -39,6 +38,8 @@ def spent(times: Floats, levels: npt.ArrayLike) -> Floats:
 
     times : information times of the looks, rising.   levels : (L,), or one for all.   Source: METHOD 8.
     """
+    from scipy.special import ndtri
+
     edges = np.broadcast_to(-ndtri(np.asarray(levels) / 2.0), len(times))
     nodes, masses = np.polynomial.legendre.leggauss(NODES)
     inside = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
 
 from secid.arrays import Floats
 from secid.measure.information import spectral_nats
@@ -31,6 +30,8 @@ class Spectrum:
 
 def spectrum(eigenvalues: Floats) -> Spectrum:
     """Spectrum of M by its eigenvalues, >= 0, rising."""
+    from scipy.special import xlogy
+
     total = float(eigenvalues.sum())
     if total <= 0.0:
         return Spectrum(0.0, 0.0, 0.0, ())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from secid.errors import InputError, SchemaError, of_encryption, plainly
 from secid.read.rows import ROW_LIMIT, Broken, Part, Parts, Row, shorten, too_large
 from secid.records import Fact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ROWS = 256
 """Rows decoded at once: larger batches read no faster, and lists may be padded with a million nulls."""
@@ -24,6 +24,8 @@ SMALLER = "free memory, or write the file with fewer rows per batch or row group
 
 def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Parts:
     """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged."""
+    import pyarrow.parquet as pq
+
     with _errors(path):
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
         names = _present(table.schema_arrow, columns, path)
@@ -49,6 +51,8 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
 
 def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
     """Rows of an Arrow IPC stream (`datasets` writes these) or file. A batch of the file is in memory as a whole."""
+    import pyarrow as pa
+
     n_bytes = file.seek(0, 2)
     file.seek(0)
     with _errors(path):
@@ -92,6 +96,8 @@ def pieces(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.Record
 
 def _is_utf8(batch: pa.RecordBatch) -> bool:
     """Whether all texts are UTF-8. Raises ArrowInvalid where an offset or length is wrong."""
+    import pyarrow as pa
+
     sound = True
     for column in batch.columns:
         try:
@@ -143,11 +149,15 @@ def _cells(column: pa.Array) -> list[Any]:
 
 def _without_time(kind: pa.DataType) -> pa.DataType:
     """A whole number in place of a date, a time or a duration."""
+    import pyarrow as pa
+
     return (pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else kind
 
 
 def of_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """The type with its inner types changed, at any depth of structs and lists."""
+    import pyarrow as pa
+
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(of_leaves(field.type, change)) for field in kind])
     if pa.types.is_list(kind):
@@ -158,6 +168,8 @@ def of_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
     """pyarrow's errors in the user's words."""
+    import pyarrow as pa
+
     try:
         yield
     except MemoryError as error:  # pa.ArrowMemoryError is one

@@ -177,10 +177,10 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
         return gathered(table_rows(stream, container.dialect))
     if container.kind in COLUMNAR:
         # pyarrow is imported only where a file needs it: it costs 0.1 s.
-        from secid.read import columnar
+        from secid.read.columnar import arrow_rows, parquet_rows
 
         file = stream.random_access()
         if container.kind == "parquet":
-            return columnar.parquet_rows(file, stream.path, columns)
-        return columnar.arrow_rows(file, stream.path, columns, streamed=container.kind == "arrow_stream")
+            return parquet_rows(file, stream.path, columns)
+        return arrow_rows(file, stream.path, columns, streamed=container.kind == "arrow_stream")
     return iter(())

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from secid.pages.numbers import percent
-from secid.pages.sanitize import short
-from secid.pages.sections.warnings import MISREADS
-from secid.pool import SPLITTERS, Plan
-from secid.pool.tokenizer_fit import (
-    BETTER,
-    NOTICED_MISREAD,
-    READ_CHARACTERS,
-    SAMPLE_TEXTS,
-    SPLIT_AS,
-    Misread,
-    Texts,
-    misread,
-    misread_texts,
-)
 from secid.progress import Progress
-from secid.read import Reader
 from secid.records import Record
 from secid.settings import Resolved, flag_of
+
+if TYPE_CHECKING:
+    from secid.pool import Plan
+    from secid.pool.tokenizer_fit import Misread, Texts
+    from secid.read import Reader
 
 
 def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
@@ -31,6 +21,8 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
 
     A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
     """
+    from secid.pool.tokenizer_fit import misread
+
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
@@ -40,6 +32,8 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
 
 def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
     """Do the same for distinct texts to be searched. name : what the note calls them."""
+    from secid.pool.tokenizer_fit import misread_texts
+
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
@@ -51,6 +45,9 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
 
     A default that fits counts as chosen too, so that no shard chooses again by its own rows.
     """
+    from secid.pool import SPLITTERS
+    from secid.pool.tokenizer_fit import READ_CHARACTERS, SAMPLE_TEXTS, SPLIT_AS, Misread
+
     split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
     for reader in readers:
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
@@ -62,6 +59,11 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
 
 def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
+    from secid.pages.numbers import percent
+    from secid.pages.sanitize import short
+    from secid.pages.sections.warnings import MISREADS
+    from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, Misread
+
     fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
     if fit.effect is None or fit.fraction < NOTICED_MISREAD:
         return resolved
