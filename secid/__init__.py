@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from secid.version import VERSION
 
 if TYPE_CHECKING:
-    from secid.analyses.report import from_json, read_run, to_json
+    from secid.analyses.registry import from_json, read_run, to_json
     from secid.api import (
         audit,
         baseline,
@@ -45,9 +45,9 @@ _MODULES = {
     "Run": "secid.results",
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
-    "from_json": "secid.analyses.report",
-    "read_run": "secid.analyses.report",
-    "to_json": "secid.analyses.report",
+    "from_json": "secid.analyses.registry",
+    "read_run": "secid.analyses.registry",
+    "to_json": "secid.analyses.registry",
 }
 """Where the public names are that are not in secid.api."""
 

@@ -16,10 +16,9 @@ from secid.errors import NothingToScoreError, OutputError, RunNotWrittenError, U
 from secid.files import check_writable, work_folder
 from secid.mining.mine import mine as mine
 from secid.mining.mine import mine_sweep as mine_sweep
-from secid.progress import Progress, Silent
-from secid.results.document import PROBE_NAME, read_check
+from secid.progress import Clock, Progress, Silent
+from secid.results.document import OF_LOADING, PROBE_NAME, LoadingSettings, read_check, refuse_settings, settings_of
 from secid.run_folder.write import Recorder, RunFolder, add_probe
-from secid.scoring.clock import Clock
 from secid.scoring.encoders import (
     begun,
     command_of_probe,
@@ -31,23 +30,20 @@ from secid.scoring.encoders import (
     with_other_encoders,
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
-from secid.scoring.stored import OF_LOADING, LoadingSettings, refuse_settings, settings_of
 from secid.settings import SettingsDict, resolve
-from secid.shards.on_ray import score_on_ray as score_on_ray
 from secid.shards.run import merge as merge
+from secid.shards.run import score_on_ray as score_on_ray
 from secid.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
     from secid.export.flagged import Flagged
     from secid.export.left_out import By, Selection
-    from secid.export.mixture import Blend
-    from secid.export.mixture_score import MixtureScore
+    from secid.export.mixture import Blend, MixtureScore
     from secid.export.writer import Schema
     from secid.gating.baseline import Baseline
     from secid.results import Run
-    from secid.results.audit import Audit
-    from secid.results.check import Check
+    from secid.results.check import Audit, Check
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
 
@@ -137,8 +133,8 @@ def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float 
 
     Source: METHOD 7.
     """
-    from secid.analyses.report import read_run_folder
-    from secid.export.mixture_score import score_of_mixture
+    from secid.analyses.registry import read_run_folder
+    from secid.export.mixture import score_of_mixture
 
     folder, report = read_run_folder(run)
     return score_of_mixture(folder, report, shares, report.budget if budget is None else budget)
@@ -163,7 +159,7 @@ def write_mixture(
     seed   : of the draws; that of the run by default.
     Raises SecidError. Source: METHOD 7.
     """
-    from secid.analyses.report import read_run_folder
+    from secid.analyses.registry import read_run_folder
     from secid.export.mixture import write_blend
 
     folder, report = read_run_folder(run)
@@ -223,11 +219,11 @@ def select(
     request = Request(source, rule, Path(path), schema, force)
     origin, watcher = Path(run), progress or Silent()
     if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
-        from secid.export.select_checked import select_checked
+        from secid.export.select import select_checked
 
         with work_folder() as work:
             return select_checked(read_check(origin), request, work, watcher)
-    from secid.analyses.report import read_run_folder
+    from secid.analyses.registry import read_run_folder
     from secid.export.select import select as write_copy
 
     folder, report = read_run_folder(run)
@@ -258,7 +254,7 @@ def flagged(
 
     Source: METHOD 14.
     """
-    from secid.analyses.report import read_run_folder
+    from secid.analyses.registry import read_run_folder
     from secid.export.flagged import write_flagged
 
     (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
@@ -397,7 +393,7 @@ def probe(
     )  # fmt: skip
     options.check()
     refuse_untrainable(values.encoder if encoder is None else encoder)
-    from secid.analyses.report import read_run_folder
+    from secid.analyses.registry import read_run_folder
 
     folder, beside = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
@@ -451,8 +447,8 @@ def gate(
     known = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
-    from secid.gating.settings import refuse_encoders_of_baseline, settings_for
-    from secid.pages.encoder import fact_lines
+    from secid.gating.baseline import refuse_encoders_of_baseline, settings_for
+    from secid.pages.sections.origin import fact_lines
     from secid.read import opened, resolve_sources
 
     for line in fact_lines(ignored(resolved.values, encoder)):

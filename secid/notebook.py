@@ -10,21 +10,18 @@ from markupsafe import escape
 from rich.console import Console
 
 from secid.pages import html
-from secid.pages.answer import answer_table
-from secid.pages.audit_page import audit_page
 from secid.pages.check_page import check_page
-from secid.pages.comparison import RunComparison
-from secid.pages.comparison_page import page_of_comparison
+from secid.pages.comparison import RunComparison, page_of_comparison
+from secid.pages.evidence import audit_page, probe_page
 from secid.pages.gate_page import gate_page
 from secid.pages.mine_text import print_mined, print_sweep
 from secid.pages.page import Page
-from secid.pages.probe_page import probe_page
 from secid.pages.sections import page_of
 from secid.pages.sections.guide import trusted
+from secid.pages.sections.verdict import answer_table
 from secid.pages.terminal import print_table, write
 from secid.results import Run
-from secid.results.audit import Audit
-from secid.results.check import Check
+from secid.results.check import Audit, Check
 from secid.results.gate import GateVerdict
 from secid.results.mine import Mined, Sweep
 from secid.results.probe import Probe

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 TARGETS = [
     *("measure/*", "triplets/*", "analyses/*", "findings/*"),
-    *(f"pool/{name}" for name in ("coverage", "frequencies", "tokens", "vocabulary", "normal_form")),
-    *("gating/checks", "gating/limits", "mining/choose", "mining/orders", "probing/judge", "probing/folds"),
+    *(f"pool/{name}" for name in ("coverage", "tokens", "normal_form")),
+    *("gating/checks", "gating/limits", "mining/choose", "probing/judge", "probing/task"),
 ]
 SWAPS: dict[type, tuple[Any, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),
@@ -38,7 +38,7 @@ EQUIVALENT: dict[str, str] = {
     "measure/blocks.py : LARGE = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
         "bytes that are in memory together, on devices other than the CPU"
     ),
-    "triplets/bm25.py : POSTINGS_AT_ONCE = 0 << 22": "how many queries are scored together; at least one always is",
+    "triplets/search.py : POSTINGS_AT_ONCE = 0 << 22": "how many queries are scored together; at least one always is",
     "measure/sweep.py _unsampled(): return replace(variant, sample=1.1)": (
         "a key, made in one place and looked up by the same function"
     ),
@@ -52,13 +52,13 @@ EQUIVALENT: dict[str, str] = {
     "analyses/overlap.py _shared_queries(): n_own = np.where(of_source > a, own[of_query], 1)": (
         "only pairs with a later source are read"
     ),
-    "analyses/early_stopping.py rank_early(): alpha = 1.0 - (settings.until_ranked or 0.1)": (
+    "analyses/ranking.py rank_early(): alpha = 1.0 - (settings.until_ranked or 0.1)": (
         "called only with a confidence, which is above 0.5"
     ),
     "triplets/random_reference.py random_like(): flags[keep] = score[keep] < limit + DOT_ROUNDING": (
         "no cosine exceeds a percentile by exactly 1e-12"
     ),
-    "probing/folds.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
+    "probing/task.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
         "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
     ),
     "gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
@@ -91,13 +91,13 @@ EQUIVALENT: dict[str, str] = {
     ),
     "triplets/measure_set.py : NO_SUM = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
     (
-        "triplets/rows.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
+        "triplets/embedding.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
         "self._row_bytes, max(0, n_bytes))"
     ): "the system refuses to reserve no byte, which is passed over",
     "mining/choose.py Choice.lists(): complete[pending] = (depth >= n_candidates) | (order.ids < 0).all(axis=1)": (
         "lists that end early are made longer until they hold all candidates"
     ),
-    "measure/packed_matrix.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
+    "measure/blocks.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
     "findings/copies.py Positives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
         "beyond the last offset only where there is no query, and none is known"
     ),

@@ -24,7 +24,7 @@ SEAL_SECONDS = 0.1
 """Instead of 30 s, so that a run of seconds is sealed often."""
 
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
-IMPORTED = ["secid.api", "secid.encode.loading", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
+IMPORTED = ["secid.api", "secid.encode.transformer", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
 IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
 """What a forked child finds imported, of the commands and of what loads a BERT."""
 NOT_OF_THE_RESULT = ("timing", "environment", "folder")

@@ -164,7 +164,7 @@ def test_every_control_weight_and_tokenizer_is_described():
     from secid.analyses.controls import KINDS
     from secid.measure.gates import WEIGHTS
     from secid.settings import IdfCorpus, Positives
-    from secid.triplets.variants import TOKENIZERS
+    from secid.triplets.measure_set import TOKENIZERS
 
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)

@@ -11,11 +11,12 @@ import pytest
 
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import schedule, training
+from secid.probing import learner as training
+from secid.probing import schedule
+from secid.probing.learner import Work
 from secid.probing.options import Options
 from secid.probing.run import probe
 from secid.probing.task import Task, read_task
-from secid.probing.training import Work
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import Settings

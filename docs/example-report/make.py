@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from secid import api
-from secid.analyses.report import from_json, to_json
+from secid.analyses.registry import from_json, to_json
 from secid.pages.formats import FORMATS
 from secid.results import Run
 

@@ -67,8 +67,8 @@ from secid.encode import load
 from secid.findings.copies import run_sets
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
-from secid.probing.folds import copies_among, groups
 from secid.probing.judge import clustered_covariance
+from secid.probing.task import copies_among, groups
 from secid.settings import resolve
 
 Array = Any

@@ -39,10 +39,9 @@ from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
 from secid.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
-from secid.probing.learner import Learner
+from secid.probing.learner import Learner, Work, held_out, train_and_rank
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task, read_task
-from secid.probing.training import Work, held_out, train_and_rank
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair

@@ -24,12 +24,11 @@ import numpy as np
 
 import secid
 from secid.encode import from_callable, load
-from secid.encode.protocol import Role
-from secid.gating.baseline import check_table
-from secid.gating.collect import collect, read_table, write_baseline
+from secid.encode.encoder import Role
+from secid.gating.baseline import check_table, settings_for
+from secid.gating.collect import collect, read_baseline_table, write_baseline
 from secid.gating.judge import Against, prepare, source_verdict
 from secid.gating.policy import Policy
-from secid.gating.settings import settings_for
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
@@ -228,7 +227,7 @@ def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> 
 def verdicts(rows: list[Row], source: str, against: Against, memory: Memory, folder: Path) -> Iterator[tuple[str, Any]]:
     """Of one sample: under a new name, and under the name of its source in the baseline if it is there."""
     resolved = settings_for(against.baseline, resolve({}))
-    frequencies, known = read_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
+    frequencies, known = read_baseline_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
     gated = write(folder / "incoming.jsonl", rows)
     encoder = from_callable(memory, "remembered")
     with (

@@ -29,7 +29,7 @@ from secid.settings import resolve
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.estimates import Estimate, names_of, share_interval
 from secid.triplets.guide import GuideScores, sample_of
-from secid.triplets.positives import triplets_of
+from secid.triplets.table import triplets_of
 
 PLANTED = (0, 5, 10, 20)
 """Per cent of the negatives that are the record's own labelled positive. A record holds it once, so at 20 % records

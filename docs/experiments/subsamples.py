@@ -15,20 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from secid.analyses.controls import rows_of_ids
-from secid.analyses.early_stopping import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
+from secid.analyses.ranking import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.uncertainty import influence
-from secid.progress import Silent
+from secid.progress import Clock, Silent
 from secid.read import resolve_sources
-from secid.scoring.clock import Clock
 from secid.scoring.run import read
 from secid.settings import resolve
-from secid.triplets.coverage import CoverageBench
 from secid.triplets.embedding import Embedder
 from secid.triplets.measure_set import Bench, sample_positions
-from secid.triplets.positives import triplets_of
+from secid.triplets.table import CoverageBench, triplets_of
 
 SIZES = (40, 100, 200, 400)
 

@@ -17,8 +17,7 @@ from secid.settings import flag_of
 
 if TYPE_CHECKING:
     from secid.measure.sweep import Variant
-    from secid.triplets.measured import Measured
-    from secid.triplets.variants import Aspect
+    from secid.triplets.measure_set import Aspect, Measured
 
 Scores = Mapping[str, float | None]
 

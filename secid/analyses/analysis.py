@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from secid.settings import Settings
     from secid.triplets.embedding import Embedder
     from secid.triplets.estimates import Estimate
-    from secid.triplets.measure_set import Bench
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Aspect, Bench, Measured
     from secid.triplets.random_reference import RandomReference
-    from secid.triplets.variants import Aspect
 
 
 R = TypeVar("R")

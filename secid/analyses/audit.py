@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.margins import flagged
+from secid.measure.in_batch import flagged
 from secid.measure.separation import Scores, pooled_auc
-from secid.results.audit import AuditedRule, AuditedSource
+from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, share_interval
 
 ABSOLUTE, RELATIVE = 0.0, 0.05

@@ -14,7 +14,7 @@ from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats
 
 if TYPE_CHECKING:
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
 
 STEPS_PER_DECADE = 50
 """Of the budgets between which curves are searched for crossings: two within a factor of 1.05 may cancel out."""

@@ -23,11 +23,9 @@ from secid.pool.texts import pieces
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
-from secid.triplets.bm25 import Bm25
-from secid.triplets.measure_set import Bench
-from secid.triplets.measured import Measured
+from secid.triplets.measure_set import Bench, Measured
 from secid.triplets.random_reference import passage_pool
-from secid.triplets.search import nearest_passages
+from secid.triplets.search import Bm25, nearest_passages
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"

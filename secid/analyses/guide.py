@@ -12,14 +12,14 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Floats
-from secid.measure.margins import MARGIN, Margin, flagged, lowest_positive
+from secid.measure.in_batch import MARGIN, Margin, flagged, lowest_positive
 from secid.results import WithoutFlagged
-from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
+from secid.results.sources import GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.triplets.estimates import names_of, paired_difference, share_interval
 
 if TYPE_CHECKING:
     from secid.triplets.guide import GuideScores
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
 NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
@@ -32,7 +32,7 @@ COSINES = (0.0, 1.0)
 
 def compute(context: Context) -> Found[GuideResult]:
     """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
-    from secid.analyses.without import only
+    from secid.analyses.ranking import only
 
     if context.guide is None:
         return Found(None, {"suspect": NO_GUIDE})

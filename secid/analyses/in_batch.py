@@ -10,14 +10,14 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, Context, Found
 from secid.arrays import Index, among, distinct, pairs
-from secid.measure.margins import MARGIN
+from secid.measure.in_batch import MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, names_of, share_interval
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets, Vectors
     from secid.measure.in_batch import Batch, Conflicts
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
 """32 to 32,768. Source: METHOD 10."""

@@ -15,13 +15,13 @@ import numpy as np
 from secid.analyses.analysis import Analysis, Context, Found
 from secid.analyses.guide import NO_GUIDE, SAMPLE
 from secid.arrays import Flags, Index
-from secid.measure.margins import MARGIN, flagged
+from secid.measure.in_batch import MARGIN, flagged
 from secid.results.catalogue import FINDINGS
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Vectors
     from secid.measure.objectives import ObjectiveValues, Records
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
 COPIES = ("false_negative", "near_copy")
@@ -131,7 +131,7 @@ class RecordScores:
     def of(cls, item: Measured, vectors: Vectors) -> RecordScores:
         """vectors : rows of all labelled positives, of the queries and of the negatives."""
         from secid.measure.objectives import Records
-        from secid.triplets.positives import positive_cosines
+        from secid.triplets.table import positive_cosines
 
         table, planned = item.table, item.table.source
         _, row = np.unique(table.triplets.place, return_index=True)  # with several positives a negative has a row each

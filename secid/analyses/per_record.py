@@ -15,16 +15,14 @@ import numpy as np
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
+from secid.measure.in_batch import MARGIN, flagged
 from secid.measure.interval import FEWEST_QUERIES, interval
-from secid.measure.margins import MARGIN, flagged
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
-from secid.triplets.measure_set import Bench
-from secid.triplets.measured import Measured
-from secid.triplets.positives import triplets_of
-from secid.triplets.table import TripletTable
+from secid.triplets.measure_set import Bench, Measured
+from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
 """Most queries of a source, the first of every sample: the cost is bounded, and trends need no more."""

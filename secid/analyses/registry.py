@@ -1,11 +1,18 @@
-"""All analyses of a run, in the order in which they run and stand in report.json. A new one is one line here."""
+"""All analyses of a run, in the order in which they run and stand in report.json, and that document.
+
+A new analysis is one line here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict
 
 from secid.analyses.ablations import ABLATIONS
 from secid.analyses.analysis import Analysis, Context
@@ -18,6 +25,11 @@ from secid.analyses.objectives import OBJECTIVE_LENS
 from secid.analyses.overlap import OVERLAP
 from secid.analyses.separation import SEPARATION
 from secid.analyses.slices import SLICES
+from secid.errors import InputError, NumericalError, UsageError
+from secid.results import SCHEMA_VERSION, Run
+from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, json_of, place_of, validated
+
+# All analyses of a run, in the order in which they run and stand in report.json. A new one is one line here.
 
 ANALYSES: tuple[Analysis[Any], ...] = (
     ABLATIONS,
@@ -71,3 +83,76 @@ def _of_sources(parts: Any) -> bool:
 def reordered(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """All results in rank order. names : the sources in that order."""
     return {name: in_rank_order(result, names) for name, result in results.items()}
+
+
+# report.json: a run with the results of its analyses as one JSON document, and back.
+
+if TYPE_CHECKING:
+    Results = dict[str, Any]
+else:
+    Results = TypedDict("Results", {analysis.name: analysis.kind for analysis in ANALYSES}, total=False)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report(Run):
+    """A run whose `analyses` have their types, for JSON."""
+
+    analyses: Results
+
+
+def to_json(result: Any) -> str:
+    """Return a result, such as a run or a verdict, as indented JSON, keys in the order of the dataclasses, ending in a
+    line feed.
+
+    Numbers carry full double precision. Of a run the version is that of these fields, even if it was read from a newer
+    report; raises NumericalError where a number is not finite that a report cannot do without.
+    """
+    from pydantic import ValidationError
+
+    if not isinstance(result, Run):
+        return json_of(result)
+    own = result.analyses
+    analyses = {analysis.name: own[analysis.name] for analysis in ANALYSES if analysis.name in own}
+    parts = {field.name: getattr(result, field.name) for field in fields(result)}  # without what is cached
+    text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": analyses}))
+    try:
+        adapter_of(Report).validate_json(text)
+    except ValidationError as error:
+        raise NumericalError(
+            f"{place_of(error)} could not be computed, so there is no report to write", remedy="please report this run"
+        ) from error
+    return text
+
+
+def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
+    """The run that a report holds. Fields that a newer minor version added are ignored.
+
+    Raises InputError where the text is no report or of another major version.
+    """
+    report = validated(Report, text, where, SCHEMA_VERSION, "report", AGAIN)
+    run = Run(**{field.name: getattr(report, field.name) for field in fields(report)})
+    if not run.sources:
+        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
+    if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
+        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
+    return run
+
+
+def read_run(folder: str | PathLike[str]) -> Run:
+    """Read the run of a run folder, or of a report.json named directly."""
+    path = Path(folder)
+    if path.is_dir():
+        path /= REPORT_NAME
+    return from_json(bytes_of(path, "report", AGAIN), str(path))
+
+
+def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:
+    """Return a run folder and its run. Raises UsageError for a file: the states and tables are needed too."""
+    path = Path(folder)
+    if not path.is_file():
+        return path, read_run(path)
+    if path.name == REPORT_NAME:
+        remedy = f"name the folder {path.parent}"
+        raise UsageError("is one file of a run, and all are needed", where=str(path), remedy=remedy)
+    remedy = "score the sources with `secid score … --run FOLDER`, and name FOLDER"
+    raise UsageError("is a file, not a run folder", where=str(path), remedy=remedy)

@@ -123,7 +123,7 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
     """Each source's positives against its negatives."""
     import torch
 
-    from secid.measure.proxies import contrastive_loss
+    from secid.measure.gates import contrastive_loss
     from secid.measure.separation import histogram
 
     plan, device = context.plan, context.bench.vectors.computes_on
@@ -169,8 +169,7 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
-    from secid.measure.pair_means import BOUND
-    from secid.measure.separation import mw_loss, separation
+    from secid.measure.separation import BOUND, mw_loss, separation
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
@@ -215,8 +214,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
 
     from secid.measure.in_batch import unit
     from secid.pool import first_sampled, labels_of
-    from secid.triplets.corpus import Corpus
-    from secid.triplets.embedding import rows_of_ids
+    from secid.triplets.embedding import Corpus, rows_of_ids
     from secid.triplets.search import nearest
 
     plan, embedder, settings = context.plan, context.embedder, context.settings

@@ -16,16 +16,14 @@ import numpy as np
 
 from secid.arrays import Flags, Floats, Index
 from secid.measure.blocks import Triplets
+from secid.measure.gates import INVERSION
 from secid.measure.interval import Difference
-from secid.measure.summary import INVERSION
 from secid.measure.uncertainty import Influence, difference
 from secid.pool import Plan
-from secid.results.between import Number
+from secid.results.run import Number
 from secid.settings import Settings
-from secid.triplets.measure_set import Bench, level_places
-from secid.triplets.measured import Measured
-from secid.triplets.query_sums import QuerySums, ratio_difference
-from secid.triplets.random_reference import RandomReference
+from secid.triplets.measure_set import Bench, Measured, level_places
+from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
 FEWEST_SHARED = 30
 """Two sources with different queries are compared only if they share at least this many."""

@@ -15,7 +15,7 @@ from secid.results.catalogue import FINDINGS
 if TYPE_CHECKING:
     from secid.analyses.shared_queries import Pairs
     from secid.settings import Settings
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
 
 MOST_SLICES = 1_000
 """A column of more values identifies rows, not parts of the data."""

@@ -16,8 +16,8 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.lines import complain
 from secid.cli.options import GroupedCommand, refuse_repeated
+from secid.cli.outputs import complain
 from secid.errors import SecidError
 from secid.settings import FIELDS
 
@@ -29,8 +29,15 @@ COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
     "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
-"""Each is a function, or a group of commands `app`, in the module of its name or of MODULES."""
-MODULES = {"ablate": "score"}
+"""Each is a function, or a group of commands, in the module of MODULES, or else in that of its name."""
+MODULES = {
+    **dict.fromkeys(("ablate", "merge"), "score"),
+    **dict.fromkeys(("audit", "explain", "probe"), "check"),
+    "compare": "report",
+    **dict.fromkeys(("flagged", "mix"), "select"),
+    "baseline": "gate",
+    **dict.fromkeys(("cache", "doctor", "schema"), "encoder"),
+}
 
 
 def _version(value: bool) -> None:
@@ -60,11 +67,11 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(root)
     for name in names:
-        module = import_module(f"secid.cli.{MODULES.get(name, name)}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+        command = getattr(import_module(f"secid.cli.{MODULES.get(name, name)}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
-            app.command(name, cls=GroupedCommand)(getattr(module, name))
+            app.command(name, cls=GroupedCommand)(command)
     return app
 
 
@@ -96,7 +103,7 @@ def main(arguments: list[str]) -> int:
 def _failed(error: Exception) -> int:
     """Says what went wrong."""
     from secid.files import NO_ROOM
-    from secid.pages.sanitize import short
+    from secid.pages.text import short
 
     if isinstance(error, SecidError):
         _say(f"secid: {error}")

@@ -1,12 +1,20 @@
-"""`secid check`."""
+"""`secid check`, `secid audit`, `secid probe` and `secid explain`: what is wrong with sources, and what supports it."""
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
-from secid.cli.options import READING, Json, Out, Quiet, Sources, flag, takes_settings
+import typer
+
+from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
+from secid.results.commands import OF_PROBE
+
+# `secid check`.
 
 USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad"))
 """Without on_bad: a few malformed rows are a caution here, an error with --fail-on malformed_rows=0."""
@@ -50,8 +58,7 @@ def check(
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
-    from secid.pages.check_page import CHECK_FORMATS
-    from secid.pages.check_text import print_check
+    from secid.pages.check_page import CHECK_FORMATS, print_check
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -62,3 +69,159 @@ def check(
     print_result(result, json, print_check)
     print_verdict(result, quiet)
     return 1 if result.failed else 0
+
+
+# `secid audit`.
+
+OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
+
+
+@takes_settings("encoder", *READING, *ENCODING, *OF_GUIDE, "positives", "first_k", "max_records", "seed")
+def audit(
+    sources: Sources,
+    qrels: Annotated[
+        str | None,
+        flag(
+            "--qrels",
+            of="FILE",
+            text="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
+            "corpus=FILE and --set queries=FILE name the texts of their ids.",
+            group=INPUT,
+        ),
+    ] = None,
+    split: Split = None,
+    json: Json = False,
+    out: Out = None,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Count the negatives that relevance judgements call relevant.
+
+    Also measures how well the encoder, and a guide, would have found them. A grade above 0 is relevant. Judgements are
+    matched by id, or by text if the sources hold texts.
+
+    Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
+    """
+    from secid import api
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
+    from secid.files import write_whole
+    from secid.pages.evidence import AUDIT_FORMATS, audit_page
+    from secid.pages.terminal import print_page
+
+    files = out or []
+    check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [Path(qrels)] if qrels else []))
+    with ConsoleProgress(quiet) as progress:
+        result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
+    for path in files:
+        write_whole(path, AUDIT_FORMATS[path.suffix](result))
+    print_result(result, json, lambda console, audited: print_page(console, audit_page(audited)))
+    print_verdict(result, quiet)
+
+
+# `secid probe`.
+
+training = partial(flag, group="Training")
+AS_OF_SCORE = (
+    "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
+    "query_prompt", "passage_prompt", "trust_remote_code",
+)  # fmt: skip
+"""Flags that work as those of `secid score` do, and that few need here."""
+OWN_TEXTS = {
+    "encoder": "Encoder to train: short name, hub name or folder with weights.",
+    "temperature": "Softmax temperature of the training loss.",
+}
+"""Help of the flags that mean something else than in `secid score`."""
+
+
+@takes_settings(*OF_PROBE, hidden=AS_OF_SCORE, texts=OWN_TEXTS)
+def probe(
+    sources: Sources,
+    steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,
+    seeds: Annotated[
+        int, training("--seeds", of="N", text="Training runs per source and fold; one gives no interval.")
+    ] = 3,
+    folds: Annotated[int, training("--folds", of="N", text="Parts of the queries, each held out once.")] = 3,
+    full: Annotated[bool, training("--full/--lora", text="Train all weights, or LoRA adapters of rank 16.")] = True,
+    rate: Annotated[
+        list[float] | None,
+        training(
+            "--rate",
+            of="R",
+            text="Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; "
+            "with --lora four times as much]",
+        ),
+    ] = None,
+    held_out: Annotated[int, training("--held-out", of="N", text="Hold out and rank at most N queries (≥ 100).")] = 500,
+    batch: Annotated[int, training("--batch", of="N", text="Queries per step.")] = 32,
+    run: Annotated[
+        Path | None, flag("--run", of="RUN", text="Add the result to this run folder of `secid score` on these files.")
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Fine-tune briefly on each source, and compare the results.
+
+    Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
+    together. All weights are trained unless --lora is given. It takes minutes to hours: the expected time is printed
+    first, Ctrl-C keeps what is finished, and the same command goes on from there.
+
+    Example: secid probe mined/*.jsonl --encoder minilm --collection scifact --run secid-runs/mine
+    """
+    from secid import api
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
+    from secid.files import write_whole
+    from secid.pages.evidence import PROBE_FORMATS, print_probe
+
+    files = out or []
+    check_outputs(files, PROBE_FORMATS, chain(files_read(sources, settings), [run] if run else []))
+    with ConsoleProgress(quiet) as progress:
+        result = api.probe(
+            sources,
+            steps=steps,
+            seeds=seeds,
+            folds=folds,
+            lora=not full,
+            rate=rate,
+            held_out=held_out,
+            batch=batch,
+            run=run,
+            progress=progress,
+            **settings,
+        )
+        if run is not None:
+            progress.note(f"added to {run}: probe.json, report.md, report.html")
+    for path in files:
+        write_whole(path, PROBE_FORMATS[path.suffix](result))
+    print_result(result, json, print_probe)
+    print_verdict(result, quiet)
+
+
+# `secid explain`.
+
+
+def explain(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A finding, column, status, check of the gate or preset of mine; without it all are listed.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explain a finding, a column, a status or a preset of mine.
+
+    Example: secid explain false_negative
+    """
+    from secid.cli.console import stdout
+    from secid.cli.outputs import print_json
+    from secid.pages.explain import explained, print_explained
+
+    if json:
+        print_json(explained(name))
+    else:
+        print_explained(stdout(), name)

@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from secid.pages.sanitize import log_line, plain, short
+from secid.pages.text import log_line, plain, short
 
 FIRST_LINE_SECONDS = 2.0
 """A stage that takes longer is announced where there is no terminal."""

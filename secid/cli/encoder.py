@@ -1,13 +1,23 @@
-"""`secid encoder`."""
+"""`secid encoder`, `secid cache`, `secid doctor` and `secid schema`: the installation, its encoders and its formats."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from secid.cli.lines import complain, say, say_json
-from secid.cli.options import ENCODING, Json, takes_settings
+from secid.cli.options import ENCODING, Json, flag, takes_settings
+from secid.cli.outputs import complain, print_json, say, say_json
+
+if TYPE_CHECKING:
+    from secid.encode import CacheFolder
+
+# `secid encoder`.
 
 NOT_EVALUATED = 3
 """Exit code of an encoder that cannot be trusted: a check failed or could not be run."""
@@ -37,7 +47,7 @@ def encoder(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.pages.encoder import encoder_text
+    from secid.pages.sections.origin import encoder_text
     from secid.results.document import json_of
 
     with ConsoleProgress(quiet=False) as progress:
@@ -50,3 +60,168 @@ def encoder(
         complain(f"secid: self-test: {', '.join(description.unsettled)} did not pass")
         return NOT_EVALUATED
     return 0
+
+
+# `secid cache`: the embedding cache, shown, emptied, checked.
+
+cache = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
+UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
+
+
+@cache.command("info")
+@takes_settings("cache_dir", "cache_gb")
+def info(json: Json = False, **settings: Any) -> None:
+    """Show where the cache is, how large it is, and what it holds.
+
+    Example: secid cache info
+    """
+    from datetime import UTC, datetime
+
+    from secid.pages.text import plain
+
+    usage = _folder(settings).info()
+    if json:
+        print_json(asdict(usage))
+        return
+    missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
+    say(f"folder           {usage.folder}{missing}")
+    say(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
+    say(f"damaged          {usage.n_damaged} segments set aside")
+    say(f"older format     {usage.n_older} segments, not read")
+    say(f"training runs    {usage.n_trainings} of `secid probe`")
+    say(f"encoders         {len(usage.encoders)}")
+    if usage.encoders:
+        say("", f"{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
+    for use in usage.encoders:
+        used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        shown, name = use.fingerprint[:16], plain(use.name) or "unknown"
+        say(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
+
+
+@cache.command("clear")
+@takes_settings("cache_dir")
+def clear(
+    yes: Annotated[bool, flag("--yes", "-y", text="Do not ask.")] = False, json: Json = False, **settings: Any
+) -> None:
+    """Remove all cached embeddings and training runs; other files stay.
+
+    Asks first on a terminal; elsewhere --yes must be given.
+
+    Example: secid cache clear --yes
+    """
+    from secid.errors import UsageError
+    from secid.pages.text import log_line
+
+    folder = _folder(settings)
+    before = folder.info()
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
+        what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
+        typer.confirm(log_line(f"Remove {what} in {before.folder}?"), abort=True, err=True)
+    removal = folder.clear()
+    if json:
+        print_json({"folder": before.folder, **asdict(removal)})
+        return
+    say(f"{before.folder}: {_size(removal.n_bytes_freed)} freed")
+    if removal.n_unsealed:
+        say(
+            f"{removal.n_unsealed} unfinished, {_size(removal.n_bytes_unsealed)}: kept for an hour after the last "
+            "write, as a run may be writing them"
+        )
+
+
+@cache.command("verify")
+@takes_settings("cache_dir")
+def verify(json: Json = False, **settings: Any) -> int:
+    """Read every byte of the cache and set damaged segments aside.
+
+    Their texts are encoded again when needed. Exit codes: 1 if a segment was damaged, 3 if one could not be read.
+
+    Example: secid cache verify
+    """
+    folder = _folder(settings)
+    check = folder.verify()
+    if json:
+        print_json({"folder": str(folder.folder), **asdict(check)})
+    else:
+        say(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
+        for name in check.damaged:
+            say(f"  {name}")
+        for name in check.unreadable:
+            say(f"  {name} cannot be read")
+    return 1 if check.damaged else 3 if check.unreadable else 0
+
+
+def _folder(settings: dict[str, Any]) -> CacheFolder:
+    from secid.encode import CacheFolder
+    from secid.errors import UsageError
+    from secid.settings import flag_of, resolve
+
+    folder = CacheFolder.of(resolve(settings).values)
+    if folder.folder.exists() and not folder.folder.is_dir():
+        raise UsageError(f"{folder.folder} is not a directory", where=flag_of("cache_dir"))
+    return folder
+
+
+def _size(n_bytes: int) -> str:
+    """In the largest unit that leaves a digit before the point."""
+    unit = next((unit for unit in UNITS if n_bytes >= UNITS[unit]), "B")
+    return f"{n_bytes / UNITS[unit]:,.{0 if unit == 'B' else 1}f} {unit}"
+
+
+# `secid doctor`.
+
+
+def doctor(
+    json: Json = False,
+) -> None:
+    """Print versions, devices and caches: what a bug report needs."""
+    from secid.run_folder.write import diagnosis
+
+    report = diagnosis()
+    if json:
+        print_json(report)
+        return
+    for section, entries in report.items():
+        say(f"{section}:", *(f"  {name}: {value}" for name, value in entries.items()))
+
+
+# `secid schema`.
+
+
+class Document(StrEnum):
+    """What has a schema."""
+
+    report = "report"
+    gate = "gate"
+    policy = "policy"
+    baseline = "baseline"
+    probe = "probe"
+
+
+KINDS = {
+    Document.report: ("secid.analyses.registry", "Report"),
+    Document.gate: ("secid.results.gate", "GateVerdict"),
+    Document.policy: ("secid.gating.policy", "Policy"),
+    Document.probe: ("secid.results.probe", "Probe"),
+    Document.baseline: ("secid.gating.baseline", "Baseline"),
+}
+"""The class that each document is, and where it is: only what is asked for is imported."""
+
+
+def schema(
+    document: Annotated[
+        Document,
+        typer.Argument(help="Of report.json, the gate's verdict, its policy, the baseline, or probe.json."),
+    ] = Document.report,
+) -> None:
+    """Print the JSON Schema of a document that secid writes or reads.
+
+    Example: secid schema baseline
+    """
+    from secid.results.document import schema_of
+
+    module, name = KINDS[document]
+    mode: Literal["serialization", "validation"] = "validation" if document == Document.policy else "serialization"
+    print_json(schema_of(getattr(import_module(module), name), mode))

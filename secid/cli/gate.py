@@ -1,4 +1,4 @@
-"""`secid gate`."""
+"""`secid gate` and `secid baseline`: new sources against committed numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.lines import say
 from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
+from secid.cli.outputs import say
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
+
+# `secid gate`.
 
 
 class Annotations(StrEnum):
@@ -104,7 +106,7 @@ def gate(
 def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     from secid.errors import UsageError
     from secid.gating.baseline import read_baseline
-    from secid.gating.init import write_policy
+    from secid.gating.limits import write_policy
 
     if sources:
         raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
@@ -120,8 +122,7 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     """
     from secid.cli.outputs import print_result
     from secid.files import write_whole
-    from secid.pages.annotations import append_step_summary, github_annotations
-    from secid.pages.gate_page import GATE_FORMATS, gate_page
+    from secid.pages.gate_page import GATE_FORMATS, append_step_summary, gate_page, github_annotations
     from secid.pages.terminal import print_page
 
     for path in out:
@@ -132,3 +133,58 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))
     append_step_summary(verdict)  # last, so that the verdict is shown even if this fails
+
+
+# `secid baseline`.
+
+UPDATE = "update"
+
+
+def baseline(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[update] RUN",
+            help="Run folder of `secid score`. The word update before it updates an existing baseline.",
+        ),
+    ],
+    out: Annotated[
+        Path | None, flag("-o", "--out", of="FILE", text="The baseline to write [default: secid-baseline.json].")
+    ] = None,
+    quiet: Annotated[bool, flag("--quiet", "-q", text="Print nothing.")] = False,
+) -> None:
+    """Write or update the baseline that `secid gate` compares with.
+
+    An update prints what changed. Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. Write
+    ./update for a run folder named update.
+
+    Example: secid baseline secid-runs/today -o secid-baseline.json
+    """
+    from secid.errors import UsageError
+
+    is_update = words[0] == UPDATE
+    folders = words[1:] if is_update else words
+    if len(folders) != 1:
+        raise UsageError(
+            f"{'baseline update' if is_update else 'baseline'} takes one run folder, got {len(folders)}",
+            remedy="secid baseline RUN, or secid baseline update RUN; write ./update for a folder named update",
+        )
+    from secid.api import baseline as write
+    from secid.gating.baseline import DEFAULT_NAME, changes, read_baseline
+
+    path = out or Path(DEFAULT_NAME)
+    before = read_baseline(path) if is_update else None
+    after = write(folders[0], path, update=is_update)
+    if quiet:
+        return
+    from secid.gating.limits import above_advice, above_sentence
+    from secid.pages.text import plural
+
+    if before is None:
+        say(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}")
+    else:
+        lines = changes(before, after)
+        say(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed")
+        say(*(f"  {line}" for line in lines))
+    for name, above in above_advice(after).items():
+        say(above_sentence(name, above))

@@ -1,4 +1,4 @@
-"""What a command writes: files, checked before any work and none of those that it reads, and JSON."""
+"""What a command writes: files, checked before any work, JSON, and lines through the sanitiser."""
 
 from __future__ import annotations
 
@@ -9,14 +9,44 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from secid.cli.lines import say_json
 from secid.errors import UsageError
 from secid.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.pages.verdict_line import Judged
+    from secid.export.writer import Written
+    from secid.pages.formats import Judged
+
+# Writes lines to standard output and standard error through the sanitiser.
+#
+# `pages.terminal` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
+
+
+def say(*lines: str) -> None:
+    """Print lines to standard output."""
+    from secid.pages.text import log_line
+
+    sys.stdout.write("".join(f"{log_line(line)}\n" for line in lines))
+
+
+def complain(text: str) -> None:
+    """Print a text of one or more lines to standard error, which may be closed."""
+    from secid.pages.text import log_line
+
+    with suppress(OSError, AttributeError):
+        sys.stderr.write("".join(f"{log_line(line)}\n" for line in text.rstrip("\n").split("\n")))
+        sys.stderr.flush()
+
+
+def say_json(text: str) -> None:
+    """Print a JSON document to standard output."""
+    from secid.pages.text import json_shown
+
+    sys.stdout.write(json_shown(text))
+
+
+# What a command writes: files, checked before any work and none of those that it reads, and JSON.
 
 Result = TypeVar("Result")
 
@@ -84,7 +114,7 @@ def print_verdict(result: Judged, quiet: bool) -> None:
     from rich.text import Text
 
     from secid.cli.console import stderr
-    from secid.pages.verdict_line import verdict_line
+    from secid.pages.formats import verdict_line
 
     console = stderr()
     if not quiet and not console.file.isatty():
@@ -96,3 +126,44 @@ def print_verdict(result: Judged, quiet: bool) -> None:
 def print_json(document: Any) -> None:
     """Prints one JSON document."""
     say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+# What `secid select` and `secid mix` print of a file they wrote.
+
+SCHEMA_HELP = (
+    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source where it is one of "
+    "these, else flagembedding]"
+)
+OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
+TRIPLETS = (
+    "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
+    "needs the same number in every row"
+)
+
+
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Sentences in lines of the console's width."""
+    from secid.pages.terminal import write
+    from secid.pages.text import plain
+
+    for line in lines:
+        write(console, plain(line))
+
+
+def counted(reasons: Mapping[str, int]) -> str:
+    """ " (top 3, repeat 1)"; nothing where there is none."""
+    counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    return f" ({counts})" if counts else ""
+
+
+def written_lines(written: Written, path: str) -> Iterator[str]:
+    """The file, its schema, and what the schema does not hold."""
+    from secid.pages.glossary import lost_lines
+    from secid.pages.text import plural
+
+    layout = f" ({written.layout})" if written.layout else ""
+    holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
+    yield f"wrote {path}: {written.schema}{layout}, {holds}"
+    if written.layout == "triplets":
+        yield TRIPLETS
+    yield from lost_lines(written.schema, written.n_made_ids, written.not_held)

@@ -1,4 +1,4 @@
-"""`secid report`."""
+"""`secid report` and `secid compare`: pages of finished runs, for which nothing is scored."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from secid.cli.options import Json, Legend, flag
 from secid.errors import UsageError
 from secid.results import Run
 from secid.results.commands import in_folder
+
+# `secid report`.
 
 
 def report(
@@ -33,13 +35,11 @@ def report(
 
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
-    from secid.analyses.report import read_run
+    from secid.analyses.registry import read_run
     from secid.cli.console import stdout
-    from secid.cli.lines import complain, say_json
-    from secid.cli.outputs import check_outputs
+    from secid.cli.outputs import check_outputs, complain, say_json
     from secid.files import write_whole
-    from secid.pages.comparison import compare, labels
-    from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
+    from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
     from secid.pages.terminal import print_page, print_run
     from secid.results.document import read_probe
@@ -89,3 +89,52 @@ def _refuse_pages(runs: Sequence[Path]) -> None:
     for path in runs:
         if (path.suffix in (".html", ".md") and not path.is_dir()) or (path.suffix == ".json" and not path.exists()):
             raise UsageError("not a run", where=str(path), remedy=f"to write this file: -o {path}")
+
+
+# `secid compare`.
+
+
+def compare(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`, or its report.json.", show_default=False)
+    ],
+    against: Annotated[
+        Path,
+        flag(
+            "--against",
+            of="FILE",
+            text="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
+            "known, in COLUMN_se); or the probe.json of `secid probe`.",
+        ),
+    ],
+    json: Json = False,
+    legend: Annotated[bool, flag("--legend", text="Also print every comparison, and what the numbers mean.")] = False,
+) -> None:
+    """Compare a run's scores with your own training results.
+
+    Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
+    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. A 95 % interval takes
+    in the standard errors of the metric (COLUMN_se) and those of the score that the run ranks by.
+
+    Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
+    relevant passages with training queries: secid check --against-eval counts these passages.
+
+    Example: secid compare secid-runs/mine --against results.csv
+    """
+    from dataclasses import asdict
+
+    from secid.analyses.agreement import agree, outcomes_of, unmatched_names
+    from secid.analyses.registry import read_run
+    from secid.cli.console import stdout
+    from secid.cli.outputs import complain, print_json
+    from secid.pages.evidence import conclusion, print_agreement
+
+    scored, outcomes = read_run(run), outcomes_of(against)
+    agreements = agree(scored, outcomes)
+    for note in unmatched_names(scored, outcomes):
+        complain(f"{against}: {note}")
+    if json:
+        print_json([asdict(item) for item in agreements])
+        complain(conclusion(agreements))
+        return
+    print_agreement(stdout(), agreements, legend)

@@ -1,4 +1,4 @@
-"""`secid score` and `secid ablate`."""
+"""`secid score`, `secid ablate` and `secid merge`: sources scored under the encoder, whole or in shards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from secid.cli.lines import say_json
+import typer
+
 from secid.cli.options import (
     ENCODING,
     GUIDE,
@@ -25,10 +26,14 @@ from secid.cli.options import (
     flag,
     takes_settings,
 )
+from secid.cli.outputs import say_json
+from secid.settings import OF_MACHINE
 
 if TYPE_CHECKING:
     from secid.progress import Progress
     from secid.results import Run
+
+# `secid score` and `secid ablate`.
 
 RunOption = Annotated[
     Path | None, flag("--run", of="DIR", text="Run folder to write [default: secid-runs/<time>-<names>-<id>].")
@@ -130,7 +135,7 @@ def show(
     """
     from dataclasses import replace
 
-    from secid.analyses.report import to_json
+    from secid.analyses.registry import to_json
     from secid.cli.console import ConsoleProgress, stdout
     from secid.cli.outputs import check_outputs, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
@@ -234,3 +239,54 @@ def default_run(sources: list[str]) -> Path:
     names = [Path(source.split("=", 1)[0]).name.split(".")[0] for source in sources[:3]]
     label = "-".join("".join(c if c.isalnum() or c in "_-" else "_" for c in name) for name in names)[:80]
     return Path("secid-runs") / f"{time}-{label}-{secrets.token_hex(4)}"
+
+
+# `secid merge`.
+
+
+def _merge(
+    state_dir: Annotated[str, typer.Argument(metavar="URL", help="Folder of the shards' states.", show_default=False)],
+    run: RunOption = None,
+    force: Force = False,
+    sample: Annotated[
+        int,
+        flag(
+            "--sample",
+            of="N",
+            text="Queries per source that controls, ablations and the like are measured on.",
+            group="Statistics",
+        ),
+    ] = 20_000,
+    out: Out = None,
+    json: Json = False,
+    legend: Legend = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Merge the shards of a run into one report.
+
+    For data that does not fit on one machine; to rank the sources, a sample is enough (secid score --max-records).
+    Each of N jobs, on any machine, scores one part of the queries and saves a state. A job whose state exists is
+    skipped:
+
+        secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
+
+    Run the N jobs with --prepare first: each then counts only its part of the texts, where otherwise every shard
+    counts all of them. With --run DIR a shard also writes a run folder, to select rows from. With --on ray --shards 8
+    instead of --shard, a Ray cluster does all of it.
+
+    Scores, most findings, intervals and comparisons cover all rows; the rest of the report, a sample of the queries.
+
+    Example: secid merge s3://bucket/run
+    """
+    from secid.shards.run import merge as put_together
+
+    show(
+        lambda progress, folder: put_together(
+            state_dir, run=folder, force=force, sample=sample, progress=progress, **settings
+        ),
+        [state_dir.rstrip("/")], run, out or [], [], json=json, legend=legend, quiet=quiet,
+    )  # fmt: skip
+
+
+merge = takes_settings(*("encoder", *(name for name in OF_MACHINE if name != "shard")))(_merge)

@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING
 
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
-from secid.encode.describe import Description, describe
-from secid.encode.embed import embed
-from secid.encode.function import from_callable
-from secid.encode.in_memory import is_sentence_transformer
-from secid.encode.protocol import EncodedBatch, Encoder, Role, StreamingEncoder
-from secid.encode.rows import MODEL_FIELDS, unused_flags
-from secid.encode.selftest import batch_noise, self_test, smallest_distance
+from secid.encode.encoder import MODEL_FIELDS, EncodedBatch, Encoder, Role, StreamingEncoder, embed, unused_flags
+from secid.encode.objects import from_callable, is_sentence_transformer
+from secid.encode.selftest import Description, batch_noise, describe, self_test, smallest_distance
 from secid.errors import EncoderError
 from secid.progress import Progress, Silent
 from secid.records import Fact
@@ -78,7 +74,7 @@ def load(settings: Settings, progress: Progress | None = None, encoder: EncoderL
     """
     refuse_no_encoder_object(encoder)
     if is_sentence_transformer(encoder):
-        from secid.encode.in_memory import load_in_memory
+        from secid.encode.objects import load_in_memory
 
         return load_in_memory(encoder, settings)
     if encoder is not None and not isinstance(encoder, str):
@@ -92,6 +88,6 @@ def load(settings: Settings, progress: Progress | None = None, encoder: EncoderL
         from secid.encode.precomputed import load_precomputed
 
         return load_precomputed(settings)
-    from secid.encode.loading import load_transformer
+    from secid.encode.transformer import load_transformer
 
     return load_transformer(settings)

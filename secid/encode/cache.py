@@ -20,10 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.cache_folder import CacheFolder, quarantine, readable_segments
-from secid.encode.keys import Keys, Words, find, key_words
-from secid.encode.protocol import Float32Rows
-from secid.encode.segment import MARKED_KEY_BYTES, DamagedSegmentError, Segment, SegmentWriter
-from secid.encode.transfer import host_rows
+from secid.encode.encoder import Float32Rows, host_rows
+from secid.encode.segment import (
+    MARKED_KEY_BYTES,
+    DamagedSegmentError,
+    Keys,
+    Segment,
+    SegmentWriter,
+    Words,
+    find,
+    key_words,
+)
 from secid.errors import plainly
 from secid.settings import Settings, flag_of
 

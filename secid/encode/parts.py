@@ -1,7 +1,4 @@
-"""The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
-
-sentence-transformers loads the modules, so they are those that training starts from. Source: FORMATS 2, METHOD 11.
-"""
+"""The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device."""
 
 from __future__ import annotations
 
@@ -17,18 +14,56 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from secid.encode.attention import never_wait
-from secid.encode.batching import TokenBatch, longest_first, next_batch
+from secid.encode.batching import TokenBatch, Tokeniser, load_tokeniser, longest_first, next_batch
+from secid.encode.device import Limits, Replica, is_out_of_memory
+from secid.encode.encoder import Role, cut_dimension
 from secid.encode.modules import AGAIN, ELSEWHERE, Repository
-from secid.encode.protocol import Role
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
-from secid.encode.replica import Limits, Replica, is_out_of_memory
-from secid.encode.rows import cut_dimension
-from secid.encode.tokens import Tokeniser, load_tokeniser
 from secid.errors import EncoderError, plainly
-from secid.measure.packed_matrix import PackedMatrix, can_pack
+from secid.measure.blocks import PackedMatrix, can_pack
 from secid.records import Fact
 from secid.settings import Settings
+
+# Attention masks of transformers' models without a wait for the device.
+#
+# Before a mask is made, transformers asks whether anything is padded, and the answer has to come from the device, which
+# must finish all earlier batches first. Here a mask is passed only where something is padded, so there is nothing to
+# ask.
+
+NAME = "secid_sdpa"
+
+
+def never_wait(model: nn.Module) -> None:
+    """Has transformers' models within `model` that use SDPA make their masks by `mask`."""
+    import transformers
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    transformers.AttentionInterface.register(NAME, sdpa_attention_forward)
+    transformers.AttentionMaskInterface.register(NAME, mask)
+    for part in model.modules():
+        if isinstance(part, transformers.PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(NAME)
+
+
+def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    """transformers' mask for SDPA, without padding where attention is causal.
+
+    There padding, on the right, is never looked at; without a mask SDPA has its fastest kernels, and keys and values
+    that several heads share are not copied for each.
+    """
+    from transformers.masking_utils import sdpa_mask
+
+    if options.get("allow_is_causal_skip", True):
+        attention_mask = None
+    elif attention_mask is not None:
+        options["allow_is_bidirectional_skip"] = False
+    full: Tensor | None = sdpa_mask(attention_mask=attention_mask, **options)
+    return full
+
+
+# The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
+#
+# sentence-transformers loads the modules, so they are those that training starts from. Source: FORMATS 2, METHOD 11.
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
 """Raised by reading a truncated or damaged weights file."""

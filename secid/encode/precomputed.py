@@ -20,10 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.hashes import file_sha256
-from secid.encode.keys import Keys, Words, find, key_words, sha256_keys
-from secid.encode.protocol import Float32Rows, Role
-from secid.encode.rows import MODEL_FIELDS, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encode.encoder import MODEL_FIELDS, Float32Rows, Role, as_rows, cut_dimension, finish_rows, unused_flags
+from secid.encode.segment import Keys, Words, file_sha256, find, key_words, sha256_keys
 from secid.errors import EncoderError, of_encryption, plainly
 from secid.records import Fact
 from secid.results import EncoderInfo

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from secid.encode.encoder import Role
+from secid.encode.locate import Family, family_of
 from secid.encode.modules import PROMPT_FILE, Repository, read_json
-from secid.encode.presets import Family, family_of
-from secid.encode.protocol import Role
 from secid.errors import EncoderError
 from secid.records import Fact
 from secid.settings import Settings, flag_of

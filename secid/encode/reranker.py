@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from secid.arrays import Floats
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
-from secid.encode.hashes import files_sha256
-from secid.encode.keys import Keys
 from secid.encode.locate import FILES, locate, weight_files
 from secid.encode.modules import AGAIN, PROMPT_FILE, parsed, read_json
+from secid.encode.segment import Keys, files_sha256
 from secid.errors import EncoderError, plainly
 from secid.results import EncoderInfo
 from secid.settings import Settings, flag_of, under
@@ -103,7 +102,7 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
     Raises EncoderError for what is none, has no safetensors weights, or needs code or pickle that is not allowed.
     """
     from secid.encode.device import choose_devices, choose_dtype
-    from secid.encode.loading import DTYPE_NAMES
+    from secid.encode.transformer import DTYPE_NAMES
 
     if "/" not in name and not Path(name).expanduser().is_dir():  # aliases are of dense encoders
         raise EncoderError(

@@ -1,24 +1,15 @@
-"""One piece of the embedding cache: a folder of rows in the order they came, their keys, and checksums.
-
-rows.bin      (m, d) float32, or float16 of an encoder that computes in 16 bits; unit rows
-keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 where the text was cut at the maximum length
-contents.json how many of the rows count, and their checksums, by blocks
-
-Files only grow, and contents.json is replaced whole once what it counts is on the disk. So a reader sees whole rows
-alone, whenever the writer is killed. Files are open only while they are read or written, and are never mapped.
-
-Source: DESIGN 5.
-"""
+"""One piece of the embedding cache: a folder of rows, the keys of their texts, and the hashes of its files."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
@@ -28,9 +19,113 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.encode.hashes import document_sha256
-from secid.encode.keys import Keys
-from secid.encode.protocol import Float32Rows
+from secid.encode.encoder import Float32Rows
+from secid.files import sha256_of
+
+# Sixteen-byte keys of texts, looked up in sorted arrays without a Python loop.
+
+Keys = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+
+def key_words(keys: Keys) -> tuple[Words, Words]:
+    """The two halves of 16-byte keys (n, 16) as numbers that sort as the bytes do: (n,) uint64 each."""
+    words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
+    return words[:, 0], words[:, 1]
+
+
+def find(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
+    """(n,) int64, the position of each key among sorted ones; -1 if it is missing. All 16 bytes are compared.
+
+    high, low       : (n,) words of the keys to find; fastest when sorted, because memory is then read in order.
+    in_high, in_low : (m,) words of the stored keys, sorted by both.
+    """
+    positions = np.full(len(high), -1, dtype=np.int64)
+    place = np.searchsorted(in_high, high)
+    pending = np.flatnonzero(place < len(in_high))
+    while len(pending):  # one round, except for keys that share their first eight bytes
+        at = place[pending]
+        same_high = in_high[at] == high[pending]
+        hit = same_high & (in_low[at] == low[pending])
+        positions[pending[hit]] = at[hit]
+        pending = pending[same_high & ~hit]
+        place[pending] += 1
+        pending = pending[place[pending] < len(in_high)]
+    return positions
+
+
+def sha256_keys(texts: Sequence[str]) -> Keys:
+    """(n, 16) uint8, the first half of each text's SHA-256 (UTF-8): 128 bits rule out collisions in practice."""
+    digests = b"".join([hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts])
+    return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]
+
+
+# SHA-256 of files. Hashes of weights are stored: hashing 16 GB takes longer than a run from the cache.
+
+SETTLED_SECONDS = 10.0
+"""Age from which the hash of a file is stored: one changed twice within a clock tick would look unchanged."""
+
+
+def document_sha256(document: Mapping[str, Any]) -> str:
+    """Hex SHA-256 of a JSON document, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def file_sha256(path: Path, memory: Path | None = None) -> str:
+    """Hex SHA-256 of a file's bytes.
+
+    memory : a file that stores hashes by path, size, modification time and inode, so that an unchanged file
+             is not read again. It may be missing or damaged. None always reads the file.
+    """
+    if memory is None:
+        return sha256_of(path)
+    status, name = path.stat(), str(path.resolve())
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+    entry = _read(memory).get(name)
+    if entry is not None and entry[:-1] == stamp:
+        return str(entry[-1])
+    digest = sha256_of(path)
+    if time.time() - status.st_mtime > SETTLED_SECONDS:
+        _write(memory, {**_read(memory), name: [*stamp, digest]})
+    return digest
+
+
+def files_sha256(paths: Iterable[Path], memory: Path | None = None) -> str:
+    """SHA-256 of one file; for several, of their sorted names and hashes. memory : as in `file_sha256`."""
+    paths = sorted(paths)
+    if len(paths) == 1:
+        return file_sha256(paths[0], memory)
+    lines = "".join(f"{path.name} {file_sha256(path, memory)}\n" for path in paths)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _read(memory: Path) -> dict[str, list[int | str]]:
+    try:
+        document = json.loads(memory.read_text(encoding="utf-8"))
+        return {str(name): list(entry) for name, entry in document.items() if len(entry) == 4}
+    except (OSError, ValueError, AttributeError, TypeError):  # missing, or not written by `_write`
+        return {}
+
+
+def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
+    """Writes the whole file or nothing; in a read-only folder the hash is computed again next time."""
+    temporary = memory.with_name(f"{memory.name}.{secrets.token_hex(4)}")
+    with contextlib.suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(document), encoding="utf-8")
+        temporary.replace(memory)
+
+
+# One piece of the embedding cache: a folder of rows in the order they came, their keys, and checksums.
+#
+# rows.bin      (m, d) float32, or float16 of an encoder that computes in 16 bits; unit rows
+# keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 where the text was cut at the maximum length
+# contents.json how many of the rows count, and their checksums, by blocks
+#
+# Files only grow, and contents.json is replaced whole once what it counts is on the disk. So a reader sees whole rows
+# alone, whenever the writer is killed. Files are open only while they are read or written, and are never mapped.
+#
+# Source: DESIGN 5.
 
 META, ROWS, KEYS = "contents.json", "rows.bin", "keys.bin"
 FORMAT = 2

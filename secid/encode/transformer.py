@@ -1,25 +1,36 @@
-"""Encoders of the transformers library: texts to batches to rows, with one worker per core or device.
-
-Source: FORMATS 2.
-"""
+"""Encoders of the transformers library: loaded from the disk, and run with one worker per core or device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
-from secid.encode.device import n_devices
+from secid.encode.cache_folder import hash_memory
+from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
+from secid.encode.encoder import EncodedBatch, Float32Rows, Role, gather, host_rows
+from secid.encode.locate import Location, locate, weight_files
+from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts, quiet
-from secid.encode.protocol import EncodedBatch, Float32Rows, Role, gather
-from secid.encode.replica import DeviceError, Replica
-from secid.encode.transfer import host_rows
+from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
+from secid.encode.segment import document_sha256, files_sha256
 from secid.errors import EncoderError, plainly
+from secid.files import write_whole
+from secid.records import Fact
 from secid.results import EncoderInfo
+from secid.settings import RECIPE_FIELDS, Settings, flag_of
+
+# Encoders of the transformers library: texts to batches to rows, with one worker per core or device.
+#
+# Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
 """Chunks tokenised at once for a GPU: 20 ms of 4,096 texts are Python, in which its own threads would idle."""
@@ -52,7 +63,7 @@ class TransformerEncoder:
     def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32 of sentence-transformers' encode_query or encode_document, not scaled.
 
-        One text at a time: `attention.mask` leaves out padding on the left, with which some tokenizers would batch.
+        One text at a time: `mask` of the parts leaves out padding on the left, with which some tokenizers would batch.
         """
         model, recipe = self.parts.replica.model, self.recipe.of(role)
         known = {"query": model.encode_query, "document": model.encode_document}
@@ -139,3 +150,161 @@ class TransformerEncoder:
             except RuntimeError as error:
                 raise DeviceError(plainly(error)[:200]) from error
         return self._replicas[number]
+
+
+# Transformers from the disk: exactly the encoder that its files describe, or an error that says what is missing.
+#
+# Source: FORMATS 2, METHOD 11.
+
+RECIPE_VERSION = 3
+"""Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
+
+
+def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:
+    """The encoder that `settings.encoder` names, or that in `location`, ready on its devices.
+
+    The recipe of an encoder is stored beside the cache: one that this machine has loaded before with the same files,
+    flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come before
+    any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
+    """
+    location = location or locate(settings)
+    repository = read_repository(location.folder, location.name, settings)
+    weights = weight_files(repository.inner, settings.allow_pickle)
+    if not weights:
+        raise _no_weights(repository.inner)
+    prefixes = resolve_prefixes(repository, settings)
+    devices = choose_devices(settings.device)
+    dtype = choose_dtype(settings.dtype, devices[0])
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    weights_sha256 = files_sha256(weights, hash_memory(settings))
+    contents = _contents(repository, weights_sha256, settings, DTYPE_NAMES[dtype])
+    memory = _memory(repository, prefixes, contents, settings)
+    earlier = _recall(memory, repository.inner)
+    parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
+    if earlier is None:
+        parts.load()
+        _remember(memory, parts)
+    recipe = parts.recipe
+    info = EncoderInfo(
+        name=location.name,
+        revision=location.revision,
+        weights_sha256=weights_sha256,
+        pooling=recipe.pooling,
+        query_prefix=recipe.query_prefix,
+        passage_prefix=recipe.passage_prefix,
+        max_length=recipe.max_length,
+        normalize=recipe.normalize,
+        dtype=DTYPE_NAMES[dtype],
+        device=",".join(map(str, devices)),
+        dim=parts.dimension,
+        fingerprint=_fingerprint(recipe, contents),
+        rules=dict(recipe.rules),
+        facts=_facts(location, recipe, settings, weights),
+    )
+    return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
+
+
+DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def _facts(location: Location, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[Fact, ...]:
+    facts = [*recipe.facts, *location.facts]
+    if settings.trust_remote_code:
+        facts.append(Fact("own_code"))
+        if _code_elsewhere(recipe.folder):
+            facts.append(Fact("code_elsewhere"))
+    if weights[0].suffix == ".bin":
+        facts.append(Fact("pickle"))
+    return tuple(facts)
+
+
+def _no_weights(folder: Path) -> EncoderError:
+    has_pickle = (folder / "pytorch_model.bin").is_file() or (folder / "pytorch_model.bin.index.json").is_file()
+    return EncoderError(
+        "no complete safetensors weights" + (", only pickle, which can run code when loaded" if has_pickle else ""),
+        where=str(folder),
+        remedy=f"use {flag_of('allow_pickle', True)} if you trust the files" if has_pickle else AGAIN,
+    )
+
+
+TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "special_tokens_map.json", "added_tokens.json")
+VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+"""Fields of config.json that differ between copies of one encoder."""
+
+
+def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
+    """All files and versions that determine a vector; {} if the encoder runs code from elsewhere."""
+    inner = repository.inner
+    if settings.trust_remote_code and _code_elsewhere(inner):
+        return {}
+    places = [place for place in repository.parts if place != inner]
+    later = [path for place in places for path in weight_files(place, settings.allow_pickle)]
+    states = [read_json(place / name) for place in places for name in ("config.json", "router_config.json")]
+    return {
+        "weights": weights_sha256,
+        "heads": [files_sha256([path]) for path in later],
+        "modules": [str(module["type"]).rsplit(".", 1)[-1] for module in repository.modules],
+        "parts": [state for state in states if state is not None],
+        "tokenizer": _hash(path for pattern in TOKENIZER_FILES for path in inner.glob(pattern)),
+        "config": {name: value for name, value in repository.config.items() if name not in VOLATILE},
+        "dtype": dtype,
+        "code": _hash(repository.folder.rglob("*.py")) if settings.trust_remote_code else None,
+        "versions": [RECIPE_VERSION, ".".join(version("transformers").split(".")[:2])],
+    }
+
+
+def _hash(paths: Iterable[Path]) -> str | None:
+    files = set(paths)
+    return files_sha256(files) if files else None
+
+
+def _fingerprint(recipe: Recipe, contents: Json) -> str:
+    """SHA-256 of all that determines a vector: files, versions, recipe and number format; "" without contents.
+
+    Device and name are left out: copies of an encoder share their cached rows.
+    """
+    if not contents:
+        return ""
+    fields = {name: value for name, value in recipe.document().items() if name not in ("rules", "facts")}
+    return document_sha256({**contents, "recipe": fields})
+
+
+def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
+    """The file that stores the recipe of these files, flags and libraries; None without a cache or contents."""
+    weights = hash_memory(settings)
+    if weights is None or not contents:
+        return None
+    family, rule = family_in(repository)
+    flags = {name: getattr(settings, name) for name in (*RECIPE_FIELDS, "trust_remote_code", "allow_pickle")}
+    tokenizer = read_json(repository.inner / "tokenizer_config.json")
+    files = [repository.sentence, repository.prompt_config, tokenizer, repository.own_code]
+    rules = {"flags": flags, "prefixes": prefixes, "family": [family and family.key, rule]}
+    identity = {**contents, **rules, "files": files, "st": version("sentence-transformers")}
+    return weights.parent / "recipes" / f"{document_sha256(identity)[:32]}.json"
+
+
+def _recall(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
+    if memory is None:
+        return None
+    try:
+        document = json.loads(memory.read_text(encoding="utf-8"))
+        recipe = Recipe.of_document(document["recipe"], folder)
+        return recipe, int(document["dimension"]), int(document["n_parameters"])
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by `_remember`
+        return None
+
+
+def _remember(memory: Path | None, parts: Parts) -> None:
+    if memory is None:
+        return
+    document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}
+    with contextlib.suppress(OSError):  # a read-only folder: the encoder is loaded again next time
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(memory, json.dumps(document))
+
+
+def _code_elsewhere(folder: Path) -> bool:
+    """Whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
+    documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
+    return any("--" in json.dumps(document.get("auto_map")) for document in documents)

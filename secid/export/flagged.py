@@ -23,13 +23,13 @@ from secid.export.left_out import Facts
 from secid.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
 from secid.export.select import read_facts
 from secid.export.writer import new_files, writing
-from secid.findings.matches import Matcher
-from secid.pages.sanitize import json_shown
+from secid.findings.summary import Matcher
+from secid.pages.text import json_shown
 from secid.pool import Plan, restricted
 from secid.progress import Silent
 from secid.results import Run
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
-from secid.scoring.stored import settings_of
+from secid.results.document import settings_of
 
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""

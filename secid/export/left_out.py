@@ -20,10 +20,10 @@ from secid.errors import NothingToScoreError, UsageError
 from secid.export.read_again import Original
 from secid.export.rows import Row
 from secid.export.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
-from secid.findings.shares import ListedNegatives
-from secid.measure.margins import MARGIN, flagged
+from secid.findings.status import ListedNegatives
+from secid.measure.in_batch import MARGIN, flagged
 from secid.pages.findings import STATUS
-from secid.pages.numbers import percent
+from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select
 from secid.progress import Progress
 from secid.results import SourceFinding, Status, defects_to_drop

@@ -15,16 +15,15 @@ from secid.files import sha256_of
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, gather, plan_of
-from secid.pool.labels import add_labels, judgement_files
 from secid.pool.make import TextRules
 from secid.pool.plan import TextFindings
-from secid.pool.reading import bytes_read_by, planned_rows
+from secid.pool.reading import add_labels, bytes_read_by, judgement_files, planned_rows
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import Run
-from secid.run_folder.read import POSITIVES, read_positives, read_run_texts, whole
+from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, whole
 from secid.settings import Settings
 
 PLACEHOLDER = "source"

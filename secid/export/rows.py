@@ -11,9 +11,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from secid.read.binding import NEGATIVE_IDS, POSITIVE_IDS
 from secid.read.clean import Item
-from secid.read.passages import ID_KEYS, TEXT_KEYS, TITLE_KEY, passage_id
-from secid.read.schemas.patterns import NEGATIVE_IDS, POSITIVE_IDS
+from secid.read.stream import ID_KEYS, TEXT_KEYS, TITLE_KEY, passage_id
 from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 
 QUERY_ID = "query_id"

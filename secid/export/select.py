@@ -1,9 +1,4 @@
-"""A filtered copy of a source: without the negatives that have a finding, and only the best ranked of the others.
-
-The rules of the texts are applied to every row of the files, with the labelled positives that the run kept, whether the
-run scored all rows or a sample; findings that need the encoder are columns of its negatives.parquet. Of the copies of a
-text in a record the first is kept and the others are repeats. Source: METHOD 7, 14.
-"""
+"""A filtered copy of a source that was scored or checked: without the negatives that have a finding."""
 
 from __future__ import annotations
 
@@ -18,35 +13,34 @@ from secid.analyses.guide import GUIDE
 from secid.arrays import Floats
 from secid.encode import Encoder, is_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
-from secid.export.left_out import (
-    Answer,
-    Facts,
-    Request,
-    Selected,
-    Selection,
-    note_widening,
-    refuse_worse,
-)
+from secid.export.left_out import Answer, Facts, Request, Selected, Selection, note_widening, refuse_worse
 from secid.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.export.writer import new_files
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
+from secid.findings.texts import text_rules
 from secid.pages.glossary import why_not
-from secid.pages.sanitize import short
 from secid.pages.sections.guide import suspects_sentences
+from secid.pages.text import short
 from secid.pool import Plan, PlannedSource, plan_with, restricted
-from secid.progress import Progress
+from secid.progress import Clock, Progress
 from secid.results import Run, SourceResult
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
-from secid.run_folder.read import read_frequencies, read_negatives, read_reference
-from secid.scoring.clock import Clock
+from secid.results.check import Check
+from secid.results.document import loading_settings, settings_of
+from secid.run_folder.tables import read_frequencies, read_negatives, read_reference
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
-from secid.scoring.stored import loading_settings, settings_of
 from secid.settings import FIELDS, Resolved, Settings, flag_of
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
+
+# A filtered copy of a source: without the negatives that have a finding, and only the best ranked of the others.
+#
+# The rules of the texts are applied to every row of the files, with the labelled positives that the run kept, whether
+# the run scored all rows or a sample; findings that need the encoder are columns of its negatives.parquet. Of the
+# copies of a text in a record the first is kept and the others are repeats. Source: METHOD 7, 14.
 
 NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns that the log of what is left out has, and that a ranking takes."""
@@ -241,3 +235,44 @@ def _answer(source: SourceResult, budget: float) -> Answer:
         flagged_share=source.flagged_share,
         n_triplets=source.n_triplets,
     )
+
+
+# Writes a copy of a checked source without the negatives that have a finding of the texts; needs no encoder.
+#
+# All sources of the check are read again, since the labelled positives of each count for all. Source: METHOD 14.
+
+SCORE = "score the sources (secid score … --run RUN), and select from the run folder"
+
+
+def select_checked(check: Check, request: Request, work: Path, progress: Progress) -> Selection:
+    """Write the copy, and OUT.left-out.jsonl with what it leaves out.
+
+    work : an empty folder.   Raises UsageError for a rule that needs an encoder, else what `select` does.
+    """
+    rule = request.rule
+    if rule.ranked:
+        raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE)
+    for finding in rule.drop:
+        if finding not in TEXT_FINDINGS:
+            raise UsageError(f"{finding} needs an encoder", where="--drop", remedy=SCORE)
+    result = find_source(check, request.source)
+    container = request.schema_of({file.schema for file in result.files})
+    settings = settings_of(check, positives="all", on_bad="skip")
+    names = [source.name for source in check.sources]
+    with (
+        new_files(request.out, request.log) as files,
+        plan_again(check, names, settings, work, progress, text_rules, with_labels=True) as (plan, originals),
+    ):
+        original = originals[result.name]
+        planned = original.planned
+        findings = {key: planned.again() if key == "repeat" else planned.has(key) for key in rule.drop}
+        selected = Selected.by(rule, plan, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
+        note_widening(rule.drop, result.findings, progress)
+        written = selected.write(request, files, *container)
+        copy = selected.copy(plan)
+        found = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name].status
+        before = Answer(status=result.status, flagged_share=result.flagged_share, n_triplets=result.n_triplets)
+        after = Answer(status=found.status, flagged_share=found.flagged.estimate.value, n_triplets=copy.n_triplets)
+        if not request.force:
+            refuse_worse(before, after)
+    return Selection(**written, budget=1.0, before=before, after=after)

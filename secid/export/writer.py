@@ -32,8 +32,8 @@ from typing import Any, BinaryIO, Literal, cast, get_args
 from secid.errors import InputError, OutputError, UsageError
 from secid.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
 from secid.files import partial_files
+from secid.read.detect import detect
 from secid.read.reader import HEAD_ROWS
-from secid.read.schemas.detect import detect
 from secid.records import Scalar
 from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings

@@ -1,32 +1,99 @@
-"""The lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
-
-Lexing every text under every tokenizer would cost most of the time, so that samples of queries are lexed.
-"""
+"""Where words are misread: by the lexical gate, by its tokenizer, and in scripts that the encoder does not know."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Floats, distinct
+from secid.arrays import Flags, Floats, Index, distinct
+from secid.findings.openings import chunks
 from secid.findings.summary import Case
-from secid.pool import Lexicon, Plan, PlannedSource, first_sampled, select, token_stream
-from secid.pool.scripts import Fault
+from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select, token_stream
 from secid.pool.texts import TextStore, pieces
-from secid.pool.tokenizer_fit import BETTER, NOTICED_MISREAD, misread
+from secid.pool.tokens import Fault, fault
 from secid.results import RunWarning
 from secid.settings import Settings
 
-if TYPE_CHECKING:  # `check` needs none of it, and no torch
+if TYPE_CHECKING:
     from secid.measure.blocks import Triplets
-    from secid.triplets.coverage import CoverageBench
-    from secid.triplets.measured import Measured
-    from secid.triplets.table import TripletTable
+    from secid.triplets.measure_set import Measured
+    from secid.triplets.table import CoverageBench, TripletTable
+
+# Texts whose words the tokenizer cuts up or runs together, on a sample: reading every text would cost time.
+
+SAMPLE_TEXTS = 250
+"""Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
+READ_CHARACTERS = 300
+"""Of each text: enough to see its script."""
+NOTICED_MISREAD = 0.05
+"""Share of texts from which they are reported: fewer are quotations and names."""
+BETTER = "multilingual"
+"""The tokenizer that does none of this."""
+SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
+"""Tokenizers of words. The others make pieces of a text, whatever its script."""
+Texts = tuple[TextStore, Index]
+"""A store, and the ids of its texts that count."""
+
+
+@dataclass(frozen=True)
+class Misread:
+    """How many of n_texts sampled texts of a source the tokenizer misreads. counts : by kind of fault."""
+
+    n_texts: int
+    counts: dict[Fault, int]
+
+    @staticmethod
+    def of(texts: Iterable[str], split: Callable[[str], list[str]]) -> Misread:
+        """Split the texts and count the faults."""
+        faults = [fault(text, split) for text in texts]
+        return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
+
+    @property
+    def n(self) -> int:
+        """Number of misread texts."""
+        return sum(self.counts.values())
+
+    @property
+    def fraction(self) -> float:
+        """Share of misread texts in the sample; 0 for an empty sample."""
+        return self.n / self.n_texts if self.n_texts else 0.0
+
+    @property
+    def effect(self) -> Fault | None:
+        """The most frequent fault; None without any."""
+        return max(self.counts, key=self.counts.__getitem__, default=None)
+
+
+def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
+    """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
+    passages = distinct(np.concatenate([planned.positives, planned.negatives]))
+    return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
+
+
+def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
+    """Do the same for distinct texts of any origin."""
+    if tokenizer not in SPLIT_AS:
+        return Misread(0, {})
+    texts = chain(_sample(*queries, seed), _sample(*passages, seed))
+    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
+
+
+def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
+    """The beginnings of texts, one by one: some have megabytes."""
+    for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
+        yield store.take(place)[0][:READ_CHARACTERS]
+
+
+# The lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
+#
+# Lexing every text under every tokenizer would cost most of the time, so that samples of queries are lexed.
 
 INACTIVE_COVERAGE = 0.05
 """Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
@@ -230,3 +297,41 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
         )
         for effect, sources in words.items()
     )
+
+
+# Negatives in a script that the encoder's tokenizer does not know: their rows mean little. Source: METHOD 14.
+
+UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
+"""Texts to the share of each one's letters that a tokenizer does not know."""
+NO_TOKENIZER = "no_tokenizer"
+SCRIPT_CHARACTERS = 300
+"""Of each passage: enough to see its script."""
+UNKNOWN = 0.5
+"""All-MiniLM-L6-v2 knows all letters of English, 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai
+and Arabic (docs/findings.md)."""
+
+
+def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> Flags:
+    """(n_passages,) which of the passages with these distinct ids the tokenizer does not know; False for others.
+
+    ASCII letters are known to every tokenizer, so that a passage mostly of them is not tokenised again.
+    """
+    flags = np.zeros(len(passages), np.bool_)
+    for part, texts in chunks(passages, ids):
+        heads = [text[:SCRIPT_CHARACTERS] for text in texts]
+        foreign = np.array([_mostly_beyond_ascii(head) for head in heads])
+        if foreign.any():
+            candidates = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]
+            flags[part[foreign]] = shares(candidates) >= UNKNOWN
+    return flags
+
+
+def _mostly_beyond_ascii(text: str) -> bool:
+    """Whether it has as many characters beyond ASCII as ASCII letters: else most of its letters are known."""
+    if text.isascii():
+        return False
+    ascii_part = text.encode("ascii", "ignore")
+    return len(text) - len(ascii_part) >= sum(map(ascii_part.lower().count, ASCII_LETTERS))
+
+
+ASCII_LETTERS = [bytes([code]) for code in range(ord("a"), ord("z") + 1)]

@@ -1,19 +1,30 @@
-"""Findings that need the encoder's rows or a tokenizer: one rule each, over the columns of the triplet table.
-
-Thresholds of METHOD 4 are ours, settable, and printed with the numbers. Source: METHOD 4, 10, 14.
-"""
+"""What is wrong with each source under the encoder: findings that need its rows, and all findings as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from secid.arrays import Flags, Floats
-from secid.measure.summary import INVERSION, LOW_LOCALITY
-from secid.triplets.random_reference import RandomReference, random_like
-from secid.triplets.table import TripletTable
+from secid.findings.status import SourceStatus, readable
+from secid.findings.summary import RowPlace, SourceFindings, cut, one_a_query, overlaps_of, source_finding, text_example
+from secid.measure.gates import INVERSION, LOW_LOCALITY
+from secid.pool import SPLITTERS, Plan, splitter
+from secid.results import TripletExample
+from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
+from secid.settings import Settings
+from secid.triplets.estimates import Names, Share, names_of
+from secid.triplets.guide import GuideScores
+from secid.triplets.measure_set import Measured
+from secid.triplets.random_reference import RandomReference, random_like, sampled
+from secid.triplets.table import CoverageBench, TripletTable
+
+# Findings that need the encoder's rows or a tokenizer: one rule each, over the columns of the triplet table.
+#
+# Thresholds of METHOD 4 are ours, settable, and printed with the numbers. Source: METHOD 4, 10, 14.
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
@@ -83,3 +94,172 @@ def _against_random(table: TripletTable, columns: Mapping[str, Floats], referenc
         "random_like": Rule(random_like(query, near, reference), -near),
         "weak_positive": Rule(random_like(query, best, reference), -best),
     }
+
+
+# What is wrong with each source under the encoder: all findings as columns, their part of the score, examples.
+
+MATCHED_TERMS = 12
+SUSPECT = "suspect"
+"""The finding of the guide: a column where it scored every negative, else an estimate alone."""
+
+
+class Inspector:
+    """Looks into measured sources while the plan's texts are still at hand.
+
+    truncated : (n_passages,) which passages the encoder cut; None where it does not say.
+    unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
+    reference : random passages to compare with, where there are any.
+    texts     : findings of the texts by source, of all rows read.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        coverages: CoverageBench,
+        truncated: Flags | None,
+        unknown: Flags | None,
+        reference: RandomReference | None,
+        texts: Mapping[str, SourceFindings],
+        settings: Settings,
+    ) -> None:
+        self._plan, self._coverages, self._texts, self._settings = plan, coverages, texts, settings
+        self._truncated, self._unknown, self._reference = truncated, unknown, reference
+        self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
+
+    def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
+        """The table with all findings as columns, and what they come to. Source: METHOD 4, 14."""
+        table, settings = item.table, self._settings
+        texts = self._texts[item.name]
+        thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
+        rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
+        table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
+        names = names_of(item.query_keys)
+        columns = [name for name in rules if name != SUSPECT or (table.guide is not None and table.guide.is_whole)]
+        table = table.with_findings({name: rules[name].flags for name in columns})
+        sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
+        shares = {
+            **{name: texts.shares[name] for name in TEXT_FINDINGS},
+            **{
+                name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
+                for name, rule in rules.items()
+                if name not in SAMPLED or (sample is not None and sample.any())
+            },
+            **({} if table.guide is None else {SUSPECT: _suspects(table, table.guide, rules[SUSPECT].flags, names)}),
+        }
+        shares = {name: shares[name] for name in FINDINGS if name in shares}
+        of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
+        writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
+        return table, SourceFindings(
+            tuple(
+                replace(
+                    source_finding(
+                        name,
+                        share.n,
+                        share.estimate,
+                        writer.measured(of_texts[name].examples, texts.places[name])
+                        if name in of_texts
+                        else writer.worst(rules[name]),
+                        *_parts(item, table, name),
+                    ),
+                    n_rows=of_texts[name].n_rows if name in of_texts else None,
+                    positives=of_texts[name].positives if name in of_texts else None,
+                )
+                for name, share in shares.items()
+            ),
+            overlaps_of({name: table.has(name) for name in shares if name in table.evaluated}, table.share),
+            shares,
+            _read(texts.status, shares),
+            texts.languages,
+            texts.places,
+            texts.compared,
+        )
+
+
+def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
+    """Turn the status by the texts into the one by texts and encoder."""
+    unknown = shares.get("unknown_script")
+    return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
+
+
+def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
+    """What the guide suspects, of the negatives that it scored."""
+    amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
+    estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
+    n = float(amount[flags].sum())
+    return Share(max(round(n), int(n > 0)), round(float(amount.sum())), estimate)
+
+
+def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float] | tuple[None, None]:
+    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known."""
+    if name not in table.evaluated:
+        return None, None
+    flags = table.has(name)
+    weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
+    eci = item.nats(item.influence.budgets[0])
+    weight_fraction, held = (
+        fraction(float(amounts[flags].sum()), float(amounts.sum())) for amounts in (weight, item.influence.information)
+    )
+    return weight_fraction, eci * held
+
+
+def fraction(part: float, total: float) -> float:
+    """What a part is of all; 0.0 where there is nothing to share."""
+    return part / total if total > 0 else 0.0
+
+
+class _ExampleWriter:
+    """Examples of one source with the numbers of their triplets."""
+
+    def __init__(
+        self, plan: Plan, item: Measured, table: TripletTable, coverages: CoverageBench, settings: Settings
+    ) -> None:
+        self._plan, self._table, self._coverages, self._settings = plan, table, coverages, settings
+        self._columns = table.columns()
+        self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
+
+    def worst(self, rule: Rule) -> tuple[TripletExample, ...]:
+        """The worst triplets by a rule, one a query."""
+        rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
+        ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
+        chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
+        return tuple(self._example(int(row)) for row in inside[chosen])
+
+    def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
+        """Examples of a finding of the texts, with the numbers of those that are scored. places: of the first ones."""
+        shown = [
+            example if row is None else replace(self._example(row), match=example.match, negative=example.negative)
+            for example, row in zip(examples, map(self._row, places), strict=False)
+        ]
+        return (*shown, *examples[len(shown) :])
+
+    def _row(self, place: RowPlace) -> int | None:
+        """The first row of the table that is of this negative; None for one outside the sample."""
+        planned = self._table.source
+        same = (planned.negative_file, planned.negative_line, planned.negative_ordinal)
+        (places,) = np.nonzero(np.logical_and.reduce([own == value for own, value in zip(same, place, strict=True)]))
+        rows = np.flatnonzero(np.isin(self._table.triplets.place, places))
+        return int(rows[0]) if len(rows) else None
+
+    def _example(self, row: int) -> TripletExample:
+        rows, planned = self._table.triplets, self._table.source
+        numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
+        return replace(
+            text_example(self._plan, planned, int(rows.place[row])),
+            positive=cut(self._plan.passages.take(rows.positive[[row]])[0]),
+            matched_terms=self._matched(row),
+            **numbers,
+        )
+
+    def _matched(self, row: int) -> tuple[tuple[str, float], ...]:
+        """Query tokens that the negative holds, the heaviest first."""
+        tokenizer, rows = self._settings.tokenizer, self._table.triplets
+        if tokenizer not in SPLITTERS:
+            return ()  # word pieces are no terms that a reader would know
+        query, negative = (
+            self._plan.queries.take(rows.query[[row]])[0],
+            self._plan.passages.take(rows.negative[[row]])[0],
+        )
+        terms = sorted({*splitter(tokenizer, "query")(query)} & {*splitter(tokenizer, "passage")(negative)})
+        weights: Iterable[float] = self._coverages.lexicon(tokenizer).term_idf(terms, self._idf) if terms else []
+        pairs = sorted(zip(terms, map(float, weights), strict=True), key=lambda pair: (-pair[1], pair[0]))
+        return tuple(pairs[:MATCHED_TERMS])

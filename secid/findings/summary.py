@@ -1,22 +1,157 @@
-"""What the texts show of each source: every finding that needs no encoder, with its share and examples."""
+"""What the texts show of each source: lengths, every finding that needs no encoder, examples and what they repeat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
 from secid.findings.languages import damage_start, languages_of
-from secid.findings.matches import Matcher
-from secid.findings.shares import ListedNegatives
-from secid.findings.status import SourceStatus, source_status
-from secid.pool import Plan, PlannedSource, content_of, sample_order
-from secid.results import AmongPositives, Example, Languages, SourceFinding, TripletExample
+from secid.findings.status import ListedNegatives, SourceStatus, source_status
+from secid.pool import Plan, PlannedSource, content_of, labels_of, sample_order
+from secid.pool.normal_form import FormKeys, Keys, text_forms
+from secid.pool.texts import TextStore, pieces
+from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
 from secid.results.catalogue import FORMAL
+from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, names_of, share_interval
+
+# Lengths of texts, from their bytes: what `secid check` shows of queries, positives and negatives.
+
+CHUNK_TEXTS = 4096
+TOKENS_BY = "bytes"
+"""How tokens are counted, a kind of pages.check_page.TOKENS."""
+ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
+"""Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
+UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which
+WordPiece makes a token of each character."""
+CONTINUES, TWO_BYTES, THREE_BYTES = 0x80, 0xC0, 0xE0
+"""First byte, in UTF-8, of what continues a character and of characters of two and of more bytes."""
+
+
+@dataclass(frozen=True)
+class TextLengths:
+    """(n,) characters and estimated tokens of each text of a store, special tokens left out."""
+
+    characters: Index
+    tokens: Index
+
+
+def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None) -> TextLengths:
+    """Lengths of all texts. tick: called with the number of texts done."""
+    characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
+    for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+        chunk = store.packed(start, stop)
+        codes = np.frombuffer(chunk.data, np.uint8)
+        ends = chunk.ends()
+        starts = ends - chunk.lengths
+
+        def count(marks: npt.NDArray[np.bool_], starts: Index = starts, ends: Index = ends) -> Index:
+            sums: Index = np.concatenate([[0], np.cumsum(marks)])
+            counts: Index = sums[ends] - sums[starts]
+            return counts
+
+        n_ascii = count(codes < CONTINUES)
+        n_two = count((codes >= TWO_BYTES) & (codes < THREE_BYTES))
+        n_more = count(codes >= THREE_BYTES)
+        characters[start:stop] = n_ascii + n_two + n_more
+        tokens[start:stop] = np.ceil(n_ascii / ASCII_PER_TOKEN + n_two / TWO_BYTE_PER_TOKEN + n_more)
+        tick(stop - start)
+    return TextLengths(characters, tokens)
+
+
+def spread(values: Index) -> Spread:
+    """Smallest, median, 95th percentile and largest; at least one value."""
+    low, middle, high, top = np.percentile(values, [0, 50, 95, 100]).tolist()
+    return Spread(minimum=low, median=middle, p95=high, maximum=top)
+
+
+def lengths_of(lengths: TextLengths, ids: Index) -> Lengths:
+    """Lengths of these distinct texts; at least one."""
+    return Lengths(n_texts=len(ids), characters=spread(lengths.characters[ids]), tokens=spread(lengths.tokens[ids]))
+
+
+# What a negative with a finding repeats: the labelled positive, the earlier place in its record, how many queries.
+#
+# Looked up for the few negatives that are shown as examples. Source: METHOD 14.
+
+
+class Matcher:
+    """Looks matches up in a plan, while its texts are at hand."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def of(self, name: str, planned: PlannedSource, place: int) -> Match | None:
+        """What the triplet at `place` repeats; None for a finding that repeats nothing."""
+        if name == "false_negative":
+            return self._positive(planned, place)
+        if name == "repeat":
+            return self.copies(planned, place) or self.earlier(planned, place)
+        return self._served(planned, place) if name == "hub" else None
+
+    def _positive(self, planned: PlannedSource, place: int) -> Match:
+        """The row that first labels the text as a positive of the query; none where that text is not in the plan."""
+        plan = self._plan
+        own = self._forms(planned.negatives[[place]])[0]
+        queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
+        known = labels_of(plan, queries)[1]
+        same = known[self._forms(plan.known_positives[known] % len(plan.passages)) == own]
+        if not len(same):
+            return Match(kind="positive")
+        first = same[0]
+        return Match(
+            kind="positive", path=plan.label_paths[plan.label_path[first]], line=int(plan.label_line[first]) or None
+        )
+
+    def copies(self, planned: PlannedSource, place: int) -> Match | None:
+        """How often the record lists the text; None where it does so before `place`."""
+        same = self._same(planned, place)
+        return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
+
+    def earlier(self, planned: PlannedSource, place: int) -> Match:
+        """Where the record lists the text first."""
+        first = self._same(planned, place)[0]
+        return Match(
+            kind="earlier",
+            path=planned.source.paths[int(planned.negative_file[first])],
+            line=int(planned.negative_line[first]),
+            n=int(planned.negative_ordinal[first]) + 1,
+        )
+
+    def _same(self, planned: PlannedSource, place: int) -> Index:
+        """Rising places of the text in its record."""
+        record = _record(planned, place)
+        low, high = planned.negative_offsets[record : record + 2]
+        forms = self._forms(planned.negatives[low:high])
+        return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
+
+    def _served(self, planned: PlannedSource, place: int) -> Match:
+        """How many queries have the text as a negative. Every triplet of a hub has the finding."""
+        places = np.flatnonzero(planned.has("hub"))
+        ids, own = np.unique(planned.negatives[places], return_inverse=True)
+        same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
+        queries = planned.query[planned.triplet_record()[same]]
+        return Match(kind="queries", n=len(np.unique(self._queries[queries])))
+
+    @cached_property
+    def _queries(self) -> Keys:
+        return text_forms(self._plan.queries).form
+
+    def _forms(self, ids: Index) -> Keys:
+        return FormKeys.of(self._plan.passages.packed_of(ids)).hashes()
+
+
+def _record(planned: PlannedSource, place: int) -> int:
+    return int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1
+
+
+# What the texts show of each source: every finding that needs no encoder, with its share and examples.
 
 RowPlace = tuple[int, int, int]
 

@@ -1,9 +1,22 @@
 """The findings that need nothing but texts, for every negative of a run at once.
 
 Negatives that say nothing new are found here: listed twice in their record, the query's own text, or listed for many
-queries. The other rules have modules of their own.
+queries. The other rules have modules of their own. Source: METHOD 14.
 
-Source: METHOD 14.
+Read in this order: copies (a negative against the positives of its query), preambles, form, openings and languages
+(how a passage is written), texts (repeats, echoes and hubs, and all of these as one mask), rows (what needs the
+encoder, and all findings of one measured source), status and summary (from flags to numbers and examples).
+`secid check` also shows lexical_gate and judgements.
+
+In: pooled texts and sources. Out: `texts.text_rules`, masks per source, bit i of each for the catalogue's i-th finding:
+
+    record                                negative            findings
+    query     "where do goats live"       "Goats live here!"  false_negative: equal but for case and punctuation
+    positive  "goats live here"           "n/a"               empty
+                                          "N/A."              empty, repeat
+                                          "cats live there"   none
+
+`status.ListedNegatives` makes of it: empty 2 of 4 (0.5), false_negative and repeat 1 of 4 (0.25 each).
 """
 
 from __future__ import annotations
@@ -15,9 +28,8 @@ import numpy as np
 
 from secid.arrays import Flags, among, distinct
 from secid.findings.copies import CopyFinder, Positives
-from secid.findings.formal import BothFlags, Facts, LengthRange
-from secid.findings.openings import NO_KEYS, RunOpenings, opening_flags, used_passages
-from secid.findings.shares import ListedNegatives
+from secid.findings.openings import NO_KEYS, BothFlags, Facts, LengthRange, RunOpenings, opening_flags, used_passages
+from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
 from secid.pool.plan import Mask, TextFindings

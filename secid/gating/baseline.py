@@ -1,26 +1,31 @@
-"""The committed baseline: the numbers of the sources in use, readable and diffable, and the table that goes with them.
-
-`NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
-scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the table
-by its hash.
-"""
+"""The committed baseline, the settings it was scored with, and the source of it that a new file follows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from secid.errors import InputError, SettingsError, UsageError
 from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
-from secid.results.document import adapter_of
-from secid.settings import FIELDS, RECIPE_FIELDS, checked, value_text
+from secid.results.document import adapter_of, refuse_unnamed
+from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked, value_text
+
+if TYPE_CHECKING:
+    from secid.encode import EncoderLike
+
+# The committed baseline: the numbers of the sources in use, readable and diffable, and the table that goes with them.
+#
+# `NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
+# scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the
+# table by its hash.
 
 BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
@@ -312,3 +317,89 @@ def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
             yield from _leaves(item, (*key, str(name)))
     else:
         yield key, value
+
+
+# Which source of the baseline a new file follows: the same name, once dates, versions and shard numbers are left out.
+#
+# dense-2025-11.jsonl, dense_20251103.parquet, dense-v2, dense.part-00003-of-00010   all follow dense
+
+SEPARATOR = r"[-_. ]"
+DATE = r"20[12]\d(?:[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12]\d|3[01]))?|[-_.]?[wq]\d{1,2})?"
+VERSION = r"v\d+(?:\.\d+)*"
+SHARD = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
+PART = re.compile(rf"{SEPARATOR}+(?:{DATE}|{VERSION}|{SHARD})$", re.IGNORECASE)
+"""A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end.
+A bare number is none of them: dense_rank_20_30 does not follow dense_rank_10_20."""
+NUMBERS = re.compile(r"(\d+)")
+
+
+def stem(name: str) -> str:
+    """The name without dates, versions and shard numbers at its end; a name of nothing else stays as it is.
+
+    >>> stem("dense-2025-11-v2"), stem("bm25.part-00003-of-00010"), stem("dense_rank_10_20")
+    ('dense', 'bm25', 'dense_rank_10_20')
+    """
+    while (shorter := PART.sub("", name)) and shorter != name:
+        name = shorter
+    return name
+
+
+def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where: str) -> str | None:
+    """The source of the baseline that `name` follows; None for a new one.
+
+    known : the baseline's sources.   names : the policy's [gate.names]: a name, or its stem, to a source of the
+    baseline.   where: the policy's origin.
+    Of several with the same stem the latest, in the order in which people count. Raises SettingsError where the policy
+    names a source that the baseline does not have.
+    """
+    sources = list(known)
+    for key in (name, stem(name)):
+        if name in sources and name not in names:
+            return name
+        if key in names:
+            if names[key] not in sources:
+                raise SettingsError(
+                    f"names.{key} = {names[key]!r} is not a source of the baseline",
+                    where=where,
+                    remedy=f"its sources are {', '.join(sources)}",
+                )
+            return names[key]
+    return max((other for other in sources if stem(other) == stem(name)), key=_counting, default=None)
+
+
+def _counting(name: str) -> list[tuple[int, str]]:
+    """v10 after v9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in NUMBERS.split(name)]
+
+
+# The settings that sources are scored with: the baseline's, unless the user set others. Imports nothing heavy.
+
+
+def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
+    """The settings to score with: the baseline's unless the user set them, and no controls.
+
+    Raises UsageError with the list of differences if the user set something else.
+    """
+    values, origin = vars(resolved.values).copy(), dict(resolved.origin)
+    guides = GUIDES if all(origin[name] == "default" for name in GUIDES) else ()
+    for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
+        if origin[name] == "default" and name in baseline.settings:
+            values[name], origin[name] = baseline.settings[name], "baseline"
+    dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
+    if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
+        values["dtype"], origin["dtype"] = dtype, "baseline"
+    values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
+    refuse_differences(differences(baseline, values), "settings")
+    return Resolved(Settings(**values), origin)
+
+
+def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None, where: str) -> None:
+    """Raises EncoderError for an encoder or guide in a folder or at an address that only the baseline names.
+
+    resolved : from `settings_for`.   encoder : an object in place of the encoder.   where : of the baseline.
+    """
+    from secid.encode import is_object
+
+    for name in GUIDES if is_object(encoder) else ENCODERS:
+        if resolved.origin[name] == "baseline":
+            refuse_unnamed(getattr(resolved.values, name), name, where)

@@ -9,32 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secid.analyses.guide import GUIDE, NO_GUIDE
-from secid.analyses.report import read_run
+from secid.analyses.registry import read_run
 from secid.files import work_folder
-from secid.gating.baseline import Baseline, check_table, differences, read_baseline, refuse_differences
-from secid.gating.checks import NO_GUIDE_BEFORE, all_checks
-from secid.gating.collect import file_hashes, read_table
+from secid.gating.baseline import Baseline, check_table, differences, predecessor, read_baseline, refuse_differences
+from secid.gating.checks import EXAMPLES, NO_GUIDE_BEFORE, Reference, Subject, all_checks
+from secid.gating.collect import Sample, file_hashes, folder_samples, measured_sample, read_baseline_table
 from secid.gating.limits import known_languages, limits_for, of_policy
-from secid.gating.names import predecessor
 from secid.gating.policy import Policy
-from secid.gating.sample import Sample, folder_samples, measured_sample
-from secid.gating.subject import EXAMPLES, Reference, Subject
 from secid.pool import Plan, content_of
-from secid.progress import Progress
+from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.results import Run
+from secid.results.document import settings_of
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
-from secid.scoring.clock import Clock
 from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, scored_plan
-from secid.scoring.stored import settings_of
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
 from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
-    from secid.triplets.measured import Measured
+    from secid.triplets.measure_set import Measured
 
 OTHER_GUIDE = "other_guide"
 SAME_SCORE = 1e-7
@@ -126,7 +122,7 @@ def judge(
     from secid.encode import load
 
     baseline, clock = against.baseline, Clock()
-    frequencies, known = read_table(check_table(Path(against.where), baseline), baseline.idf)
+    frequencies, known = read_baseline_table(check_table(Path(against.where), baseline), baseline.idf)
     with work_folder() as work:
         loaded = load(resolved.values, progress, encoder)
         refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)

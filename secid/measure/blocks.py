@@ -1,14 +1,15 @@
-"""Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are.
-
-Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
-inside the loop over blocks waits for it.
-"""
+"""Triplets block by block, several side by side, and products of many rows with one matrix."""
 
 from __future__ import annotations
 
+import platform
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from math import prod
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,55 @@ import torch
 from torch import Tensor
 
 from secid.arrays import Floats, Index, distinct
-from secid.measure.side_by_side import Scratch
+
+# Blocks of a pass side by side, a thread each: many small operations gain little from threads within each of them.
+
+
+@contextmanager
+def side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` over as many items at once as torch has threads, on a CPU; one by one elsewhere."""
+    n_threads = torch.get_num_threads()
+    if device.type != "cpu" or n_threads == 1 or "backend: OpenMP" not in torch.__config__.parallel_info():
+        yield map  # other backends of torch have one number of threads for all threads of Python
+        return
+    try:
+        with ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(n_threads)  # what threads that start later have
+
+
+class Scratch(threading.local):
+    """Memory by name, of each thread its own, kept from block to block: fresh pages take time as the work does.
+
+    dtype : of all of it.
+
+    Measured on rows gathered from a file, 340 MB: 0.05 s where the memory is kept, 0.2 s where it is new.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self._device, self._dtype = device, dtype
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """Memory of this shape, its content left over from the last block."""
+        n = prod(shape)
+        if name not in self._held or self._held[name].numel() < n:
+            self._held.pop(name, None)
+            self._held[name] = self._new(n + n // 8)
+        return self._held[name][:n].view(shape)
+
+    def _new(self, n: int) -> Tensor:
+        if self._device.type != "cpu":
+            return torch.empty(n, dtype=self._dtype, device=self._device)
+        of_numpy = np.float64 if self._dtype == torch.float64 else np.float32
+        return torch.from_numpy(np.empty(n, of_numpy))  # numpy asks the system for large pages, torch does not
+
+
+# Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are.
+#
+# Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
+# inside the loop over blocks waits for it.
 
 Role = Literal["query", "passage"]
 CPU = torch.device("cpu")
@@ -281,3 +330,42 @@ def _together(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups
             batch, n = [], 0
     if batch:
         yield batch
+
+
+# Products of many rows with one matrix, laid out once in oneDNN's own way: float32 on x86 CPUs.
+#
+# torch hands float32 products to MKL, which lays the matrix out anew on every call. With the layout made
+# once, six MiniLM layers ran 1.12 to 1.2 times as fast on an AMD EPYC (2,048 tokens: 211 against 180 GFLOP/s,
+# two threads), and rows of 768 dimensions were rotated in 0.77 to 0.91 of the time. The results differ from
+# torch's by float32 rounding alone.
+
+X86 = frozenset({"x86_64", "amd64"})
+
+ROWS_HINT = 1024
+"""Rows the layout is chosen for; other numbers of rows work as well."""
+
+
+class PackedMatrix:
+    """A matrix as nn.Linear has it, (d_out, d_in), with its bias, (d_out,), if any."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS_HINT)
+        self._bias = bias
+
+    def product(self, rows: Tensor) -> Tensor:
+        """rows weight^T + bias; rows : (..., d_in)."""
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
+        return out
+
+
+def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether this machine and this torch have the operation."""
+    mkldnn: Any = torch.backends.mkldnn  # untyped in torch
+    return (
+        device.type == "cpu"
+        and dtype == torch.float32
+        and platform.machine().lower() in X86
+        and bool(mkldnn.is_available())
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    )

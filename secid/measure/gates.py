@@ -1,15 +1,21 @@
-"""The three gates of a triplet, its weight, and the other weights it is compared with.
-
-Every function takes float64 tensors of one shape (T,) and returns the same shape.
-"""
+"""The three gates of a triplet and its weight, their means over a source, and other scores to compare with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from secid.arrays import Floats
+from secid.measure.blocks import Triplets
+
+# The three gates of a triplet, its weight, and the other weights it is compared with.
+#
+# Every function takes float64 tensors of one shape (T,) and returns the same shape.
 
 
 @dataclass(frozen=True)
@@ -73,3 +79,98 @@ WEIGHTS: Mapping[str, WeightFormula] = {
 
 UNBOUNDED_WEIGHTS = frozenset({"gradient_weighted"})
 """Formulas that leave [0, 1]: scaled by their mean over all sources of the run. Source: METHOD 3."""
+
+
+# Means and shares of a source's gates: diagnostics in addition to the score, never the ranking.
+
+INVERSION = 0.5
+LOW_LOCALITY = 0.5
+
+
+@dataclass(frozen=True)
+class GateMeans:
+    """Means and fractions over a source's triplets, weighted by share. All in [0, 1] but the loss (>= 0)."""
+
+    consistency_mean: float
+    locality_mean: float
+    coverage_mean: float
+    positive_coverage_mean: float
+    residual_mean: float
+    weight_mean: float
+    pair_loss_mean: float
+    inversion_fraction: float
+    low_locality_fraction: float
+    high_coverage_fraction: float
+
+
+def gate_means(
+    gates: Gates, pair_loss: Tensor, positive_coverage: Floats, high_coverage: float, share: Floats | None = None
+) -> GateMeans:
+    """Averages of the gates. At least one triplet.
+
+    pair_loss         : (T,) of `pair_loss_nats`.
+    positive_coverage : (T,) coverage of the scored positive, the anchor that tells what a low
+                        lexical residual means here. Source: METHOD 2, 4.
+    """
+    columns = (
+        gates.consistency.numpy(),
+        gates.locality.numpy(),
+        gates.coverage.numpy(),
+        positive_coverage,
+        gates.residual.numpy(),
+        gates.weight.numpy(),
+        pair_loss.numpy(),
+        gates.consistency.numpy() < INVERSION,
+        gates.locality.numpy() < LOW_LOCALITY,
+        gates.coverage.numpy() >= high_coverage,
+    )
+    return GateMeans(*(float(np.average(column, weights=share)) for column in columns))
+
+
+# What others rank sources by: gradient energy, MNRL loss, ambiguity, in pair and in record form.
+
+
+@dataclass(frozen=True)
+class ProxyValues:
+    """Source: METHOD 3. Energies and losses are >= 0, ambiguities lie in [0, 1].
+
+    Pair form: mean over triplets. Record form: softmax over a record's positive and all its
+    explicit negatives, mean over records.
+    """
+
+    gradient_energy_pair: float
+    gradient_energy_record: float
+    mnrl_loss_pair: float
+    mnrl_loss_record: float
+    ambiguity_pair: float
+    ambiguity_record: float
+
+
+def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float) -> ProxyValues:
+    """All proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
+    share = triplets.share
+    heads = triplets.record_offsets[:-1]
+    record_share = None if share is None else share[heads]
+    energy = ((gates.negative_probability / temperature) ** 2 * dots.squared_distance).numpy()
+    inverted = gates.consistency.numpy() < INVERSION
+    above = np.maximum.reduceat(inverted, heads)
+
+    def mean(values: npt.NDArray[np.float64 | np.bool_], weights: Floats | None) -> float:
+        return float(np.average(values, weights=weights))
+
+    return ProxyValues(
+        gradient_energy_pair=mean(energy, share),
+        gradient_energy_record=mean(record_gradient, record_share) / temperature**2,
+        mnrl_loss_pair=mean(pair_loss_nats(dots, temperature).numpy(), share),
+        mnrl_loss_record=contrastive_loss(triplets, dots, temperature),
+        ambiguity_pair=mean(inverted, share),
+        ambiguity_record=mean(above, record_share),
+    )
+
+
+def contrastive_loss(triplets: Triplets, dots: Dots, temperature: float) -> float:
+    """MNRL loss in record form: mean over records of -log softmax of the positive among it and its negatives."""
+    heads = triplets.record_offsets[:-1]
+    logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
+    losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads))
+    return float(np.average(losses, weights=None if triplets.share is None else triplets.share[heads]))

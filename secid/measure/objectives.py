@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.pair_means import PairMeans
+from secid.measure.separation import PairMeans
 
 BLOCK = 1 << 20
 """Passages whose gradients are in memory at once: 8 MB a column."""

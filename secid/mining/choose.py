@@ -1,22 +1,167 @@
-"""Which candidates of a query become negatives: of an order, those in the window that pass, as the method picks them.
-
-A rank is a candidate's place in its order among those that are not excluded, from 1. A query with fewer negatives than
-asked for is short, and `why` says what ended it; only `fill` adds others to it.
-"""
+"""Which candidates of a query become negatives: the order of a method, exclusions, and the window that passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats, Index, best_first
-from secid.mining.exclusions import EXCLUDED, Codes, Exclusions
+from secid.arrays import Flags, Floats, Index, best_first, first_in_row
+from secid.findings.copies import CopyFinder, positives_of_pairs
+from secid.measure.blocks import Vectors
 from secid.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
-from secid.mining.orders import Order, Ranking
+from secid.mining.questions import Questions
 from secid.pool import sample_order
+from secid.pool.normal_form import EMPTY_FORM, text_forms
+from secid.pool.texts import Packed, TextStore, pieces
+from secid.progress import Progress
+from secid.triplets.search import Bm25, nearest_passages
+
+# Candidates that must never be a negative of a query, and why: the catalogue's rules of the texts.
+#
+#     false_negative     the normal form of a labelled positive of the query
+#     near_copy          nearly one of them
+#     query_echo         the query's own normal form
+#     empty              no letter or digit, or a placeholder
+#     repeat             the normal form of a candidate before it in the query's order
+#
+# Source: METHOD 14.
+
+Codes = npt.NDArray[np.uint8]
+
+EXCLUDED = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
+"""The reasons by their codes, 1 and up: of several, the first."""
+
+
+class Exclusions:
+    """The rules for all queries of a run."""
+
+    def __init__(self, questions: Questions, progress: Progress) -> None:
+        progress.start("texts", len(questions.queries) + len(questions.passages), "texts")
+        self._queries = text_forms(questions.queries, progress.advance)
+        self._passages = text_forms(questions.passages, progress.advance)
+        query, passage = questions.labels
+        known = positives_of_pairs(self._queries.form[query], passage, self._passages, questions.passages)
+        self._copies = CopyFinder(self._queries, self._passages, questions.passages, (), known)
+
+    @property
+    def query_forms(self) -> Index:
+        """(Q,) a number that queries of one normal form share."""
+        return self._queries.number
+
+    def codes(self, queries: Index, ids: Index) -> Codes:
+        """(q, m) 0 where a candidate may be a negative, else the number of the reason.
+
+        queries : (q,).   ids : (q, m) of candidates in their order, -1 for none, which gets 0.
+        """
+        codes = np.zeros(ids.shape, np.uint8)
+        row, place = np.nonzero(ids >= 0)
+        passage, query = ids[row, place], queries[row]
+        copies = self._copies.flags_of_pairs(self._queries.form[query], passage)
+        form = self._passages.form[passage]
+        flags = {
+            "false_negative": copies["false_negative"],
+            "near_copy": copies["near_copy"],
+            "query_echo": (form == self._queries.form[query]) & (form != EMPTY_FORM),
+            "empty": self._passages.empty[passage],
+            "repeat": ~first_in_row(np.where(ids >= 0, self.forms(ids), -1))[row, place],
+        }
+        for name in reversed(EXCLUDED):
+            codes[row[flags[name]], place[flags[name]]] = EXCLUDED.index(name) + 1
+        return codes
+
+    def forms(self, ids: Index) -> Index:
+        """Numbers that candidates of one normal form share."""
+        return self._passages.number[ids]
+
+
+# The order in which a method takes up the candidates of a query: exact, and the same whatever else is mined.
+#
+# An order is asked for up to a depth: the first ones of each query, best first, padded with -1 where it has no more.
+# Equal scores go by text key, as candidates do, so that no order of files or rows counts.
+
+TEXTS_AT_ONCE = 4_096
+STREAM = 4
+"""Of the seed: controls draw from 1 and 2, the random reference from 3."""
+
+
+class Order(NamedTuple):
+    """(q, m) ids of the first m candidates of each query, -1 behind its last one, and their scores, NaN there."""
+
+    ids: Index
+    scores: Floats
+
+
+class Ranking(Protocol):
+    """An order for each query."""
+
+    def first(self, queries: Index, depth: int) -> Order:
+        """The first `depth` candidates of these queries. depth: >= 1."""
+        ...
+
+
+class DenseRanking:
+    """By the dot product with the query's row. n: candidates, ids below it, in the order of their text keys."""
+
+    def __init__(self, vectors: Vectors, n: int) -> None:
+        self._vectors, self._n = vectors, n
+
+    def first(self, queries: Index, depth: int) -> Order:
+        """As in `Ranking`."""
+        return Order(*nearest_passages(self._vectors, queries, np.arange(self._n), depth))
+
+
+class Bm25Ranking:
+    """By BM25 over the tokens of a tokenizer; candidates that share none with the query are in no list."""
+
+    def __init__(
+        self, queries: TextStore, candidates: TextStore, n: int, tokenizer: str, tick: Callable[[int], None]
+    ) -> None:
+        """n : candidates, ids below it, in the order of their text keys.   tick : called with how many were read."""
+
+        def documents() -> Iterator[Packed]:
+            for start, stop in pieces(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
+                yield candidates.packed(start, stop)
+                tick(stop - start)
+
+        self._n, self._index = n, Bm25(queries.packed(0, len(queries)), documents(), tokenizer)
+
+    def first(self, queries: Index, depth: int) -> Order:
+        """As in `Ranking`."""
+        return Order(*self._index.best(queries, min(depth, self._n)))
+
+
+class RandomRanking:
+    """Candidates in an order drawn for each query by the seed and the query's text key. n: candidates, ids below it."""
+
+    def __init__(self, queries: TextStore, n: int, seed: int) -> None:
+        self._queries, self._n, self._seed = queries, n, seed
+
+    def first(self, queries: Index, depth: int) -> Order:
+        """As in `Ranking`. Scores are NaN. An order is the beginning of every deeper one."""
+        depth = min(depth, self._n)
+        keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
+        ids = np.array([self._drawn([self._seed, STREAM, *key], depth) for key in keys]).reshape(len(queries), depth)
+        return Order(ids, np.full(ids.shape, np.nan))
+
+    def _drawn(self, seed: Sequence[int], depth: int) -> Index:
+        """Draws with replacement, each candidate where it comes first: so more draws change none before them."""
+        n_draws = 2 * depth
+        while True:
+            draws = np.random.default_rng(seed).integers(self._n, size=n_draws)
+            first = np.sort(np.unique(draws, return_index=True)[1])
+            if len(first) >= depth:
+                return draws[first[:depth]]
+            n_draws *= 2
+
+
+# Which candidates of a query become negatives: of an order, those in the window that pass, as the method picks them.
+#
+# A rank is a candidate's place in its order among those that are not excluded, from 1. A query with fewer negatives
+# than asked for is short, and `why` says what ended it; only `fill` adds others to it.
 
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
 """Why a query is short, by the numbers in `Picks.why`, 1 and up."""

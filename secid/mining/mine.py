@@ -1,4 +1,15 @@
-"""`secid.mine` and `secid.mine_sweep`."""
+"""`secid.mine` and `secid.mine_sweep`: queries and candidates to sources of hard negatives, by several methods.
+
+    questions    rows of queries and positives, candidates, labels   methods   NAME=METHOD:option=value,…
+    llm          the texts that a language model writes              answers   what is made of them, and their journal
+    choose       orders, exclusions, and the window that passes      find      one search for all sources, and files
+    run          the folder                                          sweep     other margins and windows
+
+Worked example: K = 2, candidates a, b, c, d with s_qn = 0.9, 0.8, 0.6, 0.5, of which a is the positive (s_qp = 0.9).
+`dense` takes b (rank 1) and c (rank 2): a has no rank. `dense:absolute=0.2` takes c and d, since 0.8 is not below 0.7.
+`dense:absolute=0.2,ranks=1-2` takes c alone: the query is short, since the margin rejects one of a window of two.
+Source: METHOD 10.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +120,7 @@ def mine_sweep(
     Source: METHOD 10.
     """
     from secid.mining.methods import Dense, MiningPlan, parse_miners
-    from secid.mining.reading import read_questions
+    from secid.mining.questions import read_questions
 
     sources = parse_miners(miners, k)
     load, resolved, progress = _opened(encoder, settings, progress)

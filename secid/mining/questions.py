@@ -1,4 +1,4 @@
-"""What negatives are mined for, and the candidates: rows of queries and labelled positives, texts in two stores."""
+"""What negatives are mined for, and the candidates, as rows and as files are read."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ import numpy.typing as npt
 from secid.arrays import Index
 from secid.errors import InputError, NothingToScoreError
 from secid.export.rows import Passage, Row, RowsOnDisk
-from secid.findings.judgements import unknown_of
+from secid.findings.judgements import label_files, unknown_of
+from secid.mining.methods import MiningPlan
 from secid.pool import key_ranks
-from secid.pool.labels import judgement_files
+from secid.pool.make import left_out_text, refuse_bad
 from secid.pool.normal_form import normal_form
 from secid.pool.plan import Tally
-from secid.pool.refuse import left_out_text, refuse_bad
+from secid.pool.reading import bytes_read_by, judgement_files
 from secid.pool.texts import TextSpool, TextStore
-from secid.read import Reader
-from secid.read.collection import Collection
+from secid.progress import Progress
+from secid.read import Reader, opened, resolve_sources
+from secid.read.collection import Collection, noted_collection
 from secid.read.evaluation import read_qrels
 from secid.results import Example
 from secid.settings import Settings
+
+# What negatives are mined for, and the candidates: rows of queries and labelled positives, texts in two stores.
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
@@ -214,3 +218,27 @@ def _labelled(files: Sequence[str], collection: Collection, forms: Set[int]) -> 
 
 def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
+
+
+# Reads what `secid mine` and `--sweep` mine for. Imports nothing heavy, so that errors of the files come first.
+
+
+def read_questions(
+    plan: MiningPlan, settings: Settings, work: Path, progress: Progress, refuse: Callable[[], None]
+) -> Questions:
+    """Rows and candidates. The caller closes them. Raises InputError, also where there is no candidate.
+
+    refuse : called when the files are open and nothing has been read; raises EncoderError for a missing encoder.
+    """
+    if plan.pairs is None:
+        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
+        refuse()
+        progress.start("read", None, "")
+        judged = noted_collection(settings, progress)
+        return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
+    with opened(resolve_sources([plan.pairs], settings), settings, pairs_too=True) as readers:
+        refuse()
+        given = settings.collection or settings.corpus
+        collection = noted_collection(settings, progress) if given else None
+        tick = bytes_read_by(readers, progress)
+        return questions_of_pairs(readers, collection, settings, work, tick)

@@ -20,15 +20,14 @@ from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
 from secid.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
-from secid.mining.questions import Questions
-from secid.mining.reading import read_questions
+from secid.mining.questions import Questions, read_questions
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
-from secid.read.manifest import left_by_a_kill
+from secid.read.sources import left_by_a_kill
 from secid.results import EncoderInfo
 from secid.results.commands import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
-from secid.scoring.tokenizer import fitting_texts
+from secid.scoring.encoders import fitting_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
 from secid.version import VERSION
 
@@ -64,10 +63,9 @@ def mine_sources(
         stack.enter_context(_alone_in(folder))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
         settings = _with_tokenizer(plan, questions, resolved, progress)
-        from secid.mining.ask import ask
-        from secid.mining.find import find
-        from secid.mining.journal import kept_answers
-        from secid.mining.write import Negatives, write_sources
+        from secid.mining.answers import kept_answers
+        from secid.mining.find import Negatives, find, write_sources
+        from secid.mining.llm import ask
 
         stack.enter_context(kept_answers(journals, progress))
         encoder, info = load() if load else (None, None)

@@ -18,13 +18,12 @@ import numpy as np
 
 from secid.arrays import Floats, Index
 from secid.measure.blocks import Triplets
-from secid.measure.margins import MARGIN
+from secid.measure.in_batch import MARGIN
 from secid.mining.choose import Picks
-from secid.mining.find import find
+from secid.mining.find import find, options_of, score_means
 from secid.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.mining.questions import Questions
 from secid.mining.run import Load, asked_of
-from secid.mining.write import options_of, score_means
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.scoring.encoders import load_guide

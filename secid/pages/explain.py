@@ -10,8 +10,8 @@ from rich.console import Console
 
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
-from secid.pages.numbers import SPACE, listed
 from secid.pages.terminal import command, write
+from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 from secid.results.mine import PRESETS, Preset
 

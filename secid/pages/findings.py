@@ -11,9 +11,21 @@ from typing import Protocol
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
-from secid.pages.numbers import UNKNOWN, capital, count, fraction, is_unknown, percent, plural, points
 from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
-from secid.pages.sanitize import code, named, plain, short
+from secid.pages.text import (
+    UNKNOWN,
+    capital,
+    code,
+    count,
+    fraction,
+    is_unknown,
+    named,
+    percent,
+    plain,
+    plural,
+    points,
+    short,
+)
 from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.analyses.budgets import BUDGETS
-from secid.pages.numbers import budget as budget_text
-from secid.pages.numbers import count, listed, plural
-from secid.pages.sanitize import code, named, plain, short
+from secid.pages.text import budget as budget_text
+from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import (
     BudgetPoint,
     ControlResult,

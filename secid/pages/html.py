@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from secid.pages.findings import match_words
-from secid.pages.numbers import fraction, plural
 from secid.pages.page import STATUSES, Item, Page, SourceFindings
-from secid.pages.sanitize import CODE, END_ISOLATE, ISOLATE, plain, short
+from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, plain, plural, short
 from secid.results import TripletExample
 
 if TYPE_CHECKING:

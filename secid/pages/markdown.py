@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from secid.pages.findings import match_words
-from secid.pages.numbers import fraction, plural
 from secid.pages.page import Item, Page, Section, SourceFindings, Table
-from secid.pages.sanitize import markdown as safe
-from secid.pages.sanitize import markdown_code, plain, short
-from secid.pages.sanitize import markdown_html as safe_html
-from secid.pages.sanitize import markdown_sentence as sentence_of
+from secid.pages.text import fraction, markdown_code, plain, plural, short
+from secid.pages.text import markdown as safe
+from secid.pages.text import markdown_html as safe_html
+from secid.pages.text import markdown_sentence as sentence_of
 from secid.results import TripletExample
 
 LARGEST_PAGE = 60_000

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
-from secid.pages.numbers import SPACE, count, fraction, percent, plural
 from secid.pages.page import Table, foreign, number
-from secid.pages.sanitize import named, plain, short
 from secid.pages.terminal import command, print_table, write
+from secid.pages.text import SPACE, count, fraction, named, percent, plain, plural, short
 from secid.results.catalogue import FINDINGS
 from secid.results.mine import Mined, MinedSource, MiningRun, Suspects, Sweep, Swept, SweptSource, Usage
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from secid.pages.sanitize import short
+from secid.pages.text import short
 from secid.results import TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30

@@ -11,19 +11,17 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from secid.pages.answer import answer_table, own_score, score_without
 from secid.pages.findings import match_words, most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines
-from secid.pages.numbers import SPACE, count
 from secid.pages.page import STATUSES, Page, SourceFindings, Table
-from secid.pages.sanitize import CODE, inert, named, plain, without_isolates
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line
-from secid.pages.sections.early import early_sentences
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.probe import next_command, probe_sentence
+from secid.pages.sections.ranking import early_sentences
 from secid.pages.sections.slices import slices_sentence
-from secid.pages.sections.verdict import verdict
+from secid.pages.sections.verdict import answer_table, own_score, score_without, verdict
+from secid.pages.text import CODE, SPACE, count, inert, named, plain, without_isolates
 from secid.results import Run, TripletExample
 from secid.results.probe import Probe
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from secid.pages.findings import what_to_do
 from secid.pages.glossary import by_reason, in_plain_words, why_not
-from secid.pages.numbers import capital, count, fraction, interval, listed, nats, percent, plural
-from secid.pages.sanitize import plain
+from secid.pages.text import capital, count, fraction, interval, listed, nats, percent, plain, plural
 from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict

@@ -4,12 +4,19 @@ Source: METHOD 1, 2.3, 4.
 """
 
 from secid.pool.collect import gather
-from secid.pool.coverage import Lexicon
-from secid.pool.frequencies import DocumentFrequencies
-from secid.pool.make import plan_of, plan_with
+from secid.pool.coverage import DocumentFrequencies, Lexicon
+from secid.pool.make import (
+    bad_reasons,
+    content_of,
+    first_sampled,
+    key_ranks,
+    plan_of,
+    plan_with,
+    restricted,
+    sample_order,
+    select,
+)
 from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
-from secid.pool.refuse import bad_reasons
-from secid.pool.restrict import content_of, first_sampled, key_ranks, restricted, sample_order, select
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_stream
 
 __all__ = [

@@ -1,17 +1,14 @@
-"""The share of a query's IDF that a document covers, and the documents that IDF is made of.
-
-Works on text ids: queries and passages are handed in by id range, so texts can stay on disk.
-Token sets of passages, cut to the queries' vocabulary, are spooled to a file; memory does not
-grow with the passages.
-"""
+"""Document frequencies, their IDF, and the share of a query's IDF that a document covers."""
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,10 +17,176 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Floats, Index, distinct
-from secid.pool.frequencies import DocumentFrequencies, add_table, frequencies, merge_frequencies
 from secid.pool.texts import Packed, TextStore, let_go, pieces
-from secid.pool.tokens import Keys, TokenSets, distinct_tokens, term_keys, token_stream
-from secid.pool.vocabulary import Cut, Vocabulary
+from secid.pool.tokens import MULTIPLIER, Keys, TokenSets, distinct_in_blocks, distinct_tokens, term_keys, token_stream
+
+# Document frequencies and their IDF.
+
+
+@dataclass(frozen=True)
+class DocumentFrequencies:
+    """How many of n_documents distinct texts hold each token.
+
+    keys   : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
+    """
+
+    keys: Keys
+    counts: npt.NDArray[np.int64]
+    n_documents: int
+
+    def counts_of(self, keys: Keys) -> Floats:
+        """(n,) how many documents hold each key, 0.0 for a key of none."""
+        counts = np.zeros(len(keys), np.float64)
+        if len(self.keys):
+            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            known = self.keys[place] == keys
+            counts[known] = self.counts[place[known]]
+        return counts
+
+    def only(self, keys: Keys) -> DocumentFrequencies:
+        """The same documents with these tokens alone."""
+        inside = np.isin(self.keys, keys)
+        return DocumentFrequencies(self.keys[inside], self.counts[inside], self.n_documents)
+
+    def idf(self, keys: Keys) -> Floats:
+        """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
+        return np.log((1.0 + self.n_documents) / (1.0 + self.counts_of(keys))) + 1.0
+
+    def sha256(self) -> str:
+        """Hash of the table, the same for any order of the documents."""
+        digest = hashlib.sha256(str(self.n_documents).encode())
+        digest.update(np.ascontiguousarray(self.keys, "<u8").tobytes())
+        digest.update(np.ascontiguousarray(self.counts, "<i8").tobytes())
+        return digest.hexdigest()
+
+
+def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequencies:
+    """Frequencies over the union of disjoint document sets; the empty table for no parts."""
+    keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
+    counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
+    # Stable: it is the kind that makes use of runs which are sorted already.
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    summed = np.add.reduceat(counts[order], first) if len(first) else counts
+    return DocumentFrequencies(keys[first], summed, sum(part.n_documents for part in parts))
+
+
+def add_table(parts: list[DocumentFrequencies], table: DocumentFrequencies) -> None:
+    """Appends a table, and merges those of like size alone: a token is moved a few times, however many there are."""
+    parts.append(table)
+    while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
+        parts[-2:] = [merge_frequencies(parts[-2:])]
+
+
+def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -> DocumentFrequencies:
+    """Document frequencies of the token sets, or of the counted ones; the empty table for none."""
+    numbers = sets.numbers if counted is None else sets.numbers[np.repeat(counted, np.diff(sets.offsets))]
+    counts = np.bincount(numbers, minlength=len(sets.table))
+    present = counts > 0
+    n_documents = len(sets) if counted is None else int(counted.sum())
+    return DocumentFrequencies(sets.table[present], counts[present].astype(np.int64), n_documents)
+
+
+# Token sets of passages, cut to the tokens of the queries: no coverage asks for any other.
+
+SLOTS_PER_KEY = 4
+"""Slots for each key of the vocabulary, at least: one key in nine then finds its slot taken and is looked up twice."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Token sets of n texts under a vocabulary of V tokens.
+
+    columns : vocabulary places of each text's tokens, sorted within a text.   counts : (n,) how many each text has.
+    others  : frequencies of all other tokens among the counted texts; its n_documents is 0.
+    """
+
+    columns: npt.NDArray[np.int32]
+    counts: Index
+    others: DocumentFrequencies
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+class Vocabulary:
+    """Sorted distinct token keys, made for finding many at once. keys : (V,)."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        bits = max(1, SLOTS_PER_KEY * len(keys) - 1).bit_length()
+        self._shift = np.uint64(64 - bits)
+        # Place of one of the keys that belong in each slot: a hash table without chains.
+        self._slots = np.zeros(1 << bits, np.uint32)
+        slots = self._slot_of(keys)
+        self._slots[slots] = np.arange(len(keys), dtype=np.uint32)
+        self._displaced = np.flatnonzero(self._slots[slots] != np.arange(len(keys)))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def cut(self, keys: Keys, counts: Index, counted: npt.NDArray[np.bool_]) -> Cut:
+        """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
+        numbers, others = self._numbers(keys)
+        present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
+        mine = present < len(self)
+        before = np.concatenate([[0], np.cumsum(mine)])
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        elsewhere = np.bincount(present[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
+        return Cut(
+            present[mine],
+            np.diff(before[offsets]),
+            DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
+        )
+
+    def places(self, keys: Keys) -> Index:
+        """Return (n,) place of each key in the vocabulary, -1 for a key that is not there."""
+        if not len(self):
+            return np.full(len(keys), -1)
+        place = self._slots.take(self._slot_of(keys)).astype(np.int64)
+        missed = np.flatnonzero(self.keys.take(place) != keys)
+        displaced, known = self._displaced_places(keys[missed])
+        place[missed] = np.where(known, displaced, -1)
+        return place
+
+    def _slot_of(self, keys: Keys) -> Index:
+        slots: Index = (keys * np.uint64(MULTIPLIER) >> self._shift).view(np.int64)
+        return slots
+
+    def _numbers(self, keys: Keys) -> tuple[npt.NDArray[np.uint32], Keys]:
+        """Place of each key in the vocabulary; for the others V + its place among the other keys, which are sorted."""
+        import pyarrow as pa
+
+        if not len(keys):
+            return np.zeros(0, np.uint32), keys
+        numbers = self._slots.take(self._slot_of(keys))
+        missed = np.arange(len(keys))
+        if len(self):
+            missed = np.flatnonzero(self.keys.take(numbers) != keys)
+        encoded: Any = pa.array(keys[missed]).dictionary_encode()
+        table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+        place, known = self._displaced_places(table)
+        others = np.flatnonzero(~known)
+        others = others[np.argsort(table[others])]
+        place[others] = len(self) + np.arange(len(others))
+        numbers[missed] = place.astype(np.uint32)[encoded.indices.to_numpy(zero_copy_only=False)]
+        return numbers, table[others]
+
+    def _displaced_places(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
+        """Place of each key in the vocabulary where its slot is another's, and whether it is there at all."""
+        displaced = self._displaced
+        if not len(displaced):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        place = displaced[np.minimum(np.searchsorted(self.keys[displaced], keys), len(displaced) - 1)]
+        return place, self.keys[place] == keys
+
+
+# The share of a query's IDF that a document covers, and the documents that IDF is made of.
+#
+# Works on text ids: queries and passages are handed in by id range, so texts can stay on disk.
+# Token sets of passages, cut to the queries' vocabulary, are spooled to a file; memory does not
+# grow with the passages.
 
 Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""

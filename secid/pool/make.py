@@ -1,27 +1,254 @@
-"""Records to a plan: every distinct text once for all sources, and triplets as index arrays.
-
-What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
-negatives, negatives that are positives) is array arithmetic once the files have been read.
-"""
+"""Records to a plan: malformed rows refused, the part that the settings ask for, every distinct text once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Index, among, distinct, narrow, pairs
-from secid.errors import NothingToScoreError
-from secid.pool.collect import Gathered
-from secid.pool.group import grouped, places
-from secid.pool.part import EmptyShardError, unassigned_of
-from secid.pool.plan import Plan, PlannedSource, Small, TextFindings
-from secid.pool.refuse import reasons_left_out, refuse_bad, refuse_empty
-from secid.pool.restrict import first_sampled, restricted, with_scorable_positives
+from secid.errors import BadRecordsError, NothingToScoreError
+from secid.pool.collect import Gathered, grouped, places
+from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
 from secid.pool.texts import TextStore
-from secid.settings import Settings
+from secid.read.stream import in_utf8
+from secid.records import REASONS, fault_text
+from secid.results import Example
+from secid.settings import Settings, flag_of
+
+# Malformed rows: how many are too many. Sources of which nothing is left.
+
+REMEDIES = {
+    "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
+    "none_relevant": "each query needs a label or judgement that calls a passage relevant: are the judgements in "
+    "--collection DIR those of these queries?",
+    "text_not_found": "is this the collection that the ids come from? --collection DIR, or "
+    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, name it",
+}
+"""What helps where every row is left out under one reason."""
+
+COUNTED_AS_FINDINGS = ("empty_negative",)
+"""Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
+
+
+def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
+    """Raises BadRecordsError where the settings do not allow the malformed rows of a source."""
+    if not tally.n_malformed:
+        return
+    n_bad = sum(bad_reasons(tally).values())
+    fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
+    example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+    first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
+    if settings.on_bad == "fail":
+        raise BadRecordsError(
+            f"{malformed(tally)} ({left_out_text(tally)}); {first}",
+            where=name,
+            remedy=f"fix the file, or skip and count them with {flag_of('on_bad', 'skip')}",
+        )
+    if fraction > settings.max_bad_fraction:
+        reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
+        if count == tally.n_read:  # neither another schema nor a larger fraction would help
+            raise BadRecordsError(
+                f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                where=name,
+                remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
+            )
+        raise BadRecordsError(
+            f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
+            f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
+            f"({left_out_text(tally)}); {first}",
+            where=name,
+            remedy=in_utf8(example.path)
+            if encoding
+            else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
+        )
+
+
+def bad_reasons(tally: Tally) -> dict[str, int]:
+    """Malformed rows and single passages by reason, without those of COUNTED_AS_FINDINGS."""
+    return {
+        reason: count
+        for reason, count in reasons_left_out(tally).items()
+        if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
+    }
+
+
+def refuse_empty(sources: Sequence[PlannedSource]) -> None:
+    """Raises NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
+    for planned in sources:
+        if planned.n_triplets:
+            continue
+        tally = planned.tally
+        reasons = reasons_left_out(tally)
+        reason = max(reasons, key=lambda name: reasons[name], default="")
+        first = next((f"; {_example_text(example)}" for example in tally.examples if example.reason == reason), "")
+        raise NothingToScoreError(
+            f"no triplet to score: {left_out_text(tally)}{first}",
+            where=planned.name,
+            remedy=REMEDIES.get(reason, "a source needs rows with a query, a positive and at least one negative"),
+        )
+
+
+def _example_text(example: Example) -> str:
+    words = fault_text(example.fact)
+    return f"first: {example.path}:{example.line}: {example.reason}{f': {words}' if words else ''}"
+
+
+def malformed(tally: Tally) -> str:
+    """How much is malformed, rows and single passages apart."""
+    rows, passages = tally.n_malformed_rows, tally.n_malformed_passages
+    parts = [f"{rows} of {tally.n_read} rows"] if rows else []
+    if passages:
+        of = "other rows" if rows else f"{tally.n_read} row{'' if tally.n_read == 1 else 's'}"
+        parts.append(f"{passages} single passage{'' if passages == 1 else 's'} of {of}")
+    return f"{' and '.join(parts)} malformed"
+
+
+def left_out_text(tally: Tally) -> str:
+    reasons = reasons_left_out(tally)
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
+
+
+def reasons_left_out(tally: Tally) -> Counter[str]:
+    """Rows and single passages that were left out, by reason."""
+    return Counter(tally.skipped) + Counter(tally.dropped)
+
+
+# The part of a source that the settings ask for: a sample, the first negatives, the positives that may be scored.
+
+
+def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
+    """The sample of queries and the first K negatives of each record that the settings ask for."""
+    keep_record = np.ones(planned.n_records, np.bool_)
+    if settings.max_records is not None:
+        sample = first_sampled(distinct(planned.query), queries.keys, settings.seed, settings.max_records)
+        keep_record = np.isin(planned.query, sample)
+    record = planned.triplet_record()
+    keep = keep_record[record]
+    if settings.first_k is not None:
+        keep &= np.arange(planned.n_triplets) - planned.negative_offsets[record] < settings.first_k
+    return planned if keep.all() and keep_record.all() else select(planned, keep_record, keep)
+
+
+def select(
+    planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
+) -> PlannedSource:
+    """The source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
+
+    Where records go, so do the blanks of queries without one.
+    """
+    positive_record = planned.positive_record()
+    keep_positive = keep_record[positive_record]
+    keep_triplet = keep_triplet & keep_record[planned.triplet_record()]
+
+    def offsets(groups: Index) -> Index:
+        counts = np.bincount(groups, minlength=planned.n_records)[keep_record]
+        return np.concatenate([[0], np.cumsum(counts)])
+
+    return replace(
+        planned,
+        query=planned.query[keep_record],
+        slice=planned.slice[keep_record],
+        line=planned.line[keep_record],
+        file=planned.file[keep_record],
+        positives=planned.positives[keep_positive],
+        positive_offsets=offsets(positive_record[keep_positive]),
+        negatives=planned.negatives[keep_triplet],
+        negative_offsets=offsets(planned.triplet_record()[keep_triplet]),
+        copies=planned.copies[keep_triplet],
+        negative_line=planned.negative_line[keep_triplet],
+        negative_file=planned.negative_file[keep_triplet],
+        negative_ordinal=planned.negative_ordinal[keep_triplet],
+        listed=np.where(
+            planned.listed >= 0, places(np.flatnonzero(keep_triplet), planned.n_triplets)[planned.listed], -1
+        ),
+        findings=planned.findings[keep_triplet],
+        positive_findings=planned.positive_findings[keep_positive],
+        blanks=planned.blanks
+        if keep_record.all()
+        else planned.blanks.only(np.isin(planned.blanks.query, planned.query[keep_record])),
+    )
+
+
+def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint64]:
+    """(n,) a uniform 64-bit number for each text key and seed: sampling takes the smallest.
+
+    The same text gets the same number in every source, file and run, so samples are nested and
+    paired. The mixing is that of splitmix64. Source: METHOD 8, DESIGN 5.
+    """
+    with np.errstate(over="ignore"):
+        mixed = np.ascontiguousarray(keys[:, :8]).view(np.uint64).ravel() + np.uint64(seed) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Return (n,) a hash of the texts' content, by which equal scores are ordered.
+
+    keys : (n, 16) text keys each, such as those of the negatives, or of negatives and queries.
+    """
+    mixed = sample_order(keys[0], 0)
+    for place, part in enumerate(keys[1:], start=1):
+        mixed ^= sample_order(part, place)
+    return mixed
+
+
+def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | None = None) -> Index:
+    """The n of these texts that every sample takes first, all where None, in its order. keys: of every id."""
+    return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]
+
+
+def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
+    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
+    order = np.argsort(high)
+    if (high[order[1:]] == high[order[:-1]]).any():  # 8 bytes hardly ever agree where 16 do not
+        order = np.lexsort((low, high))
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = np.arange(len(keys))
+    return ranks
+
+
+def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
+    """Only the positives that the policy may score, so that no other is encoded; with objectives all of them, the
+    scored one first. Source: METHOD 9.
+    """
+    starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
+    if settings.positives == "first":
+        chosen = starts
+    elif settings.positives == "random":
+        draws = sample_order(queries.keys[planned.query], settings.seed + 1)  # + 1: not the order of samples
+        chosen = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
+    else:
+        return planned
+    if settings.objectives:
+        other = np.ones(len(planned.positives), np.bool_)
+        other[chosen] = False
+        order = np.lexsort((other, planned.positive_record()))
+        return _with_positives(planned, order, planned.positive_offsets)
+    return _with_positives(planned, chosen, np.arange(planned.n_records + 1, dtype=np.int64))
+
+
+def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> PlannedSource:
+    return replace(
+        planned,
+        positives=planned.positives[places],
+        positive_findings=planned.positive_findings[places],
+        positive_offsets=offsets,
+    )
+
+
+# Records to a plan: every distinct text once for all sources, and triplets as index arrays.
+#
+# What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
+# negatives, negatives that are positives) is array arithmetic once the files have been read.
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
 """Queries, passages and sources, as they were read, to the findings of each source. A last source without negatives

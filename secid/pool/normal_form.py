@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index
-from secid.pool.scripts import LETTER, UNSPACED_RANGES, spelled
 from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
-from secid.pool.tokens import BLOB_BYTES, span_keys
+from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
 Tick = Callable[[int], None]

@@ -1,19 +1,26 @@
-"""What a plan is made of: the sources as index arrays over distinct texts."""
+"""What a plan is made of: the sources as index arrays over distinct texts, whole or a part of the queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index, pairs
+from secid.errors import NothingToScoreError, UsageError
+from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
-from secid.records import REASONS, Source
+from secid.records import REASONS, Block, Defect, Record, Source
 from secid.results import Example
 from secid.results.catalogue import BITS
+from secid.settings import flag_of
+
+# What a plan is made of: the sources as index arrays over distinct texts.
 
 Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
@@ -234,3 +241,69 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
     counts = stop - start
     places = np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
     return np.repeat(np.arange(len(queries)), counts), places
+
+
+# A part of the queries of a run, decided by the query's text alone: the same in every file, source and process.
+
+Keep = Callable[[Sequence[str]], Sequence[bool]]
+"""Takes queries; (n,) whether the rows of each are of the part."""
+
+
+def unassigned_of(file: str) -> str:
+    """The key, among the tallies of a shard, of the rows of a file that are too broken to tell their source."""
+    return f"{file}\n"
+
+
+class EmptyShardError(NothingToScoreError):
+    """A shard without a triplet. tallies: what became of its rows, by source.   silent: as of a plan."""
+
+    def __init__(self, shard: str, tallies: Mapping[str, Tally], silent: Sequence[PlannedSource]) -> None:
+        super().__init__("no triplet to score", where=flag_of("shard", shard))
+        self.tallies, self.silent = tallies, silent
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `of` parts, from 0. Queries of one normal form share a part, so labels of a query do too."""
+
+    number: int
+    of: int
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """`3/8`. Raises UsageError."""
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        number, of = map(int, match.groups()) if match else (0, 0)
+        if not number < of:
+            raise UsageError(
+                f"expected I/N with I from 0 to N - 1, got {text!r}",
+                where=flag_of("shard"),
+                remedy=f"{flag_of('shard', '0/8')} is the first of eight",
+            )
+        return Shard(number, of)
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def has(self, queries: Sequence[str]) -> list[bool]:
+        """(n,) whose rows are in this part."""
+        return [crc32(normal_form(query).encode()) % self.of == self.number for query in queries]
+
+    def owns(self, passages: Sequence[str]) -> list[bool]:
+        """(n,) which texts this part counts, each counted by one of all parts."""
+        return [crc32(text.encode()) % self.of == self.number for text in passages]
+
+
+def rows_of(
+    stream: Iterable[Record | Defect | Block], keep: Keep, *, nameless: bool = True
+) -> Iterator[Record | Defect | Block]:
+    """The rows of some queries, and those that were left out since they have no query where `nameless`."""
+    for item in stream:
+        if isinstance(item, Block):
+            flags = keep(item.queries)
+            if all(flags):
+                yield item
+            elif any(flags):
+                yield item.only(flags)
+        elif keep([item.query])[0] if item.query else nameless:
+            yield item

@@ -1,4 +1,8 @@
-"""`secid probe`: files → task → encoder → trainings → result, what is wrong with them said in that order.
+"""`secid probe`: short trainings of the encoder, one a source, and what they establish.
+
+`task` makes the rows, folds and candidates that all sources share; `learner` trains, and measures each training;
+`schedule` does all of them, each once; `judge` says which differences are real; `run` is the whole command, and
+`options` what it is asked for.
 
 Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
 Source: METHOD 13.
@@ -19,13 +23,12 @@ from secid.encode import Encoder
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
-from secid.probing.candidates import candidates_of
 from secid.probing.judge import Judge, effective_number
 from secid.probing.learner import DivergedError
 from secid.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.probing.schedule import Trainings
-from secid.probing.task import Arm, Lists, Task, read_task
-from secid.progress import Progress
+from secid.probing.task import Arm, Lists, Task, candidates_of, read_task
+from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import as_read
 from secid.results import EncoderInfo, InputFile, Run
@@ -39,7 +42,6 @@ from secid.results.probe import (
     Rate,
     sign,
 )
-from secid.scoring.clock import Clock
 from secid.scoring.run import input_files
 from secid.settings import Settings
 from secid.version import VERSION

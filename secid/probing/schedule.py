@@ -22,10 +22,9 @@ from secid.encode.device import choose_devices, choose_dtype, multiplies_bf16
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NonFiniteEmbeddingError, OutputError
 from secid.files import write_whole
-from secid.probing.learner import DivergedError, Learner
+from secid.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, steps_of, train_and_rank
 from secid.probing.options import Options
 from secid.probing.task import Arm, Task
-from secid.probing.training import HeldOut, Work, held_out, steps_of, train_and_rank
 from secid.progress import Progress
 from secid.settings import Settings
 

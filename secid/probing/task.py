@@ -1,29 +1,97 @@
-"""What every source is trained and judged on: the same queries, positives, folds and candidates. Source: METHOD 13."""
+"""What every source is trained and judged on: the same queries, positives, folds and candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from secid.arrays import Index, among, distinct, pairs
+from secid.encode import Encoder
 from secid.errors import InputError
-from secid.findings.copies import run_sets, spread
-from secid.pool import Plan, PlannedSource, key_ranks
+from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, run_sets, spread
+from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_plan
-from secid.pool.texts import TextSpool, TextStore
-from secid.probing.folds import copies_among, folds, groups
+from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import Collection, open_collection
 from secid.records import Source
 from secid.settings import Settings
+from secid.triplets.embedding import Embedder
+from secid.triplets.search import Bm25, nearest_passages
+
+# Which queries may be trained on while others are held out: none that share a relevant passage with those.
+#
+# In public collections up to 65 % of the test queries share one with a training query, and a split by query then
+# rewards memorising it. Source: METHOD 13.
+
+
+def groups(query: Index, passage: Index, copies: tuple[Index, Index], n_queries: int) -> Index:
+    """(n_queries,) group of each query, from 0: queries joined by labelled positives, directly or through others.
+
+    query, passage : (L,) the labelled pairs.   copies : pairs of passages that nearly copy each other.
+    A query without a pair is a group of its own. Source: METHOD 13.
+    """
+    n_passages = 1 + int(max([-1, *(part.max() for part in (passage, *copies) if len(part))]))
+    size = n_queries + n_passages
+    first = np.concatenate([query, copies[0] + n_queries])
+    second = np.concatenate([passage, copies[1]]) + n_queries
+    graph = sparse.coo_matrix((np.ones(len(first), np.bool_), (first, second)), shape=(size, size))
+    of_all = sparse.csgraph.connected_components(graph, directed=False)[1][:n_queries]
+    return np.unique(of_all, return_inverse=True)[1].astype(np.int64)
+
+
+def folds(group: Index, queries: TextStore, ids: Index, n_folds: int, seed: int) -> Index:
+    """(R,) fold of each row by a hash of its group, from 0; the same in whatever order the rows come.
+
+    group : (R,) of each row.   ids : (R,) its query in `queries`.
+    """
+    numbers = sample_order(queries.keys[ids], seed)
+    smallest = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(smallest, group, numbers)  # one member stands for the group
+    return (smallest[group] % np.uint64(n_folds)).astype(np.int64)
+
+
+def copies_among(runs: RunSets) -> tuple[Index, Index]:
+    """(n,) each, the pairs of passages of which one nearly copies the other, by the rule of `near_copy`.
+
+    runs : of all passages. Whoever holds 80 % of a text's runs holds one of its rarest 20 % and one more, so only pairs
+    that share one of these are compared: a phrase that all texts share costs nothing.
+    """
+    n = len(runs.offsets) - 1
+    owner = np.repeat(np.arange(n), runs.sizes)
+    _, column, uses = np.unique(runs.keys, return_inverse=True, return_counts=True)
+    order = np.lexsort((column, uses[column], owner))
+    place = np.arange(len(owner)) - np.repeat(runs.offsets[:-1], runs.sizes)
+    rare = place <= (1 - CONTAINED) * runs.sizes[owner] + ROUNDING
+    holds = _table(owner, column, n, len(uses))
+    shared = (_table(owner[rare], column[order][rare], n, len(uses)) @ holds.T).tocoo()
+    keys = distinct(pairs(np.minimum(shared.row, shared.col), np.maximum(shared.row, shared.col), n))
+    first, second = keys // n, keys % n
+    other = first != second
+    first, second = first[other], second[other]
+    near = np.zeros(len(first), np.bool_)
+    for start in range(0, len(first), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        left, right = runs.take(first[part]), runs.take(second[part])
+        near[part] = near_copies(left, right) | near_copies(right, left)
+    return first[near], second[near]
+
+
+def _table(row: Index, column: Index, n_rows: int, n_columns: int) -> Any:
+    return sparse.csr_matrix((np.ones(len(row), np.float32), (row, column)), shape=(n_rows, max(1, n_columns)))
+
+
+# What every source is trained and judged on: the same queries, positives, folds and candidates. Source: METHOD 13.
 
 TEXTS_AT_ONCE = 4_096
 LEAST_SECOND_POSITIVES = 0.1
@@ -260,3 +328,52 @@ def _known_positive(positives: Lists, random: Lists) -> Lists | str:
 def _joined(lists: list[Index]) -> Lists:
     """These lists, one a row."""
     return Lists.of_counts(np.concatenate(lists), map(len, lists))
+
+
+# Which passages the held-out queries rank where there are too many to encode after every training.
+#
+# Source: METHOD 13.
+
+MOST = 20_000
+"""Passages that are encoded after every training. Source: METHOD 13."""
+DEEPEST = 50
+"""Passages of each list for a held-out query. Source: METHOD 13."""
+
+
+def candidates_of(
+    task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress
+) -> tuple[Index, int | None]:
+    """Rising ids of the passages that these held-out rows rank, and the depth of the lists that they come from.
+
+    All of the task where there are at most MOST, with depth None. Else the rows' positives, and the first of each list
+    for each row: every source's negatives, the nearest by the frozen encoder, and the best by BM25; to the largest
+    depth up to DEEPEST at which all are at most MOST, or to 1.
+    """
+    if len(task.passages) <= MOST:
+        return np.arange(len(task.passages)), None
+    lists = [own.take(rows) for own in task.negatives.values()]
+    lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
+    for depth in range(DEEPEST, 0, -1):
+        parts = [own.first(np.minimum(own.counts, depth)).ids for own in lists]
+        ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
+        if len(ids) <= MOST:
+            break
+    return ids, depth
+
+
+def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> Lists:
+    """The nearest passages to each row's query."""
+    queries, every = task.query[rows], np.arange(len(task.passages))
+    with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
+        embedder.need(queries, every)
+        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST)
+    return Lists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
+
+
+def _bm25(task: Task, rows: Index) -> Lists:
+    """The passages of the highest scores that share a token with each row's query."""
+    passages = task.passages
+    documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
+    index = Bm25(task.queries.packed_of(task.query[rows]), documents, "multilingual")
+    places, _ = index.best(np.arange(len(rows)), DEEPEST)
+    return Lists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from secid.read.passages import join_title, passage_id, passage_text
-from secid.read.rows import Broken, shorten, shown, wrong_type
-from secid.read.schemas.binding import NOT_THE_SHAPE, Binding, filled
-from secid.read.schemas.labels import as_label
-from secid.read.schemas.patterns import unread_role
+from secid.read.binding import NOT_THE_SHAPE, Binding, filled, unread_role
+from secid.read.stream import Broken, join_title, passage_id, passage_text, shorten, shown, wrong_type
+from secid.read.toolkits import as_label
 from secid.records import NO_FIELDS, Block, Defect, Extras, Fact, Record, Scalar
 from secid.settings import Settings
 

@@ -1,26 +1,61 @@
-"""An evaluation set in BEIR layout: its queries and the passages that are relevant to them."""
+"""Evaluation sets in BEIR layout, with the passages that are relevant to each query, and TREC runs as rows.
+
+A row of a run holds the relevant passages of a query, and those of a window of ranks that are not relevant.
+
+>>> run = Run(6, (1, 2), {"q1": {"d1": 1.0, "d2": 0.0}})
+>>> lines = (b"q1 Q0 d1 1 9.5 bm25", b"q1 Q0 d3 2 7.5 bm25", b"q1 Q0 d2 3 8.5 bm25")
+>>> [row] = [row for part in run.rows(enumerate(lines, 1), "run.trec") for row in part.rows]
+>>> row["positives"], [cell["docid"] for cell in row["negatives"] if isinstance(cell, dict)]
+(['d1'], ['d2'])
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import compress, islice
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from statistics import mode
+from typing import Any, NamedTuple
 
-from secid.errors import InputError
-from secid.read.collection import collection_files, texts_with_ids
-from secid.read.containers import rows_of
-from secid.read.passages import ID_KEYS
-from secid.read.rows import Broken, Row, shorten
+from secid.errors import InputError, UsageError
+from secid.read.binding import Binding, make_head
+from secid.read.collection import BEIR_FOLDER, collection_files, stamp, texts_with_ids
+from secid.read.containers import Container, rows_of
+from secid.read.detect import RUN
+from secid.read.refusals import RUN_LINE, is_run
 from secid.read.sources import stem
-from secid.read.stream import HUB, ByteStream
+from secid.read.stream import (
+    CHUNK,
+    HUB,
+    ID_KEYS,
+    ROW_LIMIT,
+    Broken,
+    ByteStream,
+    Parts,
+    Row,
+    gathered,
+    in_order,
+    shorten,
+    too_large,
+    wrong_type,
+)
+from secid.read.textrows import BOM, SNIFFED_LINES
+from secid.read.toolkits import is_score
+from secid.records import Fact
+from secid.settings import Settings, flag_of
+
+# An evaluation set in BEIR layout: its queries and the passages that are relevant to them.
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
-WORDS = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
+JUDGED_ROW = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
 """A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words with spaces between."""
 MOST_BYTES = 1 << 16
 """Of a line of such a file."""
@@ -107,10 +142,10 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Rows with their line numbers: of any container, or the lines of a file of WORDS, which are its columns."""
+    """Rows with their line numbers: of any container, or the lines of a file of JUDGED_ROW, which are its columns."""
     stream = ByteStream(path)
     try:
-        if WORDS.match(stream.peek()):
+        if JUDGED_ROW.match(stream.peek()):
             for line, text in enumerate(stream.lines(MOST_BYTES), 1):
                 if text is None or text.strip():
                     yield line, (text or b"").decode("utf-8-sig", "replace").split()
@@ -132,3 +167,219 @@ def of_split(files: Sequence[str], split: str) -> list[str]:
     """The qrels files of a split: NAME.tsv in a folder qrels, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
     names = {file: stem(file).removeprefix("qrels").strip("._-") for file in files}
     return [file for file, name in names.items() if split in (name, name.isdecimal() and Path(file).parent.name)]
+
+
+DEPTH = 10
+"""Last rank of the window where none is given: as many passages as `secid mine` searches for."""
+WIDTHS = {3: "query, passage, rank", 4: "query, passage, rank, score", 6: "query, Q0, passage, rank, score, tag"}
+"""Columns of MS MARCO's, ColBERT's and TREC's runs."""
+TREC_LINE = re.compile(rb"\s*\S+\s+[Qq]?0\s+\S+\s+-?\d+\s")
+JUDGED, WORDS = "judged", {True: "nonrelevant", False: "unjudged"}
+"""The column of a row that says whether its negatives are judged, where a flag asks for it, and its values."""
+
+
+class _Line(NamedTuple):
+    """number : of the line, from 1.   key : rises with the rank.   score, tag : None where a run has none."""
+
+    number: int
+    passage: str
+    key: float
+    score: float | None
+    tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a run is read.
+
+    width    : columns of a line, a key of WIDTHS.   ranks : first and last rank of the window, from 1.
+    grades   : query -> passage -> grade; above 0 is relevant.
+    by_judgement : whether a query gives two rows, one of judged and one of unjudged negatives.
+    counts   : negatives of the rows read so far, by the values of WORDS.
+    """
+
+    width: int
+    ranks: tuple[int, int]
+    grades: Mapping[str, Mapping[str, float]]
+    by_judgement: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def binding(self) -> Binding:
+        """How the rows are read."""
+        names = ("query_id", "positives", "negatives")
+        window = f"the others at ranks {self.ranks[0]}-{self.ranks[1]}"
+        return Binding(
+            "query id", "relevant by the qrels", window, itemgetter(*names), names, RUN,
+            query_ids=True, passage_ids=True,
+        )  # fmt: skip
+
+    def parts(self, stream: ByteStream) -> Parts:
+        """The rows of a file, numbered by the first line of each query."""
+        self.counts.clear()
+        return self.rows(enumerate(stream.lines(ROW_LIMIT), 1), stream.path)
+
+    def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Parts:
+        """The rows of numbered lines. Memory grows with the lines of one query, and with the number of queries.
+
+        Raises InputError where the lines of a query do not follow each other.
+        """
+        return gathered((number, row, _size(row)) for number, row in self._rows(lines, path))
+
+    def _rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Iterator[tuple[int, Row | Broken]]:
+        done: set[str] = set()
+        query, own = "", list[_Line]()
+        for number, text in lines:
+            parsed = _parsed(self.width, number, text)
+            if isinstance(parsed, Broken):
+                yield number, parsed
+            elif parsed is not None:
+                if parsed[0] != query:
+                    yield from self._of_query(query, own)
+                    done.add(query)
+                    query, own = parsed[0], []
+                    if query in done:
+                        where, remedy = f"{path}:{number}", in_order(path)
+                        raise InputError(f"lines of query {query[:60]!r} in two places", where=where, remedy=remedy)
+                own.append(parsed[1])
+        yield from self._of_query(query, own)
+
+    def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
+        """The row of a query, or two; and a defect for each further line of a passage."""
+        if not lines:
+            return
+        start, best = lines[0].number, dict[str, _Line]()
+        if self.width > 3:  # as trec_eval: by score, equal scores by passage id, both descending
+            lines.sort(key=itemgetter(1), reverse=True)
+        lines.sort(key=itemgetter(2))
+        for line in lines:
+            if best.setdefault(line.passage, line) is not line:
+                yield line.number, Broken("repeated_passage", _named("passage", line.passage))
+        grades = self.grades.get(query, {})
+        relevant = sorted((key for key, grade in grades.items() if grade > 0), key=lambda key: -grades[key])
+        if not relevant:
+            yield start, Broken("none_relevant", _named("query", query))
+            return
+        first, last = self.ranks
+        cells = [_cell(line, rank, grades) for rank, line in islice(enumerate(best.values(), 1), first - 1, last)]
+        judged = [isinstance(cell, dict) and cell["docid"] in grades for cell in cells]
+        self.counts.update(WORDS[flag] for flag, cell in zip(judged, cells, strict=True) if isinstance(cell, dict))
+        if not self.by_judgement:
+            yield start, {"query_id": query, "positives": relevant, "negatives": cells}
+            return
+        for kind, word in WORDS.items():
+            own = [*compress(cells, (flag is kind for flag in judged))]
+            if own or not (kind or cells):  # one row at least
+                yield start, {"query_id": query, "positives": relevant, "negatives": own, JUDGED: word}
+
+
+def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:
+    """The query and the rest of a line; None for an empty one."""
+    if text is None:
+        return too_large("line")
+    try:
+        cells = [word.decode() for word in text.removeprefix(BOM).split(None, 5)]  # a tag may be of several words
+    except UnicodeDecodeError:
+        return Broken("broken_line", Fact("not_utf8"))
+    if not cells:
+        return None
+    if len(cells) != width:
+        return Broken("extra_columns", Fact("field_count", {"n": len(cells), "expected": width}))
+    passage, of = cells[1 if width < 6 else 2], "rank" if width == 3 else "score"
+    try:
+        value = float(cells[2 if width == 3 else -2 if width == 6 else -1])
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        return Broken("wrong_type", wrong_type("", of, "number"))
+    if width == 3:
+        return cells[0], _Line(number, passage, value, None, None)
+    return cells[0], _Line(number, passage, -value, value, cells[5].strip() if width == 6 else None)
+
+
+def _cell(line: _Line, rank: int, grades: Mapping[str, float]) -> dict[str, Any] | Broken:
+    """A negative, as copies of its row hold it; Broken where it is relevant."""
+    if grades.get(line.passage, 0) > 0:
+        return Broken("judged_relevant", _named("passage", line.passage))
+    own = {"rank": rank, "score": line.score, "miner": line.tag}
+    return {"docid": line.passage, **{name: value for name, value in own.items() if value is not None}}
+
+
+def _named(of: str, key: str) -> Fact:
+    return Fact("id", {"of": of, "id": shorten(key, 60)})
+
+
+def _size(row: Row | Broken) -> int:
+    """Bytes of a row, about: what its negatives take in memory."""
+    return 256 * len(row["negatives"]) if isinstance(row, dict) else 256
+
+
+def run_of(stream: ByteStream, settings: Settings) -> Container | None:
+    """The container of a file that is a run by its first lines, or by --format; None for any other.
+
+    Nothing of the stream is consumed. Raises InputError for a run without judgements, or --format for another file;
+    UsageError for flags that no run takes.
+    """
+    if settings.format not in (None, RUN):
+        return None
+    head = stream.peek()
+    lines = (head if len(head) < CHUNK // 2 else head[: head.rfind(b"\n") + 1]).removeprefix(BOM).split(b"\n")
+    lines = [line for line in lines[:SNIFFED_LINES] if line.strip()]
+    if not lines:
+        return None
+    width = mode(len(line.split(None, 5)) for line in lines)
+    n_parsed = sum(isinstance(_parsed(width, 1, line), tuple) for line in lines) if width in WIDTHS else 0
+    fits = 2 * n_parsed > len(lines)
+    if settings.format is None and not (fits and _looks_like_run(lines, width)):
+        return None
+    if not fits:
+        what = f"does not match --format {RUN}: {shorten(lines[0].decode(errors='replace'), 60)!r}"
+        raise InputError(what, where=f"{stream.path}:1", remedy=f"a line of a run: {RUN_LINE}")
+    if settings.source_column not in (None, JUDGED):
+        what = f"{settings.source_column!r}: a run has no such column"
+        raise UsageError(what, where="--source-column", remedy=f"--source-column {JUDGED}, or none")
+    by_judgement = JUDGED in (settings.by, settings.source_column)
+    run = Run(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
+    return Container("run", stream.compression, run=run)
+
+
+def _looks_like_run(lines: list[bytes], width: int) -> bool:
+    """Whether most lines are TREC's, or all have ranks that count the passages of each query."""
+    if width == 6:
+        return 2 * sum(bool(TREC_LINE.match(line)) for line in lines) > len(lines)
+    head = make_head([line.decode(errors="replace").split() for line in lines])
+    return all(len(row) == width for row in head.rows) and is_run(head) and not is_score(head, 2)
+
+
+def window_of(ranks: str | None) -> tuple[int, int]:
+    """First and last rank of `--ranks 11-20`; 1 and DEPTH where it is not given. Raises UsageError."""
+    given = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEPTH}")
+    first, last = map(int, given.groups()) if given else (0, 0)
+    if not 1 <= first <= last:
+        raise UsageError(f"{ranks!r} is no window of ranks", where=flag_of("ranks"), remedy="write it as 1-10 or 11-20")
+    return first, last
+
+
+def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
+    """The judgements of --collection, of all splits. Raises InputError where there are none."""
+    files = () if settings.collection is None else collection_files(settings.collection, BEIR_FOLDER).qrels
+    if not files:
+        missing = "no collection is given" if settings.collection is None else f"{settings.collection} has none"
+        raise InputError(
+            f"a run, whose positives are those that judgements (qrels) call relevant, but {missing}",
+            where=path,
+            remedy=f"--collection DIR: a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
+            f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take the place of the first two)",
+        )
+    return _read_grades(tuple((file, stamp(file)) for file in files))
+
+
+@lru_cache(maxsize=1)
+def _read_grades(stamps: tuple[tuple[str, object], ...]) -> Mapping[str, Mapping[str, float]]:
+    """Query -> passage -> its highest grade. Several runs are read by the same judgements."""
+    grades: dict[str, dict[str, float]] = {}
+    for file, _ in stamps:
+        for query, passage, grade in read_qrels(file):
+            own = grades.setdefault(query, {})
+            own[passage] = max(grade, own.get(passage, grade))
+    return grades

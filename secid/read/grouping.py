@@ -14,8 +14,8 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
+from secid.read.binding import PASSAGE_ID, fits
 from secid.read.clean import Item, Pair
-from secid.read.schemas.patterns import PASSAGE_ID, fits
 from secid.records import Defect, Extras, Fact, Record
 
 CACHE_KIB = 64 << 10

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from secid.errors import InputError, UsageError, plainly
-from secid.read.rows import KINDS, shorten
+from secid.read.stream import KINDS, shorten
 from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
@@ -122,7 +122,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
     """An object that exports an Arrow stream, or a datasets.Dataset, which has no method for it; batch by batch."""
     import pyarrow as pa
 
-    from secid.read.columnar import of_leaves, pieces
+    from secid.read.containers import of_leaves, pieces
 
     try:
         if _is_dataset(value):

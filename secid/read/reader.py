@@ -10,17 +10,15 @@ from itertools import chain, islice
 from pathlib import Path
 
 from secid.errors import InputError
+from secid.read.binding import Binding
 from secid.read.clean import Cleaner, Item, Lookup, Pair
-from secid.read.collection import Collection, Role, open_collection
+from secid.read.collection import IDS_ALONE, Collection, Role, open_collection, remedy_of_texts
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
+from secid.read.detect import detect
+from secid.read.evaluation import run_of
 from secid.read.grouping import PairGroups
-from secid.read.jsonrows import json_remedy
-from secid.read.rows import Broken, Part, Parts, Row
-from secid.read.schemas.binding import Binding
-from secid.read.schemas.detect import detect
-from secid.read.schemas.ids import IDS_ALONE, remedy_of_texts
-from secid.read.stream import ByteStream, on_disk, once_only
-from secid.read.trec import run_of
+from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
+from secid.read.textrows import json_remedy
 from secid.records import Block, Source, fault_text
 from secid.results.check import FileRead
 from secid.settings import Settings, flag_of

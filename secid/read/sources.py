@@ -1,17 +1,4 @@
-"""What the user typed as SOURCE, made into named sources with their files.
-
-- A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
-- Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be present.
-- A folder is one source of its own name where its files are one (shards, `part-*` files or a `datasets` folder); where
-  they have different stems, each is its own source.
-- `name=` before a file, glob or folder names one source of all its files.
-- An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of one
-  stem is named after it, and a data set of one source has its name.
-- `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
-- A Python object (`objects.py`) is one source, named by the user or `source-1`, `source-2` after its place.
-- Where names are equal, those that the user did not give are prefixed by as many of their folders as make them differ:
-  train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`, `a.csv`.
-"""
+"""What the user typed as SOURCE, made into named sources with their files and what a manifest says of them."""
 
 from __future__ import annotations
 
@@ -27,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import InputError, UsageError
+from secid.files import PARTIAL, sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
 from secid.read.stream import HUB, STDIN, once_only
@@ -35,6 +23,52 @@ from secid.settings import Settings
 
 if TYPE_CHECKING:
     from secid.read.hub import Found
+
+# The manifest beside the files of `secid mine`, and which of them were changed since.
+
+MANIFEST = ".manifest.json"
+
+
+def changed_files(paths: Iterable[str]) -> list[str]:
+    """The files that a manifest beside them names with another hash. What is no manifest of ours names none."""
+    files = [(path, Path(path)) for path in paths]
+    noted = [(path, file, _noted(file, file.parent / MANIFEST)) for path, file in files]
+    return [path for path, file, sha256 in noted if sha256 and sha256 != sha256_of(file)]
+
+
+def left_by_a_kill(folder: Path) -> list[Path]:
+    """Files of a run that was killed between the first and its manifest, which comes last and still has a partial
+    name: those with the hash that it names, and then the manifest itself.
+    """
+    manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
+    noted = [(path, _noted(path, manifest)) for manifest in manifests for path in folder.iterdir()]
+    return [*(path for path, sha256 in noted if sha256 and sha256 == sha256_of(path)), *manifests]
+
+
+def _noted(path: Path, manifest: Path) -> str | None:
+    """The hash that a manifest has of a file; None without one."""
+    try:
+        files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+        sha256 = files[path.name]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return sha256 if isinstance(sha256, str) and path.is_file() else None
+
+
+# What the user typed as SOURCE, made into named sources with their files.
+#
+# - A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
+# - Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be present.
+# - A folder is one source of its own name where its files are one (shards, `part-*` files or a `datasets` folder);
+#   where they have different stems, each is its own source.
+# - `name=` before a file, glob or folder names one source of all its files.
+# - An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of
+#   one stem is named after it, and a data set of one source has its name.
+# - `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
+# - A Python object (`objects.py`) is one source, named by the user or `source-1`, `source-2` after its place.
+# - Where names are equal, those that the user did not give are prefixed by as many of their folders as make them
+#   differ: train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`,
+#   `a.csv`.
 
 PACKING = (".gz", ".zst", ".zstd")
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".trec", ".run")

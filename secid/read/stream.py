@@ -1,24 +1,29 @@
-"""The bytes of one input: opened once, counted and hashed as they pass, decompressed on the way.
-
-Compression is recognised by its magic bytes, never by the file's name.
-"""
+"""The bytes of one input, decompressed on the way, and what every container makes of them: numbered rows of cells."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import json
 import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from shlex import quote
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from secid.errors import InputError, plainly
-from secid.records import is_object
+from secid.records import Fact, is_object
+
+# The bytes of one input: opened once, counted and hashed as they pass, decompressed on the way.
+#
+# Compression is recognised by its magic bytes, never by the file's name.
 
 STDIN = "-"
 HUB = "hf://"
@@ -216,3 +221,271 @@ def _open(path: str) -> BinaryIO:
         return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
+
+
+# What every container yields: numbered rows, or the reason why one is none.
+
+Row = dict[str, Any] | list[Any]
+"""A JSON object or table row with named columns, or a row whose columns have only positions."""
+
+ROW_LIMIT = 64 << 20
+"""Largest row in bytes (64 MiB): four orders of magnitude above a record of ten long passages,
+and small enough that a hostile file cannot fill the memory."""
+
+PART_BYTES = 1 << 20
+"""Rows handled at once, in bytes: hundreds of usual rows hide the cost of a call, and one row of the limit fits too."""
+
+PART_ROWS = 4096
+"""Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
+
+SHOWN_LENGTH = 200
+"""Most characters of a text that an error or a defect shows."""
+
+KINDS = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
+         float: "number", type(None): "null"}  # fmt: skip
+"""JSON types by those of Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A row that could not be parsed. `reason` is a key of REASONS. Never subscriptable: extractors rely on it."""
+
+    reason: str
+    fact: Fact
+
+
+class Part(NamedTuple):
+    """Rows that follow each other in a file, with the 1-based line or row number of each.
+
+    done: share of the file behind the last row; 0.0 where the bytes read show it.
+    """
+
+    numbers: Sequence[int]
+    rows: Sequence[Row | Broken]
+    done: float = 0.0
+
+
+Parts = Iterator[Part]
+
+
+def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
+    """Rows with their sizes in bytes, in parts of PART_BYTES or PART_ROWS."""
+    numbers: list[int] = []
+    values: list[Row | Broken] = []
+    total = 0
+    for number, row, size in rows:
+        numbers.append(number)
+        values.append(row)
+        total += size
+        if total > PART_BYTES or len(values) == PART_ROWS:
+            yield Part(numbers, values)
+            numbers, values, total = [], [], 0
+    if numbers:
+        yield Part(numbers, values)
+
+
+def wrong_type(value: Any, of: str, expected: str) -> Fact:
+    """A value of another type than its place asks for. of: the place."""
+    return Fact("type", {"of": of, "got": KINDS.get(type(value), type(value).__name__), "expected": expected})
+
+
+def too_large(of: str) -> Broken:
+    """A line or row that is over the limit."""
+    return Broken("too_large", Fact("size", {"of": of, "mib": ROW_LIMIT >> 20}))
+
+
+def shorten(text: str, length: int = SHOWN_LENGTH) -> str:
+    """One line of at most `length` characters."""
+    line = " ".join(text[: 4 * length].split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def shown(value: Any, length: int = SHOWN_LENGTH) -> str:
+    """A text, or any other value as JSON, in one line of at most `length` characters, however deep it is nested."""
+    if isinstance(value, str):
+        return shorten(value, length)
+    parts = json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value)
+    return shorten("".join(islice(parts, length + 1)), length)
+
+
+# What one cell holds: a text, or the id of one.
+
+TEXT_KEYS = ("text", "contents", "content", "passage_text", "document_text", "passage", "document", "body")
+ID_KEYS = ("docid", "doc_id", "pid", "psg_id", "passage_id", "corpus_id", "corpus-id", "document_id", "_id", "id")
+TITLE_KEY = "title"
+
+
+def passage_text(passage: Mapping[str, Any]) -> Any:
+    """The text of a passage object, whatever its type; None where it has none."""
+    return next((passage[key] for key in TEXT_KEYS if key in passage), None)
+
+
+def passage_id(passage: Mapping[str, Any]) -> Any:
+    """The id of a passage object; None where it has none."""
+    return next((passage[key] for key in ID_KEYS if key in passage), None)
+
+
+def join_title(title: Any, text: str) -> str:
+    """Title, space, text, as in Tevatron, DPR, E5 and BEIR; only one of them where the other is empty."""
+    if not isinstance(title, str) or not title:
+        return text
+    return f"{title} {text}" if text else title
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Every text or id inside a cell, a list, or a dict of lists; for detection only."""
+    waiting = [value]  # no recursion: a bad row may be nested arbitrarily deep
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list | tuple):
+            waiting.extend(reversed(value))
+        elif isinstance(value, dict):
+            text = passage_text(value)
+            leaf = passage_id(value) if text is None else text
+            if leaf is not None:
+                yield leaf
+            else:
+                waiting.extend(inner for inner in value.values() if isinstance(inner, list))
+        elif value is not None:
+            yield value
+
+
+# Shell commands that write a copy of a file which secid reads: printed with the errors that refuse the file.
+
+ENCODINGS = ("CP1252", "CP1251", "GB18030", "CP932", "CP949")
+"""Western European, Cyrillic, Chinese, Japanese and Korean; UTF-16 shows by its first bytes."""
+
+UTF_8 = "write it in UTF-8"
+PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".zip")
+LIST_KEY = re.compile(rb'"(\w+)"\s*:\s*\[\s*\{')
+"""The key of a list of objects, in the head of a document."""
+
+
+def rewrite(path: str, command: str, suffix: str = ".jsonl") -> str:
+    """The command, fed with the file's unpacked bytes, writing `records` with this suffix."""
+    output = f"records{suffix}" if Path(path).name != f"records{suffix}" else f"new-records{suffix}"
+    path = on_disk(path)
+    if not Path(path).is_file():  # standard input, a pipe
+        return f"{command} > {output}"
+    stream = ByteStream(path)
+    program = {"gz": "gzip -dc", "zst": "zstd -dc", "": "cat"}[stream.compression]
+    stream.close()
+    return f"{program} {quote(path)} | {command} > {output}"
+
+
+def unpacked(path: str, program: str) -> str:
+    """The command by which a program unpacks the file."""
+    name = Path(path).name
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    return f"unpack it: {program} {quote(path)} > records{Path(name).suffix or '.jsonl'}"
+
+
+def rows_in_python(path: str) -> str:
+    """The Python expression that gives the rows of a file, of standard input but for Parquet; "" for other files."""
+    path = on_disk(path)
+    if not Path(path).is_file():
+        return "map(json.loads, sys.stdin)"
+    stream = ByteStream(path)
+    head, packed = stream.peek(), stream.compression
+    stream.close()
+    if head.startswith(b"PAR1"):
+        return "" if packed else f"pyarrow.parquet.read_table({literal(path)}).to_pylist()"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] == b"[":
+        return "json.load(sys.stdin)"
+    if text[:1] == b"{":
+        try:
+            json.loads(text.split(b"\n", 1)[0])
+        except ValueError:
+            return "" if text[1:2] in b"\r\n " else "map(json.loads, sys.stdin)"
+        return "map(json.loads, sys.stdin)"
+    tabs = b"\t" in head.split(b"\n", 1)[0]
+    return 'csv.DictReader(sys.stdin, delimiter="\\t")' if tabs else "csv.DictReader(sys.stdin)"
+
+
+def in_python(path: str, value: str, rows: str = "", name: str = "row") -> str:
+    """The command that writes a Python value of each row as a JSON line; "" where none is known for such a file.
+
+    rows : the Python expression that gives what is called `name` in the value; the rows of the file by default.
+    """
+    rows = rows or rows_in_python(path)
+    code = f"[print(json.dumps({value}, default=str)) for {name} in {rows}]"
+    modules = ("ast", "csv", "json", "pyarrow.parquet", "sys")
+    code = f"import {', '.join(module for module in modules if f'{module}.' in code)}; {code}"
+    if not rows or not code.isprintable():
+        return ""
+    command = f"python -X utf8 -c {quote(code)}"
+    return f"{command} > records.jsonl" if "read_table" in rows else rewrite(path, command)
+
+
+def literal(text: str) -> str:
+    """A text as Python and JSON write it, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def with_commas(path: str, delimiter: str) -> str:
+    """The command that writes a table with another delimiter as CSV."""
+    code = f"import csv, sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{delimiter}'))"
+    command = f'python -X utf8 -c "{code}"'
+    return f"write it with commas: {rewrite(path, command, '.csv')}"
+
+
+def in_order(path: str) -> str:
+    """The command that writes the lines of a file sorted by their first word, each word's in their order."""
+    return f"sort them by query: {rewrite(path, 'LC_ALL=C sort -s -k 1,1', '.trec')}"
+
+
+def as_lines(path: str, head: bytes) -> str:
+    """The command that writes the records of a document, of which `head` is the start, as JSON lines."""
+    key = LIST_KEY.search(head) if head.startswith(b"{") else None
+    step = f"jq -c '.{key[1].decode() if key else ''}[]'"
+    return f"write one record per line: {rewrite(path, step)}"
+
+
+def in_utf8(path: str, encoding: str = "") -> str:
+    """The command that writes a file in UTF-8, with what its first foreign word reads in each encoding that fits it."""
+    if not Path(on_disk(path)).is_file():
+        return UTF_8
+    stream = ByteStream(path)
+    head = stream.peek()
+    stream.close()
+    suffix = Path(path.removesuffix(".gz").removesuffix(".zst")).suffix
+    if not encoding and _is_mostly_utf8(head):
+        drop = rewrite(path, "iconv -c -f UTF-8 -t UTF-8", suffix)
+        return f"most of it is UTF-8: write that line anew, or leave out the bytes that are not: {drop}"
+    readings = {encoding: ""} if encoding else _readings(head)
+    commands = {name: rewrite(path, f"iconv -f {name} -t UTF-8", suffix) for name in readings}
+    if len(commands) == 1:
+        return f"{UTF_8}: {next(iter(commands.values()))}"
+    either = ", or ".join(f"`{commands[name]}` reads {word}" for name, word in readings.items())
+    return f"{UTF_8}: {either}" if either else UTF_8
+
+
+def _is_mostly_utf8(head: bytes) -> bool:
+    """Whether most lines beyond ASCII are UTF-8: those of another encoding hardly ever are."""
+    lines = [line for line in (head[: head.rfind(b"\n") + 1] or head).split(b"\n") if not line.isascii()]
+    return 2 * sum(line.decode(errors="ignore").encode() == line for line in lines) > len(lines)
+
+
+def _readings(head: bytes) -> dict[str, str]:
+    """What the first word that is not UTF-8 reads in each encoding in which the whole head can be read."""
+    head = head[: head.rfind(b"\n") + 1] or head
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        first = error.start
+    else:
+        return {}
+    start = max(head.rfind(mark, 0, first) for mark in (b" ", b"\n", b"\t", b",", b'"')) + 1
+    readings = {}
+    for name in ENCODINGS:
+        try:
+            head.decode(name)
+        except UnicodeDecodeError:
+            continue
+        text = head[start : start + 200].decode(name, errors="ignore")
+        word = shorten(re.split(r'[\s,"]', text, maxsplit=1)[0], 20)
+        if word.isprintable():
+            readings[name] = word
+    return readings

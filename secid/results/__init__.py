@@ -4,16 +4,19 @@
 Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason.
 """
 
-from secid.results.between import (
+from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
+from secid.results.run import (
+    SCHEMA_VERSION,
+    Agreement,
     Comparison,
     EarlyPair,
     EarlyStop,
     Look,
+    Merged,
     Overlap,
+    Run,
+    RunWarning,
 )
-from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample
-from secid.results.orders import Agreement
-from secid.results.run import SCHEMA_VERSION, Merged, Run, RunWarning
 from secid.results.sources import (
     Against,
     AmongPositives,

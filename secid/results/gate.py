@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secid.records import Fact
-from secid.results.shown import Shown
+from secid.results.inputs import Shown
 from secid.results.sources import Languages, SourceFinding
 
 VERDICT_SCHEMA_VERSION = "2.0"

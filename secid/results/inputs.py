@@ -1,12 +1,15 @@
-"""What a run read, and with what: encoder, documents counted, files, rows shown."""
+"""What a run read, and with what, and how a result shows itself in an interactive session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Literal
 
 from secid.records import Fact, is_object
+
+# What a run read, and with what: encoder, documents counted, files, rows shown.
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,21 @@ class TripletExample:
     weight: float | None = None
     matched_terms: tuple[tuple[str, float], ...] = ()
     match: Match | None = None
+
+
+# How a result shows itself in an interactive session.
+
+
+class Shown:
+    """A result that prints as a few lines and, in a notebook, as its page.
+
+    Both are made by secid.notebook, which is above the results; so it is imported by its name, and only then.
+    Dataclasses that inherit this have repr=False.
+    """
+
+    def __repr__(self) -> str:
+        return str(import_module("secid.notebook").text_of(self))
+
+    def _repr_html_(self) -> str | None:
+        html: str | None = import_module("secid.notebook").html_of(self)
+        return html

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secid.results.inputs import EncoderInfo
-from secid.results.shown import Shown
+from secid.results.inputs import EncoderInfo, Shown
 
 MINE_SCHEMA_VERSION = "1.0"
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secid.results.inputs import EncoderInfo, InputFile
-from secid.results.shown import Shown
+from secid.results.inputs import EncoderInfo, InputFile, Shown
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30

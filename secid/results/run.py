@@ -1,4 +1,4 @@
-"""A whole run."""
+"""A whole run, and what was found between its sources: overlaps, differences, crossings and orders."""
 
 from __future__ import annotations
 
@@ -7,15 +7,152 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from secid.results.between import Comparison, EarlyStop, Overlap
-from secid.results.inputs import EncoderInfo, IdfInfo
-from secid.results.shown import Shown
+from secid.results.inputs import EncoderInfo, IdfInfo, Shown
 from secid.results.sources import ControlResult, SourceResult
 
 if TYPE_CHECKING:
     import pyarrow
+
+# What was found between sources: overlaps, differences, crossings, and the order on parts of the data.
+
+Number = Literal["score", "trace"]
+"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need a matrix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """What two sources share: queries and documents over the smaller source's; mean Jaccard of a query's negatives."""
+
+    first: str
+    second: str
+    shared_query_fraction: float
+    negative_jaccard_mean: float | None
+    shared_document_fraction: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedDifference:
+    """First source minus second on the queries that both have. interval_95 : None with too few queries."""
+
+    value: float
+    interval_95: tuple[float, float] | None
+
+    def turned(self) -> PairedDifference:
+        """Return second source minus first."""
+        ends = self.interval_95
+        return PairedDifference(value=-self.value, interval_95=ends and (-ends[1], -ends[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sources on the queries that both have, the higher-scored first. Source: METHOD 16.1.
+
+    p values are two-sided; p_holm over all pairs of the run.   established: p_holm below 0.05.
+    queries_needed_50, _80: distinct queries with which such a difference is found with 50 % and 80 % power; None where
+    the difference is 0.
+    number: if "trace", difference_nats and all that follows from it are differences of tr M.
+    hardness: difference of the hardness over the sampled queries.   outscoring: difference of the share of negatives
+    that outscore their positive. None if a side has no value, and in a report of an earlier version.
+    """
+
+    first: str
+    second: str
+    difference_nats: float
+    standard_error_nats: float
+    interval_95: tuple[float, float]
+    n_shared_queries: int
+    z: float | None
+    p: float
+    p_holm: float
+    established: bool
+    queries_needed_50: int | None
+    queries_needed_80: int | None
+    number: Number = "score"
+    hardness: PairedDifference | None = None
+    outscoring: PairedDifference | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look of an early stop. alpha: largest chance of a wrong order by then. n_decided: pairs decided so far."""
+
+    n_queries: int
+    n_texts_encoded: int
+    alpha: float
+    n_decided: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyPair:
+    """A decided pair. outcome: "ordered" (first scores higher) or "tied" (they differ by less than the tie)."""
+
+    first: str
+    second: str
+    outcome: str
+    n_queries: int
+    difference_nats: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStop:
+    """How a run with --until-ranked went. confidence: that every order declared is the full files'; ties
+    are declared pair by pair, each at the look's share of the error.
+
+    planned_looks: queries of every look that was planned, made or not.
+    n_texts_encoded of n_texts: distinct texts that the looks needed, of those that scoring without them would; cached
+    ones are in both, what max_records or first_k left out in neither.
+    """
+
+    confidence: float
+    tie_nats: float | None
+    planned_looks: tuple[int, ...] = ()
+    looks: tuple[Look, ...]
+    pairs: tuple[EarlyPair, ...]
+    undecided: tuple[tuple[str, str], ...]
+    n_texts_encoded: int
+    n_texts: int
+
+
+# How the order of sources fares under other settings and encoders.
+
+PROBE_METRIC = "gain in ndcg@10"
+"""The outcome of a probe, where its result is what numbers are compared with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How one number of a run agrees with one downstream metric, over the sources that have both.
+
+    Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
+    same way.   first: the source that the number puts first; best: the metric's; None where several share the highest
+    value, best also where a probe ties it with another.   top_1_regret: what is lost of the metric by taking `first`,
+    >= 0; None without one.
+    Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
+    errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
+    the outcomes' alone.
+    abstained: why the probe that the metric is from ranks nothing, so that it has no best source; None where it does.
+    """
+
+    number: str
+    metric: str
+    n_sources: int
+    kendall_tau_b: float | None
+    kendall_interval_95: tuple[float, float] | None
+    spearman_rho: float | None
+    spearman_interval_95: tuple[float, float] | None
+    n_pairs: int
+    n_pairs_alike: int
+    first: str | None
+    best: str | None
+    top_1_regret: float | None
+    regret_interval_95: tuple[float, float] | None
+    errors_of: tuple[str, ...] = ()
+    abstained: str | None = None
+
+
+# A whole run.
 
 SCHEMA_VERSION = "1.0"
 

@@ -18,21 +18,20 @@ from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
+from secid.pool.make import select
 from secid.pool.normal_form import text_forms
 from secid.pool.reading import read_plan
-from secid.pool.restrict import select
-from secid.progress import Progress
+from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import Collection, noted_collection
 from secid.results import EncoderInfo
-from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
-from secid.scoring.clock import Clock
+from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import names_of
 from secid.triplets.guide import GuideScores, guide_scores
-from secid.triplets.positives import triplets_of
+from secid.triplets.table import triplets_of
 from secid.version import VERSION
 
 Keys = npt.NDArray[np.uint64]

@@ -14,19 +14,25 @@ from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
 from secid.findings.copies import one_label
-from secid.findings.leakage import Leaks
-from secid.findings.lengths import TOKENS_BY, lengths_of, spread, text_lengths
-from secid.findings.lexical_gate import CoverageSample, inactive_gate, queries_without_tokens
-from secid.findings.matches import Matcher
-from secid.findings.summary import Case, text_findings, wordless_finding
+from secid.findings.judgements import Leaks
+from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
+from secid.findings.summary import (
+    TOKENS_BY,
+    Case,
+    Matcher,
+    lengths_of,
+    spread,
+    text_findings,
+    text_lengths,
+    wordless_finding,
+)
 from secid.findings.texts import text_rules
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.reading import read_plan
-from secid.pool.tokenizer_fit import misread
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
-from secid.read.manifest import changed_files
+from secid.read.sources import changed_files
 from secid.records import Source
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import (
@@ -39,7 +45,7 @@ from secid.results.check import (
     to_drop,
 )
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
-from secid.scoring.tokenizer import fitting
+from secid.scoring.encoders import fitting
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 

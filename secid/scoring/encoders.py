@@ -1,4 +1,4 @@
-"""The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, a description.
+"""The encoders of a command and the tokenizer of its run: what is refused before one is loaded, and what is chosen.
 
 Nothing heavy is imported before it is needed, so that errors come first.
 """
@@ -7,21 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
+from secid.records import Record
 from secid.results.commands import probe_command
 from secid.results.probe import FEWEST_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under, under_guide
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
+    from secid.findings.lexical_gate import Misread, Texts
     from secid.pool import Plan
+    from secid.read import Reader
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
     from secid.triplets.guide import Guide
+
+# The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, a description.
+#
+# Nothing heavy is imported before it is needed, so that errors come first.
 
 
 def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
@@ -80,8 +88,8 @@ def refuse_missing(
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
-    from secid.pages.encoder import fact_lines
     from secid.pages.glossary import recipe_line
+    from secid.pages.sections.origin import fact_lines
 
     progress.start(f"load {settings.encoder or 'encoder'}", None, "")
     loaded = load(settings, progress, encoder)
@@ -98,8 +106,8 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
     """
     from secid.encode import load
     from secid.encode.reranker import load_reranker
-    from secid.pages.encoder import fact_lines
     from secid.pages.glossary import recipe_line
+    from secid.pages.sections.origin import fact_lines
 
     name, reranker = settings.guide, settings.guide_reranker
     if name is not None and reranker is not None:
@@ -230,3 +238,64 @@ def describe_encoder(
     progress.start("self-test", None, "")
     description, facts = describe(loaded), ignored(values, encoder)
     return replace(description, info=replace(description.info, facts=(*description.info.facts, *facts)))
+
+
+# The tokenizer of a run, chosen automatically where the default would misread a source.
+
+
+def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose BETTER as the tokenizer, with a note, if the default would misread the words of a source.
+
+    A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
+    """
+    from secid.findings.lexical_gate import misread
+
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default":
+        return resolved
+    fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
+    return _chosen(resolved, fits, progress)
+
+
+def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
+    """Do the same for distinct texts to be searched. name : what the note calls them."""
+    from secid.findings.lexical_gate import misread_texts
+
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default":
+        return resolved
+    return _chosen(resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress)
+
+
+def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """Do the same for shards by the first rows of each source, since no shard has all rows at hand.
+
+    A default that fits counts as chosen too, so that no shard chooses again by its own rows.
+    """
+    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, SPLIT_AS, Misread
+    from secid.pool import SPLITTERS
+
+    split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
+    for reader in readers:
+        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
+        texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
+        fits.append((Misread.of(texts, split), reader.source.name))
+    chosen = _chosen(resolved, fits, progress)
+    return chosen.automatic(tokenizer=chosen.values.tokenizer)
+
+
+def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+    """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
+    from secid.findings.lexical_gate import BETTER, NOTICED_MISREAD, Misread
+    from secid.pages.sections.verdict import MISREADS
+    from secid.pages.text import percent, short
+
+    fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
+    if fit.effect is None or fit.fraction < NOTICED_MISREAD:
+        return resolved
+    default = resolved.values.tokenizer
+    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {short(name)})"
+    progress.note(
+        f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
+    )
+    return resolved.automatic(tokenizer=BETTER)

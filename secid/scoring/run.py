@@ -1,4 +1,16 @@
-"""The main job: files to a ranking, through plan, embed, measure and finish."""
+"""The main job: files to a ranking, through plan, embed, measure and finish.
+
+Read in this order: run (from sources to a `Run`), stages (embed, measure, inspect), publish (warnings, and results to
+the run folder), check (the same files without an encoder).
+
+In: the sources `bm25.jsonl` and `random.jsonl`, settings and an encoder. Out: one `Run`, whose `sources` are ranked:
+
+    source  rank  eci_nats
+    bm25    1     5.2       more information about the encoder's errors at the same budget
+    random  2     1.1
+
+`check` returns what needs no encoder: counts, lengths, findings of the texts, and cautions.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +38,24 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.in_batch import Conflicts
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
-from secid.pool.part import Keep
-from secid.pool.plan import TextFindings
+from secid.pool.make import restricted, with_scorable_positives
+from secid.pool.plan import Keep, TextFindings
 from secid.pool.reading import read_plan
-from secid.pool.restrict import restricted, with_scorable_positives
 from secid.pool.texts import TextStore
-from secid.progress import Progress
+from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceResult
-from secid.run_folder.environment import environment
-from secid.scoring.clock import Clock
+from secid.run_folder.write import environment
+from secid.scoring.encoders import fitting
 from secid.scoring.publish import control_result, source_result, table_numbers
 from secid.scoring.stages import StoredReference, measure
-from secid.scoring.tokenizer import fitting
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
-from secid.triplets.measured import Measured
-from secid.triplets.positives import triplets_of
+from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
+from secid.triplets.table import triplets_of
 from secid.version import VERSION
 
 

@@ -15,7 +15,7 @@ import torch
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
-from secid.analyses.early_stopping import rank_early
+from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import (
     Pairs,
     compared_pairs,
@@ -25,33 +25,27 @@ from secid.analyses.shared_queries import (
     table_sets,
 )
 from secid.analyses.slices import MOST_SLICES
-from secid.analyses.without import without_flagged
 from secid.arrays import Index, among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
-from secid.findings.inspector import Inspector
-from secid.findings.lexical_gate import lexical
-from secid.findings.scripts import NO_TOKENIZER, unknown_scripts
+from secid.findings.lexical_gate import NO_TOKENIZER, lexical, unknown_scripts
+from secid.findings.rows import Inspector
 from secid.findings.summary import SourceFindings
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
-from secid.progress import Progress
+from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EncoderInfo, RunWarning
-from secid.scoring.clock import Clock
-from secid.scoring.warnings import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
+from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Settings, flag_of
-from secid.triplets.coverage import CoverageBench, piece_stream
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import Bench, level_sets, sample_positions
-from secid.triplets.measured import Measured
-from secid.triplets.positives import triplets_of
+from secid.triplets.measure_set import Aspect, Bench, Measured, aspects, level_sets, sample_positions, tokenizer_of
 from secid.triplets.random_reference import RandomReference, passage_pool, random_reference, stored_reference
-from secid.triplets.variants import Aspect, aspects, tokenizer_of
+from secid.triplets.table import CoverageBench, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 Frozen = dict[tuple[str, str], DocumentFrequencies]

@@ -1,8 +1,4 @@
-"""Compares pairs of sources on the queries that both have, over shards, with the result of one process.
-
-The first pass counts shared queries and adds up sums by query; the second adds up the matrices of sources restricted to
-shared queries; the third, their influence. Source: METHOD 8, 16.1.
-"""
+"""Scores of triplets that are spread over shards, and pairs of sources compared on shared queries."""
 
 from __future__ import annotations
 
@@ -24,16 +20,64 @@ from secid.analyses.shared_queries import (
     flags_of,
     scored_pairs,
 )
-from secid.arrays import Flags
+from secid.arrays import Flags, Floats
 from secid.measure.blocks import Vectors
-from secid.measure.information import InformationState
+from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import Difference
-from secid.measure.uncertainty import Influence, covariance, difference, information
-from secid.results.between import Number
+from secid.measure.uncertainty import Influence, covariance, difference, influence, information
 from secid.results.catalogue import BITS
-from secid.shards.scores import Scores
+from secid.results.run import Number
 from secid.shards.state import Arrays, ShardNumbers, StoredSet
-from secid.triplets.query_sums import QuerySums, RatioDifference
+from secid.triplets.random_reference import QuerySums, RatioDifference
+
+# The score of a set of triplets that is spread over shards, and its error.
+
+
+@dataclass
+class Scores:
+    """ECI of a set of triplets and its error; the error is added up over shards.
+
+    state : the sum over all shards.   eigen : of its M.
+    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct queries.
+    """
+
+    state: InformationState
+    eigen: Eigen
+    budgets: tuple[float, ...]
+    squares: Floats
+    bias_nats: Floats
+    n_queries: int = 0
+
+    @staticmethod
+    def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> Scores:
+        """Score a set before its influence is added."""
+        total = state.total if device is None else state.total.to(device)
+        eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
+        return Scores(state, eigen, budgets, *np.zeros((2, len(budgets))))
+
+    @property
+    def nats(self) -> float:
+        """ECI at the first budget."""
+        return spectral_nats(self.eigen.values, self.budgets[0])
+
+    def standard_errors(self) -> Floats:
+        """Return (budgets,) standard errors in nats."""
+        errors: Floats = np.sqrt(self.squares)
+        return errors
+
+    def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
+        """Add the influence of the triplets of a shard, at least one, and return it."""
+        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
+        self.squares += (effect.per_query**2).sum(axis=0)
+        self.bias_nats += effect.bias_nats
+        self.n_queries += effect.n_queries
+        return effect
+
+
+# Compares pairs of sources on the queries that both have, over shards, with the result of one process.
+#
+# The first pass counts shared queries and adds up sums by query; the second adds up the matrices of sources restricted
+# to shared queries; the third, their influence. Source: METHOD 8, 16.1.
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""

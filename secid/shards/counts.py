@@ -17,28 +17,27 @@ from pathlib import Path
 import numpy as np
 
 from secid.arrays import Flags, distinct
-from secid.findings.formal import Facts, ordinary_lengths
 from secid.findings.openings import (
     NO_KEYS,
     SHARED_FRACTION,
+    Facts,
     Openings,
     RunOpenings,
     house_style,
+    ordinary_lengths,
     queries_by_opening,
     shared_openings,
     tally,
     used_passages,
 )
-from secid.findings.shares import ListedNegatives, formal_excess
+from secid.findings.status import ListedNegatives, formal_excess
 from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
 from secid.pool import DocumentFrequencies, Keys, PlannedSource, gather, token_stream
-from secid.pool.coverage import CHUNK_TEXTS
-from secid.pool.frequencies import add_table, frequencies, merge_frequencies
-from secid.pool.group import grouped
-from secid.pool.labels import add_labels, judgement_files, label_records
+from secid.pool.collect import grouped
+from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
 from secid.pool.normal_form import text_forms
-from secid.pool.part import Shard, rows_of
-from secid.pool.reading import bytes_read_by, refuse_unused_collection
+from secid.pool.plan import Shard, rows_of
+from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.pool.tokens import distinct_tokens
 from secid.progress import Progress

@@ -1,24 +1,38 @@
-"""`secid score --shard` and `secid merge` as functions."""
+"""A run in parts, on as many machines as there are: `secid score --shard`, `secid merge` and `--on ray` as functions.
+
+Source: METHOD 11, docs/scale.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import os
+import re
+import signal
+import socket
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
+from secid import errors
 from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
-from secid.progress import Progress
-from secid.scoring.clock import Clock
+from secid.progress import Clock, Progress, Silent
+from secid.results.document import encoder_of, refuse_settings
+from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import begun, load_noted, refuse_missing, refuse_no_encoder
-from secid.scoring.stored import encoder_of, refuse_settings
 from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
     from secid.results import EncoderInfo, Run
+
+# `secid score --shard` and `secid merge` as functions.
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """Takes what `load_noted` takes. That of a process that scores several shards can keep the encoder."""
@@ -65,9 +79,8 @@ def score_shard(
     """
     resolved, progress = begun(encoder, settings, progress, in_shards=True)
     values = resolved.values
-    from secid.pool.part import Shard
+    from secid.pool.plan import Shard
     from secid.read import given_sources, opened
-    from secid.run_folder.write import Recorder, RunFolder
     from secid.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
 
     job = Job.of(sources, state_dir, resolved, progress)
@@ -133,14 +146,12 @@ def merge(
     import torch
 
     from secid.pages.glossary import merged_sentence
-    from secid.pool.refuse import refuse_bad
+    from secid.pool.make import refuse_bad
     from secid.read import given_sources, opened
     from secid.results import InputFile
     from secid.results.run import Merged
-    from secid.run_folder.write import Recorder, RunFolder
     from secid.scoring.run import scored_plan
-    from secid.shards.merge import whole_run
-    from secid.shards.report import report, states_of
+    from secid.shards.merge import report, states_of, whole_run
     from secid.shards.shard import Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
     from secid.shards.state import SAMPLED
     from secid.shards.store import StateDir
@@ -220,3 +231,183 @@ def merge(
             except OutputError as error:
                 raise RunNotWrittenError(error, done) from error
     return done
+
+
+# `secid score --on ray` as a function: counts, shards and merge are work of Ray actors, by `score_shard` and `merge`.
+#
+# What is done is in the states, so the same call goes on where a killed one ended. Source: docs/shards.md.
+
+TRIES = 3
+"""A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
+ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+"""How long an address may take to answer, and how often the cluster is asked for room for more workers."""
+CLIENT, START = "ray://", "worker"
+
+
+class _Worker:
+    """An actor, which loads its encoder once. folder: where relative names begin, if its machine has it."""
+
+    def __init__(self, folder: str) -> None:
+        self._loaded: Any = None
+        with suppress(OSError):
+            os.chdir(folder)
+
+    def _load(self, *given: Any) -> Any:
+        self._loaded = self._loaded or load_noted(*given)
+        return self._loaded
+
+    def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
+        """What the function returns, and its notes."""
+        log = Recorder(Silent())
+        result = function(words, **{**keywords, "encoder": encoder, "load": self._load, "progress": log})
+        return result, [line for line in log.lines if not line.startswith("stage ")]
+
+
+def score_on_ray(
+    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | os.PathLike[str],
+    on: str = "ray", run: str | os.PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Run:  # fmt: skip
+    """Scores some sources in parts on a Ray cluster, and merges them.
+
+    sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
+    shards    : number of parts. A worker that is killed loses the part that it was at, which another one takes.
+    state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
+    on        : "ray": the cluster of RAY_ADDRESS, or that this machine is part of; without one Ray starts here.
+                "ray://HOST:PORT": by Ray Client.
+    Raises SecidError, before Ray starts where it can be known. The states that are done stay.
+    """
+    from secid.analyses.registry import to_json
+    from secid.pool.plan import Shard
+    from secid.shards.shard import COUNTS, SHARD, WHOLE, Job
+
+    stages = {COUNTS: "count", SHARD: "score"}
+    resolved, progress = begun(encoder, settings, progress)
+    if on != "ray" and not on.startswith(CLIENT):
+        raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+    if shards < 1:
+        raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
+    refuse_no_encoder(encoder, resolved.values)
+    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for one that was typed
+        address = resolved.values.encoder
+        remedy = f"name it in the command: {flag_of('encoder', address)}"
+        raise errors.UsageError("an encoder on Ray cannot be an address in a settings file", remedy=remedy)
+    job = Job.of(sources, state_dir, resolved, progress)
+    parts = [Shard(number, shards) for number in range(shards)]
+    done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
+    given, url = resolved.given(), job.state.url
+    with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
+        hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
+            progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
+        has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        sent = ray.put(encoder or resolved.values.encoder)
+        said: set[str] = set()
+        for kind, stage in stages.items():
+            own = {**given, "state_dir": url, "prepare": kind == COUNTS}
+            left = [part for part in parts if not {part, WHOLE} & done[kind]]
+            work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
+            progress.start(stage, shards, "shards")
+            progress.advance(shards - len(left))
+            _all(ray, work, progress, said, has_gpu and kind == SHARD)
+        progress.start("merge", 1, "report")
+        own = {name: value for name, value in given.items() if name in OF_MACHINE} | {"run": run, "force": force}
+        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, said, has_gpu)["merge"]
+    report = Path(run or "", "report.json")
+    if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
+        error = errors.OutputError("is on another machine", where=str(run), remedy=f"secid merge {url} writes one here")
+        raise errors.RunNotWrittenError(error, result)
+    return result
+
+
+def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
+    """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
+
+    work : arguments of `_Worker.run`.   said : notes of workers so far, which are not repeated.
+    """
+    actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
+    todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
+    actors, running = list[Any](), dict[Any, tuple[str, Any]]()
+    try:
+        while len(results) < len(work):
+            places = int(ray.cluster_resources().get("GPU" if has_gpu else "CPU", 0))
+            for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
+                actors.append(actor.remote(str(Path.cwd())))
+                running[actors[-1].__ray_ready__.remote()] = START, actors[-1]
+            for one in [one for one in actors if one not in [busy for _, busy in running.values()]][: len(todo)]:
+                name = todo.popleft()
+                running[one.run.remote(*work[name])] = name, one
+            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+                name, one = running.pop(ref)
+                try:
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    cause = getattr(error, "cause", None) or error
+                    failed[name] += 1
+                    if isinstance(cause, errors.SecidError):
+                        raise cause from None
+                    if failed[name] == TRIES:
+                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plainly(cause)}"
+                        remedy = "the logs of Ray may say more; what is done stays, and the same command goes on"
+                        raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
+                    progress.note(f"{name}: {type(cause).__name__}; tried again")
+                    if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
+                        actors.remove(one)
+                    todo.extendleft([name] if name in work else [])
+                    continue
+                failed.pop(START, None)
+                if name in work:
+                    results[name], lines = outcome
+                    new = {re.sub(r"\d+", "", line): line for line in lines}  # numbers are those of the first part
+                    for line in (line for key, line in new.items() if key not in said):
+                        progress.note(f"{name}: {line}")
+                    said.update(new)
+                    progress.advance(1)
+        return results
+    finally:
+        for one in actors:
+            ray.kill(one)
+
+
+@contextmanager
+def _connected(on: str) -> Iterator[Any]:
+    """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # three times, and not up to 30 s each
+    try:
+        import ray
+    except ImportError as error:
+        raise errors.UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    address = on if on != "ray" else os.environ.get("RAY_ADDRESS") or _current()
+    terminate = signal.getsignal(signal.SIGTERM)
+    with redirect_stdout(None):  # Ray prints there when a worker ends, and the result must be alone
+        try:
+            _ask(address)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError, ImportError) as error:
+            raise errors.UsageError(f"Ray does not answer: {errors.plainly(error)}", where=address) from error
+        try:
+            with suppress(ValueError):  # in another thread than the first
+                signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _current() -> str:
+    """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    with suppress(OSError):
+        _ask(address := path.read_text(encoding="utf-8").strip())
+        return address
+    return "local"
+
+
+def _ask(address: str) -> None:
+    """Raises OSError where nothing answers at HOST:PORT."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

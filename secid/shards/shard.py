@@ -17,13 +17,12 @@ import numpy as np
 from secid.encode import smallest_distance
 from secid.errors import InputError, UsageError
 from secid.pool import sample_order
-from secid.pool.part import EmptyShardError, Keep, Shard
+from secid.pool.plan import EmptyShardError, Keep, Shard
 from secid.pool.texts import text_key
-from secid.progress import Progress, Silent
+from secid.progress import Clock, Progress, Silent
 from secid.read import Reader, given_sources, once_only, opened
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
-from secid.scoring.clock import Clock
 from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
 from secid.shards.store import StateDir
 from secid.version import VERSION
@@ -130,7 +129,7 @@ class Job:
     @staticmethod
     def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
         """Raises UsageError as `refuse_in_shards`. The tokenizer is chosen here, so that all shards have the same."""
-        from secid.scoring.tokenizer import fitting_files
+        from secid.scoring.encoders import fitting_files
 
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":

@@ -26,8 +26,7 @@ import torch
 from secid.analyses.overlap import Listed, jaccard_sums
 from secid.arrays import Flags, Index, distinct
 from secid.encode import Role
-from secid.findings.shares import ListedNegatives
-from secid.findings.status import records_left, sound_negatives
+from secid.findings.status import ListedNegatives, records_left, sound_negatives
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
@@ -40,8 +39,7 @@ from secid.shards.counts import Counts
 from secid.shards.store import StateDir
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import GapMoments, Moments
-from secid.triplets.measured import Measured
-from secid.triplets.variants import base_variant
+from secid.triplets.measure_set import Measured, base_variant
 
 SAMPLED = 100_000
 """Queries of a source that a merge can sample at most."""

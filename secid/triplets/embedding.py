@@ -1,10 +1,16 @@
-"""Encodes texts as they are asked for, each once, and keeps their unit rows."""
+"""Encodes texts as they are asked for, and keeps their unit rows: of a run, or of a whole corpus window by window."""
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +19,128 @@ from torch import Tensor
 
 from secid.arrays import Index, distinct
 from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
-from secid.encode.device import gpu_of, gpu_with_room
-from secid.encode.transfer import host_rows
-from secid.errors import EncoderError
+from secid.encode.device import gpu_of, gpu_with_room, is_gpu
+from secid.encode.encoder import host_rows, own_stream, to_device
+from secid.encode.segment import find, key_words
+from secid.errors import EncoderError, OutputError, plainly
+from secid.files import remedy_of
 from secid.measure.blocks import Vectors
-from secid.pool.texts import StoredTexts, TextStore
+from secid.measure.in_batch import unit
+from secid.pool import Plan
+from secid.pool.texts import KEY_BYTES, StoredTexts, TextStore, text_key
 from secid.progress import Progress
+from secid.read.collection import Collection
 from secid.results import EncoderInfo
 from secid.settings import Settings
-from secid.triplets.rows import DeviceRows, FileRows
+
+# Unit rows of texts by id: on a GPU, or in a file that is read through a map.
+
+Put = Callable[[Index, Any], None]
+"""Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
+
+PART_BYTES = 256 << 20
+"""Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
+UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors of file systems and systems that cannot reserve space."""
+
+
+class DeviceRows:
+    """(n, d) float32 on a GPU. values: the tensor; a row is zero until it is written."""
+
+    def __init__(self, device: torch.device, n: int, d: int) -> None:
+        self.values = torch.zeros((n, d), device=device)
+        if is_gpu(device):  # rows are written in other streams
+            torch.cuda.synchronize(device)
+
+    def reserve(self, n: int) -> None:
+        """Nothing is to be done: the memory is this run's already."""
+
+    def writer(self, ids: Index) -> Put:
+        """Takes the rows of these ids by their positions among them."""
+        device = self.values.device
+
+        def put(positions: Index, rows: Any) -> None:
+            with own_stream(rows), own_stream(self.values):
+                self.values.index_copy_(0, to_device(ids[positions], device), torch.as_tensor(rows).to(device))
+
+        return put
+
+
+class FileRows:
+    """(n, d) float32 in a file, in the order in which they arrive; `take` has them by id.
+
+    The file takes up what was reserved, not n rows. Nothing is written through the map, so that a full disk is an
+    error of a call. Pages that were read stay in the process's memory, as far as there is room, until `release`.
+    """
+
+    def __init__(self, path: Path, n: int, d: int) -> None:
+        self._path, self._row_bytes, self._n_rows = path, 4 * d, 0
+        self._place = np.full(n, -1, np.int64)  # which no row has, so that to read a row never written is an error
+        with self._room(4 * n * d), path.open("wb") as file:
+            file.truncate(max(1, n) * self._row_bytes)
+        self._values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(max(1, n), d))
+
+    def reserve(self, n: int) -> None:
+        """Makes room for n more rows. Raises OutputError where there is none."""
+        n_bytes = n * self._row_bytes
+        with self._room(n_bytes), self._path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), self._n_rows * self._row_bytes, max(1, n_bytes))
+            except (AttributeError, OSError) as error:  # no such call, or not on this file system
+                if isinstance(error, OSError) and error.errno not in UNRESERVABLE:
+                    raise
+                if shutil.disk_usage(self._path.parent).free < n_bytes:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+
+    def writer(self, ids: Index) -> Put:
+        """Takes the rows of these ids by their positions among them. Raises OutputError where a disk is full."""
+
+        def put(positions: Index, rows: Any) -> None:
+            values = np.ascontiguousarray(host_rows(rows), np.float32)
+            with self._room(values.nbytes), self._path.open("r+b") as file:
+                file.seek(self._n_rows * self._row_bytes)
+                file.write(values.data)
+            self._place[ids[positions]] = np.arange(self._n_rows, self._n_rows + len(positions))
+            self._n_rows += len(positions)
+
+        return put
+
+    def take(self, ids: Index, out: Tensor) -> None:
+        """Copies the rows of these ids, (n, d), by all threads; parts of the file are given back one by one.
+
+        ids : rising, as neighbours arrived at about the same time.   out : on any device.
+        """
+        rows, places = torch.from_numpy(self._values), torch.from_numpy(self._place[ids])
+        at_once = max(1, PART_BYTES // self._row_bytes)
+        for part, some in zip(torch.split(out, at_once), torch.split(places, at_once), strict=True):
+            if part.device.type == "cpu":
+                torch.index_select(rows, 0, some, out=part)
+            else:
+                part.copy_(rows[some])
+            self.release()
+
+    def release(self) -> None:
+        """Gives the pages back; the file keeps what was written. Does nothing where the system has no such call."""
+        mapped: Any = getattr(self._values, "_mmap", None)
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+    @contextmanager
+    def _room(self, n_bytes: int) -> Iterator[None]:
+        """Errors of the system in the block are a lack of room for this many bytes."""
+        try:
+            yield
+        except OSError as error:
+            free = shutil.disk_usage(self._path.parent).free
+            raise OutputError(
+                f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
+                f"({plainly(error)})",
+                where=str(self._path.parent),
+                remedy=remedy_of(error),
+            ) from error
+
+
+# Encodes texts as they are asked for, each once, and keeps their unit rows.
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
 """Takes positions (n,), their rows (n, d), and whether each text was cut."""
@@ -222,3 +341,94 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
         vectors.gather(role, rising, read)
         rows = read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
         yield rows.to(vectors.computes_on)
+
+
+# Rows of a whole corpus, window by window: of the run's own texts, of the cache, and of the few that neither has.
+
+Keys = npt.NDArray[np.uint8]
+
+MOST_NEW = 0.01
+"""Of the run's texts: how many further ones are encoded for the corpus unasked, at most."""
+WINDOW = 16_384
+"""Passages at once."""
+LOOKUP_BYTES = 1 << 30
+"""Of rows that are looked up in the cache at once: each look reads all keys of the cache."""
+
+
+class Corpus:
+    """The distinct passages of a collection, by text.
+
+    n_passages : how many.   ids : of each passage that `windows` gave, in its order, the id in the plan or -1.
+    complete   : whether `windows` gave all of them.
+    """
+
+    def __init__(self, collection: Collection, plan: Plan, embedder: Embedder, encode: bool) -> None:
+        """encode : all that has no row, however much."""
+        self._collection, self._plan, self._embedder, self._encode = collection, plan, embedder, encode
+        data = b"".join(text_key("passage", text) for text in collection.passages())
+        keys = np.frombuffer(data, np.uint8).reshape(-1, KEY_BYTES)
+        high, low = key_words(keys)
+        order = np.lexsort((low, high))
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (high[order[1:]] != high[order[:-1]]) | (low[order[1:]] != low[order[:-1]])
+        self._row = np.sort(order[new])  # of the first passage with a text
+        self._keys = keys[self._row]
+        self.n_passages = len(self._row)
+        self.ids: list[Index] = []
+        self.complete = False
+
+    def windows(self) -> Iterator[Tensor]:
+        """(w, d) float64 rows of length 1 on the computing device. Ends early where more than MOST_NEW are unknown and
+        not all may be encoded.
+        """
+        vectors, in_plan = self._embedder.vectors, self._places()
+        own = np.sort(in_plan[in_plan >= 0])
+        for start, rows in zip(range(0, len(own), WINDOW), rows_of_ids(vectors, "passage", own, WINDOW), strict=True):
+            yield self._given(own[start : start + WINDOW], rows)
+        others = np.flatnonzero(in_plan < 0)
+        at_once = max(1, LOOKUP_BYTES // (4 * vectors.dimension))
+        missing = [np.zeros(0, np.int64)]
+        for start in range(0, len(others), at_once):
+            part = others[start : start + at_once]
+            cached, present = self._cached(part)
+            missing.append(part[~present])
+            if not self._encode and not self._embedder.may_add(sum(map(len, missing)), MOST_NEW):
+                return
+            yield from self._pieces(torch.from_numpy(cached[present]), vectors)
+        unknown = np.concatenate(missing)
+        for start in range(0, len(unknown), at_once):
+            part = unknown[start : start + at_once]
+            yield from self._pieces(self._embedder.add_passages(self._texts(part), self._keys[part]), vectors)
+        self.complete = True
+
+    def _places(self) -> Index:
+        """(n_passages,) id in the plan of each passage that has a row there, -1 for the others."""
+        high, low = key_words(self._plan.passages.keys)
+        order = np.lexsort((low, high))
+        place = find(*key_words(self._keys), high[order], low[order])
+        ids = order[place]
+        return np.where((place >= 0) & self._embedder.has(ids), ids, -1)
+
+    def _cached(self, part: Index) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Rows of these passages, and which of them the cache holds."""
+        rows = np.zeros((len(part), self._embedder.vectors.dimension), np.float32)
+
+        def put(positions: Index, values: npt.NDArray[np.float32], _: npt.NDArray[np.bool_]) -> None:
+            rows[positions] = values
+
+        return rows, self._embedder.cached(self._keys[part], put)
+
+    def _texts(self, places: Index) -> Sequence[str]:
+        wanted = set(self._row[places].tolist())
+        texts = ((number, text) for number, text in enumerate(self._collection.passages()) if number in wanted)
+        by_row = dict(islice(texts, len(wanted)))
+        return [by_row[row] for row in self._row[places].tolist()]
+
+    def _pieces(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
+        for start in range(0, len(rows), WINDOW):
+            part = rows[start : start + WINDOW].to(vectors.computes_on)
+            yield self._given(np.full(len(part), -1, np.int64), part)
+
+    def _given(self, ids: Index, rows: Tensor) -> Tensor:
+        self.ids.append(ids)
+        return unit(rows)

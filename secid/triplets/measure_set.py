@@ -1,4 +1,4 @@
-"""The bench that every set of triplets of a run is measured on, and sets cut to equal size."""
+"""The settings, passes and sets of triplets that a run is measured on, cut to equal size."""
 
 from __future__ import annotations
 
@@ -11,17 +11,141 @@ import torch
 
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.gates import UNBOUNDED_WEIGHTS
+from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import Sweep, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
 from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
-from secid.triplets.coverage import CoverageBench
-from secid.triplets.measured import Measured, VariantScore, curve_budgets
-from secid.triplets.table import TripletTable
-from secid.triplets.variants import base_variant
+from secid.triplets.table import CoverageBench, TripletTable
+
+# The settings under which one pass sums the same triplets: the run's own, and those that ablations vary.
+
+TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
+TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
+CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
+DIGITS = 12
+"""Of a temperature: with fewer, 0.05 and a run at 0.04999999 were one row."""
+SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+def coverage_name(tokenizer: str, corpus: str) -> str:
+    """The name under which a sweep finds a coverage."""
+    return f"{tokenizer}/{corpus}"
+
+
+def tokenizer_of(variant: Variant) -> str:
+    """The tokenizer of a variant's coverage."""
+    return variant.coverage.split("/")[0]
+
+
+def base_variant(settings: Settings) -> Variant:
+    """The setting of the run itself."""
+    return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One thing that is varied. variants: setting as text -> variant; base: the run's own setting."""
+
+    name: str
+    base: str
+    variants: Mapping[str, Variant]
+
+
+def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
+    """The default suite around a run's settings; every aspect includes the base. Source: METHOD 3, 4."""
+    base = base_variant(settings)
+    temperatures = sorted({*TEMPERATURES, settings.temperature})
+    tokenizers = (*TOKENIZERS, "wordpieces") if has_pieces else TOKENIZERS
+    return (
+        Aspect(
+            "temperature",
+            f"{settings.temperature:.{DIGITS}g}",
+            {f"{tau:.{DIGITS}g}": Variant(tau, base.coverage, "full") for tau in temperatures},
+        ),
+        Aspect(
+            "tokenizer",
+            settings.tokenizer,
+            {name: Variant(base.temperature, coverage_name(name, settings.idf), "full") for name in tokenizers},
+        ),
+        Aspect(
+            "idf",
+            settings.idf,
+            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in CORPORA},
+        ),
+        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHTS}),
+        Aspect(
+            "sample",
+            "100 %",
+            {f"{100 * part:g} %": Variant(base.temperature, base.coverage, "full", part) for part in SAMPLES},
+        ),
+    )
+
+
+# One set of triplets after both passes: its gates, its information matrix and the influence of every triplet.
+
+CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
+"""METHOD 7; N of the source is added."""
+
+
+@dataclass(frozen=True)
+class VariantScore:
+    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its eigenvalues.
+
+    eigenvalues : (d,) of M.   n_queries : distinct queries of the variant's sample.
+    """
+
+    nats: float | None
+    eigenvalues: Floats | None
+    weight_sum: float
+    n_negatives: float
+    n_queries: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One set of triplets after both passes: its table, and the sums over it.
+
+    record_gradient : (G,) as the sweep leaves it.
+    state           : the information matrix on the CPU, without its sum where no run folder will hold it.
+    eigenvalues     : of M, >= 0, rising; zeros may be left out.
+    influence       : at the run's budget first, then at the budgets of the curve.
+    query_keys      : (Q, 16) text keys of influence.queries.
+    """
+
+    name: str
+    table: TripletTable
+    record_gradient: Floats
+    state: InformationState
+    eigenvalues: Floats
+    influence: Influence
+    query_keys: npt.NDArray[np.uint8]
+    variants: Mapping[Variant, VariantScore]
+
+    @property
+    def triplets(self) -> Triplets:
+        """Ids of the table's rows."""
+        return self.table.triplets
+
+    def nats(self, budget: float) -> float:
+        """ECI_B of this set."""
+        return spectral_nats(self.eigenvalues, budget)
+
+    @property
+    def trace(self) -> float:
+        """tr M."""
+        return float(self.eigenvalues.sum())
+
+
+def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
+    """The run's budget first, then the curve's and N, rising, each once."""
+    others = sorted({*CURVE_BUDGETS, max(1.0, float(round(n_negatives)))} - {budget})
+    return (budget, *others)
+
+
+# The bench that every set of triplets of a run is measured on, and sets cut to equal size.
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 

@@ -1,14 +1,24 @@
-"""The triplet table: a row a triplet, a column a fact.
+"""The triplet table: a row a (query, positive, negative) that is scored, a column a fact.
 
-A column is stored once, at the smallest size that holds it: ids as int32, what belongs to the positive once a record,
-findings as bits of one mask. Gates follow from the dot products in a few operations, so they are computed when asked
-for. `negatives.parquet` is this table on disk. Source: METHOD 1, 2, 14.
+Read in this order: table (which positive a negative is scored against, and the lexical column), embedding (the vector
+columns), measure_set (the sums over a source), estimates (means and shares with 95 % intervals, queries as clusters),
+random_reference (what random passages would reach).
+
+In: one record, "q" with the positive "p" and the negatives "a" and "b". Out: two rows,
+
+    query  positive  negative  consistency  locality  coverage  weight
+    q      p         a         0.9          0.8       0.5       0.9 * 0.8 * (1 - 0.5) = 0.36
+    q      p         b         0.4          0.8       0.0       0.4 * 0.8 * (1 - 0.0) = 0.32
+
+so that the source's mean consistency is 0.65, and 1 of its 2 negatives (b, below 0.5) is an inversion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +26,218 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.arrays import Flags, Floats, Index
-from secid.measure.blocks import Triplets
+from secid.arrays import Flags, Floats, Index, best_first, distinct, narrow
+from secid.errors import UsageError
+from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
-from secid.pool import PlannedSource
+from secid.measure.sweep import sweep
+from secid.pool import SPLITTERS, DocumentFrequencies, Keys, Lexicon, Plan, PlannedSource, content_of
+from secid.pool.texts import TextStore, text_key
+from secid.progress import Progress, Silent
+from secid.results import IdfInfo
 from secid.results.catalogue import BITS
+from secid.settings import Positives, flag_of
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
-from secid.triplets.query_sums import QuerySums
-from secid.triplets.random_reference import RandomReference, hardness, hardness_sums
+from secid.triplets.random_reference import QuerySums, RandomReference, hardness, hardness_sums
+
+# Which (query, positive, negative) rows a planned source is scored on: the positive policies.
+
+
+def triplets_of(
+    planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
+) -> Triplets:
+    """The triplets of a source under a positive policy.
+
+    first, random : the plan put the one scored first.   hardest, easiest : the one with the
+    smallest or largest s_qp, ties broken by text; they need the vectors and passages.   all : one triplet
+    for each pair, sharing what the negative counts.
+    Source: METHOD 1, 9.
+    """
+    if policy == "all":
+        return _all_pairs(planned)
+    chosen = planned.positives[planned.positive_offsets[:-1]]
+    if policy in ("hardest", "easiest") and vectors is not None and passages is not None:
+        chosen = planned.positives[_extreme(planned, vectors, passages, 1.0 if policy == "hardest" else -1.0)]
+    record = planned.triplet_record()
+    return Triplets(
+        query=narrow(planned.query)[record],
+        positive=narrow(chosen)[record],
+        negative=planned.negatives,
+        record_offsets=planned.negative_offsets,
+        record=narrow(record),
+        place=narrow(np.arange(planned.n_triplets)),
+    )
+
+
+def positive_cosines(planned: PlannedSource, vectors: Vectors) -> Floats:
+    """(P,) s_qp of every positive of the plan, in float64."""
+    record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    places = np.arange(len(record))
+    ids = planned.query[record], planned.positives, planned.positives  # any negative does: only s_qp is read
+    pairs = Triplets(*ids, record_offsets=np.arange(len(record) + 1), record=places, place=places)
+    return sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
+
+
+def _extreme(planned: PlannedSource, vectors: Vectors, passages: TextStore, sign: float) -> Index:
+    """Place of each record's positive with the smallest sign * s_qp."""
+    record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
+    order = best_first(-sign * positive_cosines(planned, vectors), content_of(passages.keys[planned.positives]), record)
+    return order[np.searchsorted(record[order], np.arange(planned.n_records))]
+
+
+def _all_pairs(planned: PlannedSource) -> Triplets:
+    n_positives = np.diff(planned.positive_offsets)
+    pair_record = np.repeat(np.arange(planned.n_records), n_positives)
+    n_negatives = np.diff(planned.negative_offsets)[pair_record]
+    offsets = np.concatenate([[0], np.cumsum(n_negatives)])
+    record = np.repeat(pair_record, n_negatives)
+    within = np.arange(len(record)) - np.repeat(offsets[:-1], n_negatives)
+    place = planned.negative_offsets[record] + within
+    return Triplets(
+        query=narrow(planned.query)[record],
+        positive=np.repeat(narrow(planned.positives), n_negatives),
+        negative=planned.negatives[place],
+        record_offsets=offsets,
+        record=narrow(record),
+        place=narrow(place),
+        share=1.0 / n_positives[record],
+    )
+
+
+# Coverage of a run's triplets under any tokenizer and IDF corpus, each lexed once.
+
+Pieces = Callable[[list[str]], list[list[int]]]
+WORDPIECES = "wordpieces"
+
+
+def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
+    """The encoder's own pieces of texts: what of a text the encoder sees, up to its maximum length.
+
+    Raises UsageError where the encoder has no tokenizer to ask (vectors from a file, an endpoint).
+    """
+    if pieces is None:
+        raise UsageError(
+            "this encoder has no tokenizer of its own",
+            where=flag_of("tokenizer", "wordpieces"),
+            remedy="use alphanumeric",
+        )
+    found = pieces
+
+    def lex(texts: Sequence[str]) -> tuple[Keys, Index]:
+        lists = found(list(texts))
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        return np.fromiter(chain.from_iterable(lists), np.uint64, int(counts.sum())), counts
+
+    return lex
+
+
+class CoverageBench:
+    """Lexicons and frequency tables of one run, made when first asked for.
+
+    triplets : the scored triplets of all sources; their distinct documents are the pool (METHOD 2).
+    frozen   : saved tables by tokenizer and corpus that take the place of the run's own, so that a new
+               source is scored in the pool of an earlier run.
+    folder   : where token sets are spooled.
+    pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
+    progress : notified of each lexicon while it is built.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        triplets: Sequence[Triplets],
+        folder: Path,
+        frozen: Mapping[tuple[str, str], DocumentFrequencies] | None = None,
+        pieces: Pieces | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._progress = progress or Silent()
+        self._plan = plan
+        self._folder = folder
+        self._pieces = pieces
+        self._counted = np.zeros(len(plan.passages), np.bool_)
+        for rows in triplets:
+            self._counted[rows.positive] = True
+            self._counted[rows.negative] = True
+        self._lexicons: dict[str, Lexicon] = {}
+        self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
+
+    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageBench:
+        """A bench of other texts, with the same tokenizers; its pool is its own."""
+        return CoverageBench(plan, triplets, folder, pieces=self._pieces)
+
+    def tokenizers(self) -> tuple[str, ...]:
+        """Names of all that can be used here: the encoder's own pieces where it has them."""
+        return (*SPLITTERS, WORDPIECES) if self._pieces else tuple(SPLITTERS)
+
+    def lexicon(self, tokenizer: str) -> Lexicon:
+        """Token sets of all texts of the plan under a tokenizer."""
+        if tokenizer not in self._lexicons:
+            queries, passages = self._plan.queries, self._plan.passages
+            whole = tokenizer == WORDPIECES
+            self._progress.start(f"lex {tokenizer}", len(queries) + len(passages), "texts")
+            self._lexicons[tokenizer] = Lexicon(
+                tokenizer,
+                queries.get if whole else queries.packed,
+                len(queries),
+                passages.get if whole else passages.packed,
+                self._counted,
+                self._folder / f"{tokenizer}.tokens",
+                piece_stream(self._pieces) if whole else None,
+                (queries, passages),
+                self._progress.advance,
+            )
+        return self._lexicons[tokenizer]
+
+    def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
+        """Document frequencies of the pool, or of the pool and the queries. Source: METHOD 4."""
+        key = (tokenizer, corpus)
+        if key not in self._tables:
+            lexicon = self.lexicon(tokenizer)
+            table = lexicon.pooled()
+            if corpus == "pooled_with_queries":
+                table = lexicon.with_queries(table, ~self._queries_among_passages())
+            self._tables[key] = table
+        return self._tables[key]
+
+    def info(self, tokenizer: str, corpus: str) -> IdfInfo:
+        """What the report says of the table. For own and uniform weights the pool's is named."""
+        table = self.table(tokenizer, corpus)
+        return IdfInfo(corpus, tokenizer, table.n_documents, len(table.keys), table.sha256())
+
+    def idf(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """IDF of the query vocabulary for a set of triplets; "own" counts their own documents."""
+        lexicon = self.lexicon(tokenizer)
+        if corpus == "uniform":
+            return lexicon.idf(None)
+        if corpus == "own":
+            return lexicon.idf(lexicon.of_passages(distinct(np.concatenate([rows.positive, rows.negative]))))
+        return lexicon.idf(self.table(tokenizer, corpus))
+
+    def negatives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """(T,) coverage of each negative. Source: METHOD 2.3."""
+        return self.lexicon(tokenizer).coverage(rows.query, rows.negative, self.idf(rows, tokenizer, corpus))
+
+    def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
+        """(G,) coverage of the scored positive of each record."""
+        heads = rows.record_offsets[:-1]
+        idf = self.idf(rows, tokenizer, corpus)
+        return self.lexicon(tokenizer).coverage(rows.query[heads], rows.positive[heads], idf)
+
+    def _queries_among_passages(self) -> npt.NDArray[np.bool_]:
+        """(n_queries,) True where a query's text is also a document of the pool, so that it counts once."""
+        plan = self._plan
+        documents = set(map(bytes, plan.passages.keys[self._counted]))
+        texts = plan.queries.get(0, len(plan.queries))
+        return np.array([text_key("passage", text) in documents for text in texts], np.bool_)
+
+
+# The triplet table: a row a triplet, a column a fact.
+#
+# A column is stored once, at the smallest size that holds it: ids as int32, what belongs to the positive once a record,
+# findings as bits of one mask. Gates follow from the dot products in a few operations, so they are computed when asked
+# for. `negatives.parquet` is this table on disk. Source: METHOD 1, 2, 14.
 
 Mask = npt.NDArray[np.uint32]
 

@@ -11,8 +11,7 @@ import pytest
 
 from secid import api
 from secid.pages.check_page import CHECK_FORMATS
-from secid.pages.comparison import compare
-from secid.pages.comparison_page import COMPARISON_FORMATS
+from secid.pages.comparison import COMPARISON_FORMATS, compare
 from secid.pages.formats import FORMATS
 from secid.pages.gate_page import GATE_FORMATS
 from secid.pages.html import MOST_CHARACTERS

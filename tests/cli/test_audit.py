@@ -14,7 +14,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from secid import api
 from secid.errors import InputError, UsageError
 from secid.findings.judgements import label_files, read_judgements
-from secid.pages.audit_page import audit_page
+from secid.pages.evidence import audit_page
 from secid.read.collection import Collection
 from secid.read.evaluation import read_qrels
 from secid.results.document import json_of

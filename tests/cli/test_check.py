@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from secid import api
-from secid.pages.check_text import print_check
+from secid.pages.check_page import print_check
 from secid.results import SourceFinding
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, CheckedSource, SourceCaution

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from secid.pages.agreement import LEAKAGE, ONE_COLUMN
+from secid.pages.evidence import LEAKAGE, ONE_COLUMN
 from tests.cli.conftest import FIXTURES
 from tests.unit.pages.samples import GOLDEN
 

@@ -10,7 +10,7 @@ import pytest
 
 from secid import api
 from secid.encode import Description, from_callable
-from secid.pages.encoder import COLUMNS, encoder_text
+from secid.pages.sections.origin import COLUMNS, encoder_text
 from tests.tiny_bert import save_tiny_bert
 
 

@@ -12,11 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from secid.cli.console import stdout
-from secid.cli.lines import complain, say
-from secid.pages.annotations import github_annotations
-from secid.pages.junit import to_junit
-from secid.pages.sanitize import json_shown, log_line
+from secid.cli.outputs import complain, say
+from secid.pages.gate_page import github_annotations, to_junit
 from secid.pages.terminal import write
+from secid.pages.text import json_shown, log_line
 from secid.results.commands import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
@@ -133,9 +132,9 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
 
 
 WRITERS = {
-    "cli/lines.py", "cli/console.py", "pages/terminal.py",
-    "cli/gate.py",  # GitHub's commands, which pages/annotations.py makes of plain texts
-    "cli/outputs.py",  # the verdict, for scripts
+    "cli/console.py", "pages/terminal.py",
+    "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
+    "cli/outputs.py",  # lines through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
 CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
 """Functions that print nothing but our own words."""

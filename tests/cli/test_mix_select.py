@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from secid import api, read_run
-from secid.cli.mix import parse_shares
+from secid.cli.select import parse_shares
 from secid.errors import UsageError
 from secid.read import open_source, resolve_sources
 from secid.records import Record
-from secid.run_folder.read import read_states
+from secid.run_folder.tables import read_states
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
 

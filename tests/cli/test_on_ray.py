@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import secid
-from secid.analyses.report import from_json
+from secid.analyses.registry import from_json
 from tests.cli.conftest import child_environment
 from tests.fake_encoder import HashEncoder
 from tests.shard_runs import differences, write_sources

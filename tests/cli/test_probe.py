@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import secid
-from secid.analyses.downstream import outcomes_of
+from secid.analyses.agreement import outcomes_of
 from secid.errors import SecidError, SettingsError, UsageError
 from secid.probing import options
 from secid.probing import run as probing

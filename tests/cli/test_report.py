@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.analyses.report import read_run
+from secid.analyses.registry import read_run
 from tests.cli.conftest import FIXTURES, listing
 from tests.unit.pages.samples import GOLDEN
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from secid.cli.schema import Document
+from secid.cli.encoder import Document
 from secid.gating.baseline import from_json, to_json
-from secid.gating.init import policy_text
+from secid.gating.limits import policy_text
 from secid.gating.policy import Policy, parse_policy
 from secid.results.document import json_of, schema_of
 from tests.cli.conftest import ROOT

@@ -23,7 +23,7 @@ from secid.read import reader
 from secid.read.stream import ByteStream
 from secid.records import Source
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.run_folder.read import read_frequencies, read_reference
+from secid.run_folder.tables import read_frequencies, read_reference
 from secid.settings import FIELDS, Resolved, Settings
 from tests.cli.conftest import rows, write_rows
 from tests.scored import score_sources

@@ -31,7 +31,7 @@ COMMANDS = {
 }
 HALFWAY = {
     "check": "secid.scoring.check.overlaps",
-    "mine": "secid.mining.write.write_rows",
+    "mine": "secid.mining.find.write_rows",
     "probe": "secid.probing.learner.Learner._gradients",
     "gate": "secid.scoring.stages.inspected",
     "shard": "secid.scoring.stages.inspected",

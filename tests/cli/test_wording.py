@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from secid.export.left_out import Answer, Selection
-from secid.export.mixture import Blend
-from secid.export.mixture_score import MixtureScore, Part
+from secid.export.mixture import Blend, MixtureScore, Part
 from secid.records import Fact
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations

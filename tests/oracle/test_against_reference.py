@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure.blocks import Vectors
-from secid.measure.gates import gates, pair_loss_nats
+from secid.measure.gates import gate_means, gates, pair_loss_nats
 from secid.measure.information import Eigen, eigenvalues, spectral_nats, trace
-from secid.measure.summary import gate_means
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import covariance, difference, holm, influence, influence_of_few
 from secid.pool import Lexicon, Plan
 from secid.records import Record, Source
 from secid.settings import Settings
-from secid.triplets.positives import triplets_of
+from secid.triplets.table import triplets_of
 from tests.oracle import reference
 from tests.planning import make_plan
 

@@ -14,7 +14,7 @@ import pytest
 
 import secid
 from secid.analyses import shared_queries
-from secid.results.between import Comparison, PairedDifference
+from secid.results.run import Comparison, PairedDifference
 from tests.fake_encoder import HashEncoder
 from tests.oracle import between as oracle
 from tests.oracle import reference

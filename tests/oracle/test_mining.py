@@ -15,8 +15,7 @@ import pytest
 
 import secid
 from secid.encode import Role
-from secid.mining.choose import WHY
-from secid.mining.exclusions import EXCLUDED
+from secid.mining.choose import EXCLUDED, WHY
 from secid.results.mine import Mined
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close

@@ -9,8 +9,8 @@ import torch
 from secid.findings.copies import run_sets
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
-from secid.probing import folds
-from secid.probing.training import measures
+from secid.probing import task
+from secid.probing.learner import measures
 from tests.oracle import probe as reference
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -31,7 +31,7 @@ def as_sets(group: np.ndarray) -> set[frozenset[int]]:
 def test_groups_are_those_of_a_union_find(seed: int) -> None:
     n, query, passage, copies = labelled(seed)
     expected = reference.groups(n, zip(query, passage, strict=True), zip(*copies, strict=True))
-    group = folds.groups(query, passage, copies, n)
+    group = task.groups(query, passage, copies, n)
     assert as_sets(group) == expected
     assert sorted(np.unique(group)) == list(range(len(expected)))
 
@@ -39,17 +39,17 @@ def test_groups_are_those_of_a_union_find(seed: int) -> None:
 def test_a_lost_link_is_noticed() -> None:
     n, query, passage, copies = labelled(0)
     expected = reference.groups(n, zip(query, passage, strict=True), zip(*copies, strict=True))
-    damaged = [folds.groups(np.delete(query, i), np.delete(passage, i), copies, n) for i in range(len(query))]
+    damaged = [task.groups(np.delete(query, i), np.delete(passage, i), copies, n) for i in range(len(query))]
     assert any(as_sets(group) != expected for group in damaged)
 
 
 def test_without_labels_each_query_is_a_group() -> None:
     none = np.zeros(0, np.int64)
-    assert folds.groups(none, none, (none, none), 3).tolist() == [0, 1, 2]
+    assert task.groups(none, none, (none, none), 3).tolist() == [0, 1, 2]
 
 
 def copies_of(texts: list[str]) -> set[tuple[int, int]]:
-    first, second = folds.copies_among(run_sets(FormKeys.of(Packed.of(texts))))
+    first, second = task.copies_among(run_sets(FormKeys.of(Packed.of(texts))))
     return set(zip(first.tolist(), second.tolist(), strict=True))
 
 
@@ -85,7 +85,7 @@ def test_near_copies_are_those_of_sets_of_runs(seed: int) -> None:
 
 def test_a_lost_near_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     every = [changed(seed) for seed in range(10)]
-    monkeypatch.setattr(folds, "CONTAINED", 1.0)  # only a text's very rarest run is looked up
+    monkeypatch.setattr(task, "CONTAINED", 1.0)  # only a text's very rarest run is looked up
     assert any(not expected_copies(texts) <= copies_of(texts) for texts in every)
 
 

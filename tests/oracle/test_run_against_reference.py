@@ -20,8 +20,8 @@ from secid.results import Run, RunWarning
 from secid.results.catalogue import FINDINGS
 from secid.scoring.run import Scored
 from secid.settings import resolve
-from secid.triplets.coverage import CoverageBench
-from secid.triplets.variants import CORPORA, TEMPERATURES, TOKENIZERS
+from secid.triplets.measure_set import CORPORA, TEMPERATURES, TOKENIZERS
+from secid.triplets.table import CoverageBench
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
 from tests.scored import score_sources

@@ -15,8 +15,7 @@ from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Batch, Conflicts, flagged_counts
-from secid.measure.pair_means import BOUND
-from secid.measure.separation import Scores, histogram, mw_loss, separation
+from secid.measure.separation import BOUND, Scores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import secid
-from secid.encode.replica import Replica
+from secid.encode.device import Replica
 from tests.kills import ROOT
 from tests.perf.plain import plain_scores
 

@@ -36,8 +36,8 @@ from transformers import BertConfig, BertModel
 
 from secid.encode import load
 from secid.encode.batching import longest_first, next_batch
+from secid.encode.device import Replica
 from secid.encode.locate import offline_minilm
-from secid.encode.replica import Replica
 from secid.encode.transformer import GPU_TOKENISERS, TransformerEncoder
 from secid.progress import Silent
 from secid.settings import Settings

@@ -29,8 +29,8 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets.measured import curve_budgets
-from secid.triplets.rows import FileRows
+from secid.triplets.embedding import FileRows
+from secid.triplets.measure_set import curve_budgets
 
 NEGATIVES = 10
 BARE_ROWS = 4096

@@ -31,11 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from secid.encode.attention import never_wait
 from secid.encode.batching import TokenBatch, Tokens
-from secid.encode.device import GPU_BUDGET
+from secid.encode.device import GPU_BUDGET, Pending, Replica
+from secid.encode.parts import never_wait
 from secid.encode.recipe import Recipe
-from secid.encode.replica import Pending, Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.pool.texts import TextSpool
 from secid.progress import Silent

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
-from secid.encode.loading import load_transformer
 from secid.encode.recipe import Recipe
+from secid.encode.transformer import load_transformer
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.settings import Settings

@@ -13,9 +13,9 @@ import torch
 
 import secid
 from secid.measure.blocks import Vectors
-from secid.mining import choose, find, orders, write
-from secid.mining.orders import DenseRanking
-from secid.triplets import bm25, search
+from secid.mining import choose, find
+from secid.mining.choose import DenseRanking
+from secid.triplets import search
 from secid.triplets.search import dots
 from tests.oracle.test_mining import K, Twins, collection, typed
 
@@ -84,8 +84,8 @@ def test_a_limit_on_reuse_does_not_depend_on_the_order_of_rows_of_one_query(tmp_
 def test_the_size_of_blocks_changes_no_byte(base, size, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (find, "ROWS_AT_ONCE"), (write, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"), (search, "PAIRS_AT_ONCE"),
-        (bm25, "POSTINGS_AT_ONCE"), (orders, "TEXTS_AT_ONCE"),
+        (find, "ROWS_AT_ONCE"), (find, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"), (search, "PAIRS_AT_ONCE"),
+        (search, "POSTINGS_AT_ONCE"), (choose, "TEXTS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(search, "WINDOW", 10 * size)

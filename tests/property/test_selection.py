@@ -18,8 +18,8 @@ import secid
 from secid.analyses.controls import make_controls
 from secid.arrays import SCORE_UNIT, best, best_first
 from secid.encode import from_callable
-from secid.findings.leakage import passage_finder
-from secid.gating.subject import with_worst
+from secid.findings.judgements import passage_finder
+from secid.gating.checks import with_worst
 from secid.measure.blocks import Vectors
 from secid.pool import content_of, key_ranks
 from secid.pool.texts import TextSpool
@@ -27,9 +27,9 @@ from secid.progress import Silent
 from secid.records import Record, Source
 from secid.results.gate import Check, CheckExample
 from secid.settings import Settings
-from secid.triplets import bm25, search
-from secid.triplets.positives import triplets_of
+from secid.triplets import search
 from secid.triplets.search import dots, nearest_passages
+from secid.triplets.table import triplets_of
 from tests.planning import make_plan
 
 WORDS = ["oak", "tin", "sea", "sun", "elm"]
@@ -92,7 +92,7 @@ def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(seed, tmp_path
         for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "PAIRS_AT_ONCE")):
             monkeypatch.setattr(module, name, size)
         monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
-        monkeypatch.setattr(bm25, "POSTINGS_AT_ONCE", size)
+        monkeypatch.setattr(search, "POSTINGS_AT_ONCE", size)
         torch.set_num_threads(1 + number)
         try:
             assert controls(rows, tmp_path / str(number)) == expected

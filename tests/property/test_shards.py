@@ -15,10 +15,10 @@ import pytest
 
 import secid
 from secid.analyses import shared_queries
-from secid.analyses.report import read_run
+from secid.analyses.registry import read_run
 from secid.errors import BadRecordsError, EncoderError, InputError, SettingsError, UsageError
 from secid.results import defects_to_drop
-from secid.run_folder.read import read_states
+from secid.run_folder.tables import read_states
 from secid.shards.store import StateDir
 from tests.fake_encoder import HashEncoder
 from tests.shard_runs import differences, write_sources

@@ -13,7 +13,7 @@ import pytest
 from secid import notebook
 from secid.api import check
 from secid.pages.comparison import compare
-from secid.results.shown import Shown
+from secid.results.inputs import Shown
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import verdict
 from tests.unit.pages import samples

@@ -6,23 +6,24 @@ from collections.abc import Callable
 from importlib import import_module
 
 from secid.analyses.registry import ANALYSES
-from secid.pages.answer import answer_table
-from secid.pages.charts.hardness import hardness_chart
-from secid.pages.charts.scores import forest_chart, gains_chart
+from secid.pages.charts import forest_chart, gains_chart, hardness_chart
 from secid.pages.findings import findings_of, heat_table
 from secid.pages.glossary import ANSWER_TERMS, terms
-from secid.pages.numbers import plural
 from secid.pages.page import Page, Section, each_term_once
-from secid.pages.sanitize import named, plain
 from secid.pages.sections.controls import controls_line, controls_section
-from secid.pages.sections.early import early_section
 from secid.pages.sections.findings import findings_section
-from secid.pages.sections.gates import directions_section, gates_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.origin import origin_section, read_section
 from secid.pages.sections.probe import probe_answer, probe_section, probe_sentence
-from secid.pages.sections.ranking import pairs_section, ranking_section
-from secid.pages.sections.verdict import verdict
+from secid.pages.sections.ranking import (
+    directions_section,
+    early_section,
+    gates_section,
+    pairs_section,
+    ranking_section,
+)
+from secid.pages.sections.verdict import answer_table, verdict
+from secid.pages.text import named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 

@@ -7,9 +7,8 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import ABLATIONS, Ablation, AblationRow
 from secid.pages.glossary import SETTINGS, terms
-from secid.pages.numbers import budget, count, fraction, interval, listed, nats, plural
 from secid.pages.page import Section, Table, number, text, wrapped
-from secid.pages.sanitize import code, named, plain
+from secid.pages.text import budget, code, count, fraction, interval, listed, named, nats, plain, plural
 from secid.results import Run
 from secid.settings import in_words
 

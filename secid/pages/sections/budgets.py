@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from secid.analyses.budgets import BUDGETS
 from secid.pages.glossary import equal_numbers, terms, why_not
-from secid.pages.numbers import SPACE, budget, listed, nats
 from secid.pages.page import Section, Table, foreign, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.text import SPACE, budget, listed, named, nats, plain
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]

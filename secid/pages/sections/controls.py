@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secid.pages.glossary import control_title, kind_name, names_of, score_name, score_point, terms
-from secid.pages.numbers import capital, count, interval, nats, percent
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import plain
+from secid.pages.text import capital, count, interval, nats, percent, plain
 from secid.results import Against, ControlResult, Run
 
 KINDS = {

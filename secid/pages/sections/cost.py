@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from secid.analyses.cost import COST
-from secid.pages.numbers import count, percent
 from secid.pages.page import Section
+from secid.pages.text import count, percent
 from secid.results import Run
 
 

@@ -6,9 +6,8 @@ from itertools import combinations
 
 from secid.pages.findings import form_table, present_names, share_interval
 from secid.pages.glossary import rule_of, terms
-from secid.pages.numbers import count, listed, nats, percent
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.sanitize import code, plain
+from secid.pages.text import code, count, listed, nats, percent, plain
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, interval, listed, nats, percent, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import code, named, plain
+from secid.pages.text import code, count, fraction, interval, listed, named, nats, percent, plain, with_interval
 from secid.results import Run
-from secid.results.guide import GuideResult, GuideSource
+from secid.results.sources import GuideResult, GuideSource
 
 READ_SOME = (
     "Not every suspect is relevant: read some, or measure the guide against labels "

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from secid.analyses.in_batch import IN_BATCH, InBatch
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, percent, plural
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import plain
+from secid.pages.text import count, percent, plain, plural
 from secid.results import Run
 
 

@@ -6,9 +6,8 @@ from itertools import combinations
 
 from secid.analyses.lambda_only import LAMBDA_ONLY
 from secid.pages.glossary import WORDS, score_name, terms
-from secid.pages.numbers import count, fraction, nats, plural, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import plain
+from secid.pages.text import count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
 

@@ -7,11 +7,10 @@ from math import isclose
 
 from secid.analyses.guide import MARGINS
 from secid.pages.glossary import terms
-from secid.pages.numbers import percent
 from secid.pages.page import Section, Table, foreign, number
-from secid.pages.sanitize import plain
+from secid.pages.text import percent, plain
 from secid.results import Run
-from secid.results.guide import MarginCurve
+from secid.results.sources import MarginCurve
 
 CIRCULAR = (
     "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "

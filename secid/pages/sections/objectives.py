@@ -7,9 +7,8 @@ from math import sqrt
 
 from secid.analyses.objectives import OBJECTIVE_LENS, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, nats, percent, plural, score
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.sanitize import named, plain
+from secid.pages.text import count, named, nats, percent, plain, plural, score
 from secid.results import Run
 
 NAMES = {

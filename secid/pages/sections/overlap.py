@@ -7,9 +7,8 @@ from heapq import nlargest
 
 from secid.analyses.overlap import OVERLAP
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, percent
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number
-from secid.pages.sanitize import named
+from secid.pages.text import count, fraction, named, percent
 from secid.results import Overlap, Run
 
 

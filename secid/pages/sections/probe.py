@@ -6,9 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secid.pages.glossary import TIE_TERM, kind_name, names_of, why_not
-from secid.pages.numbers import SPACE, UNKNOWN, count, fraction, gain, letter, listed, plural, probability
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.sanitize import code, named, plain, short
+from secid.pages.text import (
+    SPACE,
+    UNKNOWN,
+    code,
+    count,
+    fraction,
+    gain,
+    letter,
+    listed,
+    named,
+    plain,
+    plural,
+    probability,
+    short,
+)
 from secid.results import Run
 from secid.results.commands import beside_run
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign

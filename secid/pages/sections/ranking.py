@@ -1,31 +1,36 @@
-"""Scores in full, and which differences between sources are significant."""
+"""Scores in full, significant differences, where the weight goes, and how a run that stopped early went."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 
-from secid.pages.answer import queries
 from secid.pages.glossary import equal_numbers, score_name, score_point, terms
-from secid.pages.numbers import (
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
+from secid.pages.sections.verdict import queries
+from secid.pages.text import (
     UNKNOWN,
     count,
     fraction,
     interval,
     letter,
+    listed,
+    named,
     nats,
     percent,
+    plain,
+    plural,
     points,
     probability,
     rounded,
     with_interval,
 )
-from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
-from secid.pages.sanitize import named, plain
-from secid.results import Run
-from secid.results.between import PairedDifference
+from secid.results import EarlyStop, Run
+from secid.results.run import PairedDifference
 from secid.results.sources import TableNumbers
+
+# Scores in full, and which differences between sources are significant.
 
 MANY_QUERIES = 1_000_000
 """Beyond this a needed number of queries is as good as never."""
@@ -146,3 +151,169 @@ def _needed(number: int | None) -> str:
     if number is None:
         return "–"
     return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(rounded(number))
+
+
+# Where the weight goes: gates by source, and other scores.
+
+MEANS = (
+    ("consistency_mean", "π"),
+    ("locality_mean", "ρ"),
+    ("coverage_mean", "c"),
+    ("positive_coverage_mean", "c of positives"),
+    ("weight_mean", "weight"),
+)
+PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
+
+
+def gates_section(run: Run) -> Section:
+    """Means of the gates, and scores that others rank by."""
+    means = Table(
+        caption="Means of the gates",
+        columns=(foreign("source"), *(number(name) for _, name in MEANS), number("tr M")),
+        rows=tuple(
+            (
+                plain(source.name),
+                *(fraction(getattr(source, field)) for field, _ in MEANS),
+                nats(source.trace),
+            )
+            for source in run.sources
+        ),
+    )
+    return Section(
+        anchor="gates",
+        link="Gates",
+        title="Where the weight goes",
+        tables=(means, _proxies(run)),
+        terms=terms("π", "ρ", "c", "c of positives", "weight", "tr M", "pair, record", *PROXIES),
+    )
+
+
+def _proxies(run: Run) -> Table:
+    fields = ("gradient_energy", "mnrl_loss", "ambiguity")
+    rows = tuple(
+        (
+            plain(source.name),
+            *(
+                (percent if field == "ambiguity" else nats)(getattr(source.proxies, f"{field}_{form}"))
+                for field in fields
+                for form in ("pair", "record")
+            ),
+        )
+        for source in run.sources
+    )
+    heads = (number(f"{name}, {form}") for name in PROXIES for form in ("pair", "record"))
+    return Table(caption="Other scores (not used for the rank)", columns=(foreign("source"), *heads), rows=rows)
+
+
+def directions_section(run: Run) -> Section:
+    """The spectrum of M."""
+    longest = max((len(source.top_eigenvalue_shares) for source in run.sources), default=0)
+    rows = tuple(
+        (
+            plain(source.name),
+            nats(source.effective_rank),
+            fraction(source.frobenius),
+            *(percent(share) for share in source.top_eigenvalue_shares),
+            *["–"] * (longest - len(source.top_eigenvalue_shares)),
+        )
+        for source in run.sources
+    )
+    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
+    table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
+    return Section(
+        anchor="directions",
+        link="Variety",
+        title="Diversity of the negatives",
+        tables=(table,),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
+    )
+
+
+# How a run that stopped once its order was clear went.
+
+SHOWN_PAIRS = 8
+
+
+def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
+    """What the looks needed, what is decided of these files, and what would decide more."""
+    pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
+    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)} nats count as ties."
+    counted = _limit(run) is not None and run.idf.corpus != "uniform"
+    files = f"these files, with the document frequencies of {_max_records(run)}" if counted else "these files"
+    needed = (
+        f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached ones "
+        f"included. With {percent(stop.confidence)} confidence every decided order is that of all queries of "
+        f"{files}.{tie}"
+    )
+    return [
+        needed,
+        f"Undecided: {listed(pairs, SHOWN_PAIRS)}.{_more_queries(run, stop)}" if pairs else "Every pair is decided.",
+        f"An order decided for these files may still be a tie for the process that made them.{_whole(run, stop)}",
+    ]
+
+
+def _more_queries(run: Run, stop: EarlyStop) -> str:
+    """What decides a pair that the looks left undecided."""
+    concerned = {name for pair in stop.undecided for name in pair}
+    if any(source.n_not_sampled for source in run.sources if source.name in concerned):
+        return f" The looks ended at {_max_records(run)}: more queries may decide."
+    return " All queries were scored: only other files could decide."
+
+
+def _limit(run: Run) -> int | None:
+    """The number of --max-records, where it left anything out or may have."""
+    entry = run.settings.get("max_records")
+    limit = entry.get("value") if isinstance(entry, Mapping) else None
+    return limit if isinstance(limit, int) and any(source.n_not_sampled for source in run.sources) else None
+
+
+def _max_records(run: Run) -> str:
+    """The flag with its number; without, where there is none."""
+    limit = _limit(run)
+    return "--max-records" if limit is None else f"--max-records {count(limit)}"
+
+
+def _whole(run: Run, stop: EarlyStop) -> str:
+    """What narrows the intervals of tied pairs: the queries that were left out, by what."""
+    n_tied = sum(not pair.established for pair in run.comparisons)
+    if not n_tied or not any(source.n_not_sampled for source in run.sources):
+        return ""
+    all_looks = len(stop.looks) >= len(stop.planned_looks)
+    how = f"raise {_max_records(run)}" if _limit(run) is not None and all_looks else "score without --until-ranked"
+    return f" {plural(n_tied, 'pair')} tied in this way: to narrow the intervals, {how}."
+
+
+def early_section(run: Run) -> Section | None:
+    """Looks and decided pairs; None for a run that read everything at once."""
+    stop = run.early_stop
+    if stop is None:
+        return None
+    looks = tuple(
+        (count(look.n_queries), count(look.n_texts_encoded), f"{look.alpha:.4f}", count(look.n_decided))
+        for look in stop.looks
+    )
+    pairs = tuple(
+        (
+            f"{named(pair.first)}, {named(pair.second)}",
+            plain(pair.outcome),
+            count(pair.n_queries),
+            nats(pair.difference_nats, signed=True),
+        )
+        for pair in stop.pairs
+    )
+    look_columns = tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided")))
+    pair_columns = (foreign("pair"), text("outcome"), number("queries"), number("difference (nats)"))
+    return Section(
+        anchor="early",
+        link="Early stop",
+        title="Stopped once the order was clear",
+        paragraphs=tuple(early_sentences(run, stop)),
+        tables=(
+            Table(caption="Looks", columns=look_columns, rows=looks),
+            Table(caption="Decided pairs", columns=pair_columns, rows=pairs),
+        ),
+        terms=(
+            *terms("queries", "difference"),
+            ("error spent", "chance of a wrong order that the looks may have used, from 0 to 1 − confidence."),
+        ),
+    )

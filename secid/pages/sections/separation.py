@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from secid.analyses.separation import SEPARATION, CorpusSeparation
-from secid.pages.charts.separation import separation_chart
+from secid.pages.charts import separation_chart
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, nats, plural, with_interval
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import plain
+from secid.pages.text import count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}

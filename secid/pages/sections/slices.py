@@ -7,9 +7,8 @@ from math import inf
 
 from secid.analyses.slices import SLICES, Slice, SliceSource
 from secid.pages.glossary import terms
-from secid.pages.numbers import count, fraction, interval, letter, nats, percent, plural
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.sanitize import named, plain
+from secid.pages.text import count, fraction, interval, letter, named, nats, percent, plain, plural
 from secid.results import Run
 
 SHOWN_SLICES = 50

@@ -1,11 +1,12 @@
-"""The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline."""
+"""The verdict on a run, which sources to train on, and what makes the scores less than they seem."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from secid.analyses.guide import GUIDE
-from secid.pages.findings import has_collection, statuses_line
+from secid.pages.findings import STATUS, damaged_positives, has_collection, ranked, statuses_line
 from secid.pages.glossary import (
     CAUTION,
     NO_GUIDE,
@@ -15,15 +16,245 @@ from secid.pages.glossary import (
     equal_numbers,
     names_of,
     on_own_queries,
+    score_point,
 )
-from secid.pages.numbers import budget, fraction, listed, plural
-from secid.pages.sanitize import code, named
+from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.controls import Outcome, outcome
 from secid.pages.sections.guide import suspects_sentences
-from secid.pages.sections.warnings import warning_sentences
-from secid.results import Run
+from secid.pages.text import (
+    budget,
+    capital,
+    code,
+    count,
+    fraction,
+    letter,
+    listed,
+    named,
+    percent,
+    plain,
+    plural,
+    score,
+)
+from secid.results import Run, SourceResult
 from secid.results.catalogue import DEFECTS
 from secid.results.sources import TableNumbers
+from secid.settings import flag_of
+
+# The answer to which sources to train on: one row a source, the same on every page.
+
+Cell = Callable[[Run, SourceResult], str]
+
+
+def answer_table(run: Run, *, full: bool) -> Table:
+    """The columns that fit a terminal of 80 columns; full: also the score without defects, and the top problem."""
+    columns = COLUMNS | MORE_COLUMNS if full else COLUMNS
+    if full and any(source.on_shared for source in run.sources):  # those scores are of all queries
+        columns = {column: cell for column, cell in columns.items() if cell is not score_without_defects}
+    rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
+    return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
+
+
+def own_score(run: Run, source: SourceResult) -> str:
+    """The score that the source is ranked by, with its interval."""
+    point = score_point(source, run.budget)
+    return score(point.nats, point.interval_95, run.budget)
+
+
+def score_without(source: SourceResult) -> str:
+    """ECI_sem without the flagged negatives; "–" where none is flagged."""
+    rest = source.without_flagged
+    if source.n_flagged and not rest.n_triplets:
+        return "none left"
+    return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
+
+
+def score_without_defects(_: Run, source: SourceResult) -> str:
+    """Return `score_without` as a cell."""
+    return score_without(source)
+
+
+def queries(run: Run, source: SourceResult) -> str:
+    """Return the number of queries of a row.
+
+    "35/120" : all sources share 35 of its 120.   "120*" : the rows of the table are of different queries.
+    """
+    own = count(source.n_queries)
+    if source.on_shared is not None:
+        return f"{count(source.on_shared.n_queries)}/{own}"
+    return f"{own}*" if on_own_queries(run) else own
+
+
+def _tie(run: Run, source: SourceResult) -> str:
+    return letter(source.rank_group) if run.comparisons else "–"
+
+
+def _top_problem(run: Run, source: SourceResult) -> str:
+    return next((item.name for _, item in ranked(run, source)), "none")
+
+
+COLUMNS: dict[Column, Cell] = {
+    foreign("source"): lambda _, source: plain(source.name),
+    status("status"): lambda _, source: STATUS[source.status],
+    number("score ± CI"): own_score,
+    text("tie"): _tie,
+    number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness, 2),
+    number("outscoring"): lambda run, source: percent(source.in_table(run.budget).inversion_fraction),
+    number("defects"): lambda _, source: percent(source.flagged_share),
+    number("queries"): queries,
+}
+MORE_COLUMNS: dict[Column, Cell] = {
+    number("n"): lambda run, source: count(source.in_table(run.budget).n_triplets),
+    number("score without defects"): score_without_defects,
+    text("top problem"): _top_problem,
+}
+
+
+# What makes the scores of a run less than they seem, a sentence for each warning.
+
+WARNED_NAMES = 4
+MISREADS: Mapping[str, str] = {
+    "cut": "splits words at vowel signs and other marks",
+    "fused": "makes one word of a whole sentence in scripts without spaces",
+    "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
+}
+"""What a tokenizer does to words, by the kind of a warning or caution."""
+
+
+def warning_sentences(run: Run) -> tuple[str, ...]:
+    """The warnings of a run, in its order; those of a kind that only a newer secid knows are left out."""
+    of_run = [SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES]
+    return (*merged_sentences(run), *of_run, *damaged_positives(run.sources))
+
+
+def merged_sentences(run: Run) -> tuple[str, ...]:
+    """What of a merged run is of a sample of the queries."""
+    if run.merged is None or run.merged.sampled_queries is None:
+        return ()
+    sentence = (
+        f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
+        "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
+        f"parts are of {count(run.merged.sampled_queries)} queries of each source. RUN in a command stands for the run "
+        "folder of a shard."
+    )
+    return (sentence,)
+
+
+def _noisy(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"The encoder is not batch-invariant: positive and negative closer than {values['distance']:.2g} count as the "
+        f"same (limit {values['limit']:.2g}), so scores and ranks mean little."
+    )
+
+
+def _inactive(source: str, values: Mapping[str, Any]) -> str:
+    low = (
+        f"The lexical gate is inactive for {named(source)}: under {plain(values['tokenizer'])} the labelled positives "
+        f"cover {fraction(values['coverage'])} of their queries on average"
+    )
+    best, positives = plain(values["best"]), values["best_positives"]
+    if not values["helps"]:
+        return f"{low}, and no tokenizer that leaves words whole helps (most: {best}, about {fraction(positives)})."
+    apart = "" if values["for_all"] else " in a run of its own"
+    return (
+        f"{low}. Use {flag_of('tokenizer', best)}{apart}: the positives then cover about "
+        f"{fraction(positives, 2)}, the negatives {fraction(values['best_negatives'], 2)}."
+    )
+
+
+def _misread(_: str, values: Mapping[str, Any]) -> str:
+    shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
+    where = listed(shares, WARNED_NAMES)
+    does = MISREADS.get(values["effect"], "misreads words")
+    return f"Use {flag_of('tokenizer', values['best'])}: {plain(values['tokenizer'])} {does} ({where})."
+
+
+def _few_queries(source: str, values: Mapping[str, Any]) -> str:
+    n = values["n_queries"]
+    few = "1 query is" if n == 1 else f"{count(n)} queries are"
+    return f"{named(source)}: {few} too few for an interval; its order is not established."
+
+
+def _unpaired(_: str, values: Mapping[str, Any]) -> str:
+    first, second, n = named(values["first"]), named(values["second"]), values["n_shared_queries"]
+    shared = f"{first} and {second} share {plural(n, 'query', 'queries') if n else 'no queries'}"
+    if values["n_apart"] == 1:
+        return f"{shared}, too few to compare them: score sources of the same queries."
+    pairs = f"{count(values['n_apart'])} of {plural(values['n_pairs'], 'pair')}"
+    return f"{pairs} share too few queries to be compared ({shared}): score sources of the same queries."
+
+
+def _own_queries(_: str, values: Mapping[str, Any]) -> str:
+    n, largest = values["n_common"], values.get("n_largest")  # absent from reports of earlier versions
+    of = f"; the largest has {count(largest)}" if largest else ""
+    shared = f"only {plural(n, 'query', 'queries')} are" if n > 1 else "only 1 query is" if n else "no query is"
+    return (
+        f"{capital(shared)} in every source{of}. So each row of the table is of the source's own queries, marked *: "
+        "compare sources by their pairs, not by these rows."
+    )
+
+
+def _traces(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"{count(values['n_traces'])} of {plural(values['n_pairs'], 'pair')} are compared by tr M: the sources share "
+        "too many different sets of queries to score each."
+    )
+
+
+def _chosen(_: str, values: Mapping[str, Any]) -> str:
+    apart = sorted(values["sources"].items(), key=lambda item: -abs(item[1][1] - item[1][2]))
+    parts = [
+        f"{named(name)} has {count(n)} of the {count(values['n_queries'])} queries (hardness of the other sources: "
+        f"{fraction(on_them, 2)} on these, {fraction(on_rest, 2)} on the rest)"
+        for name, (n, on_them, on_rest) in apart
+    ]
+    return f"{listed(parts, WARNED_NAMES)}."
+
+
+def _unequal(_: str, values: Mapping[str, Any]) -> str:
+    return (
+        f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal numbers, so the "
+        f"order at B = {budget(values['budget'])} favours the larger ones; rank at B = 1, or with "
+        f"{flag_of('positives', 'first')}."
+    )
+
+
+def _no_value(source: str, values: Mapping[str, Any]) -> str:
+    return f"No row of {named(source)} has a value of {named(values['column'])}: all are in the slice without one."
+
+
+def _mixed(source: str, values: Mapping[str, Any]) -> str:
+    n = values["n_records"]
+    return (
+        f"{named(source)}: the rows of {plural(n, 'record')} differ in {named(values['column'])}; a record counts "
+        "under the value of its first row, so the order of rows matters."
+    )
+
+
+def _no_common_value(_: str, values: Mapping[str, Any]) -> str:
+    own = [f"{named(name)} has {listed([named(value) for value in of])}" for name, of in values["sources"].items()]
+    return (
+        f"Some sources share no slice: write the values of {named(values['column'])} the same way in all "
+        f"({listed(own, WARNED_NAMES)})."
+    )
+
+
+SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "noisy_encoder": _noisy,
+    "inactive_lexical_gate": _inactive,
+    "misread_words": _misread,
+    "few_queries": _few_queries,
+    "few_shared_queries": _unpaired,
+    "own_queries": _own_queries,
+    "traces_compared": _traces,
+    "chosen_queries": _chosen,
+    "unequal_sizes": _unequal,
+    "no_slice_value": _no_value,
+    "mixed_slice_values": _mixed,
+    "no_common_slice_value": _no_common_value,
+}
+
+
+# The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
 SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
 INVERTED = 0.5

@@ -16,7 +16,7 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.run import Scored
 from secid.settings import Settings, resolve
-from secid.triplets.variants import aspects
+from secid.triplets.measure_set import aspects
 from tests.fake_encoder import HashEncoder
 from tests.scored import score_sources
 from tests.snapshots import refusal

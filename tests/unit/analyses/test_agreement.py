@@ -10,15 +10,17 @@ import pytest
 
 from secid.analyses.agreement import (
     ERROR_RATE,
+    Outcomes,
     _half_widths,
     agree,
     kendall_tau_b,
     pairs_ordered_alike,
+    read_outcomes,
+    shown_names,
     spearman_rho,
     top_1_regret,
     unmatched_names,
 )
-from secid.analyses.downstream import Outcomes, read_outcomes, shown_names
 from secid.errors import InputError
 from tests.snapshots import refusal, situations
 

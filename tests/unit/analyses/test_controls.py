@@ -17,7 +17,7 @@ from secid.progress import Silent
 from secid.records import Record, Source
 from secid.settings import Settings
 from secid.triplets.embedding import rows_of_ids
-from secid.triplets.positives import triplets_of
+from secid.triplets.table import triplets_of
 from tests.meta import NoWait, WaitError
 from tests.planning import make_plan
 from tests.snapshots import refusal

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.early_stopping import FIRST_LOOK, Looks, _decided, _level, look_sizes, looks_of
+from secid.analyses.ranking import FIRST_LOOK, Looks, _decided, _look_level, look_sizes, looks_of
 from secid.analyses.shared_queries import PairGap
-from secid.measure.sequential import information_times, levels_of_looks, spent
+from secid.measure.interval import information_times, levels_of_looks, spent
 from secid.measure.uncertainty import Influence, difference
 
 NAMES = ("a", "b", "c")
@@ -55,7 +55,7 @@ def wrong_share(level_times: float, n_runs: int, seed: int) -> float:
         open_pairs, failed = list(PAIRS), False
         for look, size in enumerate(sizes):
             items = [item(name, values[drawn[:size]]) for name, values in table.items()]
-            found = _decided(gaps(items), open_pairs, partial(_level, levels, look), size, seen(size / n), None)
+            found = _decided(gaps(items), open_pairs, partial(_look_level, levels, look), size, seen(size / n), None)
             failed |= any(truth[pair.first] < truth[pair.second] for pair in found)
             decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
             open_pairs = [pair for pair in open_pairs if pair not in decided]

@@ -13,7 +13,7 @@ from secid.pool import Plan
 from secid.pool.collect import slice_value
 from secid.read import open_source, resolve_sources
 from secid.results import RunWarning
-from secid.scoring.warnings import odd_slices
+from secid.scoring.publish import odd_slices
 from secid.settings import Settings
 from tests.planning import make_plan
 

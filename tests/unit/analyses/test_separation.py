@@ -14,12 +14,12 @@ import pytest
 
 from secid.analyses import separation as module
 from secid.analyses.cost import CACHED, FORWARD_PASSES, NO_RATE, SAMPLED, cost_of
-from secid.analyses.report import from_json, to_json
+from secid.analyses.registry import from_json, to_json
 from secid.errors import NumericalError
 from secid.measure import separation as formulas
 from secid.pages.sections.in_batch import section as in_batch_section
 from secid.results import Run
-from secid.triplets import corpus
+from secid.triplets import embedding
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close
@@ -76,8 +76,8 @@ def expected(rows: list[dict], best: int) -> dict[str, float]:
 @pytest.mark.parametrize("best", [7, 500])
 def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, monkeypatch, rows, best, controls):
     monkeypatch.setattr(module, "BEST", best)
-    monkeypatch.setattr(corpus, "WINDOW", 11)
-    monkeypatch.setattr(corpus, "MOST_NEW", 1.0)
+    monkeypatch.setattr(embedding, "WINDOW", 11)
+    monkeypatch.setattr(embedding, "MOST_NEW", 1.0)
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run
     found = run.analyses["separation"].corpus
@@ -101,7 +101,7 @@ def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_
     assert encoder.n_encoded <= QUERIES * (2 + NEGATIVES) + QUERIES // 3  # nothing but the run's texts, and positives
     first = scored(tmp_path / "run", {"a": rows}, encode_corpus=True, **given).run.analyses["separation"].corpus
     assert first is not None
-    monkeypatch.setattr(corpus, "MOST_NEW", 0.0)
+    monkeypatch.setattr(embedding, "MOST_NEW", 0.0)
     again = PieceEncoder()
     second = scored(tmp_path / "run", {"a": rows}, again, **given).run
     assert second.analyses["separation"].corpus == first

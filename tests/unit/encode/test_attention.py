@@ -16,9 +16,9 @@ import torch
 from transformers import PreTrainedModel
 
 from secid.encode import load
-from secid.encode.attention import NAME
 from secid.encode.batching import TokenBatch, longest_first, next_batch
-from secid.encode.replica import Replica
+from secid.encode.device import Replica
+from secid.encode.parts import NAME
 from secid.encode.transformer import TransformerEncoder
 from secid.settings import Settings
 

@@ -25,8 +25,7 @@ from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
 from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, readable_segments
-from secid.encode.keys import find, key_words
-from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter
+from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
 

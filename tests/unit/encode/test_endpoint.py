@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from secid.encode import endpoint as endpoint_module
-from secid.encode import http as http_module
+from secid.encode import endpoint as http_module
 from secid.encode import load
 from secid.encode.endpoint import parse_address
 from secid.errors import EncoderError
-from secid.pages.encoder import fact_lines
+from secid.pages.sections.origin import fact_lines
 from secid.records import Fact
 from secid.settings import Settings
 from tests.embedding_server import Server, right, running, vector

@@ -18,7 +18,7 @@ import pytest
 
 from secid.encode import describe, embed, from_callable, load, self_test, smallest_distance
 from secid.errors import EncoderError
-from secid.pages.encoder import encoder_text, fact_lines
+from secid.pages.sections.origin import encoder_text, fact_lines
 from secid.records import Fact
 from secid.results.document import json_of
 from secid.settings import Settings

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from secid.encode import load, self_test
+from secid.encode.locate import ALIASES, REVISIONS, family_of
 from secid.encode.modules import read_repository
-from secid.encode.presets import ALIASES, REVISIONS, family_of
 from secid.encode.recipe import Recipe, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.pages.encoder import fact_lines
+from secid.pages.sections.origin import fact_lines
 from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
@@ -459,7 +459,7 @@ def test_recipes_need_no_torch() -> None:
     import subprocess
     import sys
 
-    code = "import sys, secid.encode.recipe, secid.encode.presets, secid.encode; sys.exit('torch' in sys.modules)"
+    code = "import sys, secid.encode.recipe, secid.encode.locate, secid.encode; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     child = subprocess.run([sys.executable, "-c", "import torch; " + code], check=False, capture_output=True)
     assert child.returncode == 1  # the check can fail

@@ -14,7 +14,7 @@ import torch
 
 import secid
 from secid.encode import batch_noise, describe, from_callable, load, self_test, smallest_distance
-from secid.encode.protocol import EncodedBatch, gather
+from secid.encode.encoder import EncodedBatch, gather
 from secid.errors import EncoderError
 from secid.pages.formats import FORMATS
 from secid.records import Fact

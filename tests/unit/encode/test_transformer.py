@@ -20,11 +20,10 @@ import pytest
 import torch
 
 from secid.bars import Bars
-from secid.encode import embed, hashes, load, locate, parts
-from secid.encode.attention import NAME
-from secid.encode.device import choose_devices, choose_dtype, n_devices
+from secid.encode import embed, load, locate, parts, segment
+from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
 from secid.encode.modules import AGAIN
-from secid.encode.replica import Limits, Replica
+from secid.encode.parts import NAME
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.records import Fact
@@ -641,23 +640,23 @@ def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.Mo
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights, memory = tmp_path / "weights", tmp_path / "cache" / "weights.json"
     read: list[Path] = []
-    real = hashes.sha256_of
-    monkeypatch.setattr(hashes, "sha256_of", lambda path: read.append(path) or real(path))
+    real = segment.sha256_of
+    monkeypatch.setattr(segment, "sha256_of", lambda path: read.append(path) or real(path))
 
     def age(seconds: float) -> None:
         os.utime(weights, (time.time() - seconds,) * 2)
 
     weights.write_bytes(b"one")
-    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"one").hexdigest()
+    assert segment.file_sha256(weights, memory) == hashlib.sha256(b"one").hexdigest()
     assert not memory.exists()  # just written: it may change again within the clock's step
     age(100)
-    assert len({hashes.file_sha256(weights, memory) for _ in range(3)}) == 1
+    assert len({segment.file_sha256(weights, memory) for _ in range(3)}) == 1
     assert len(read) == 2
     weights.write_bytes(b"two")
     age(90)
-    assert hashes.file_sha256(weights, memory) == hashlib.sha256(b"two").hexdigest()
+    assert segment.file_sha256(weights, memory) == hashlib.sha256(b"two").hexdigest()
     memory.write_bytes(b"[damaged")
-    assert hashes.files_sha256([weights], memory) == hashlib.sha256(b"two").hexdigest()
+    assert segment.files_sha256([weights], memory) == hashlib.sha256(b"two").hexdigest()
     assert len(read) == 4
 
 

@@ -17,7 +17,7 @@ from secid.errors import OutputError, UsageError
 from secid.export.rows import Passage, Row, RowsOnDisk, row_of
 from secid.export.writer import MINED, SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
 from secid.read import open_source
-from secid.read.schemas.table import SHAPES
+from secid.read.detect import SHAPES
 from secid.records import Defect, Record, Source
 from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped
-from secid.findings.trailing_notes import _note
+from secid.findings.form import _note, has_trailing_note, is_markup, is_unfinished, is_wrapped
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 

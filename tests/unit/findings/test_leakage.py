@@ -12,7 +12,7 @@ import pytest
 
 from secid import api
 from secid.errors import InputError
-from secid.findings.leakage import Finder, Matches, passage_finder, query_finder
+from secid.findings.judgements import Finder, Matches, passage_finder, query_finder
 from secid.pool import SPLITTERS
 from secid.pool.texts import TextSpool
 from secid.read.evaluation import read_evaluation

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.findings import lengths
-from secid.findings.lengths import TextLengths, lengths_of, text_lengths
+from secid.findings import summary
+from secid.findings.summary import TextLengths, lengths_of, text_lengths
 from secid.pool.texts import TextSpool
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)))
@@ -58,7 +58,7 @@ def test_the_estimate_is_near_what_wordpiece_gives_for_english():
 def test_chunks_leave_no_seam(monkeypatch):
     texts = [f"text {number} über ß 桥" if number % 3 else f"plain {number}" for number in range(50)]
     whole = measured(texts)
-    monkeypatch.setattr(lengths, "CHUNK_TEXTS", 7)
+    monkeypatch.setattr(summary, "CHUNK_TEXTS", 7)
     parts = measured(texts)
     np.testing.assert_array_equal(whole.characters, parts.characters)
     np.testing.assert_array_equal(whole.tokens, parts.tokens)

@@ -7,9 +7,9 @@ import unicodedata
 
 import pytest
 
-from secid.pages.sections.warnings import warning_sentences
+from secid.pages.sections.verdict import warning_sentences
 from secid.pool import SPLITTERS
-from secid.pool.scripts import fault
+from secid.pool.tokens import fault
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results import RunWarning

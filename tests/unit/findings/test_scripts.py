@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from secid.encode.batching import Tokeniser
 from secid.encode.locate import offline_minilm
-from secid.encode.tokens import Tokeniser
-from secid.findings.scripts import READ_CHARACTERS, UNKNOWN, unknown_scripts
+from secid.findings.lexical_gate import SCRIPT_CHARACTERS, UNKNOWN, unknown_scripts
 from secid.pages.findings import STATUS, statuses_line
+from secid.pages.formats import verdict_line
 from secid.pages.glossary import REASONS
-from secid.pages.verdict_line import verdict_line
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows
@@ -95,7 +95,7 @@ def test_a_passage_mostly_of_ascii_is_not_tokenised_again(tmp_path):
         flags = unknown_scripts(plan.passages, np.arange(len(texts)), shares)
     foreign = {SENTENCES[name] for name in ("Thai", "Hindi", "Chinese", "Japanese")} | {long}
     assert {text for text, flag in zip(texts, flags, strict=True) if flag} == foreign
-    assert set(asked) == {text[:READ_CHARACTERS] for text in foreign}
+    assert set(asked) == {text[:SCRIPT_CHARACTERS] for text in foreign}
 
 
 @pytest.mark.parametrize(("n_foreign", "status"), [(9, "no_defects"), (10, "no_verdict"), (20, "no_verdict")])

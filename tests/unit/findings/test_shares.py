@@ -16,7 +16,7 @@ from secid.pool.texts import text_key
 from secid.results import SourceFinding
 from secid.triplets import random_reference
 from secid.triplets.estimates import Estimate, Share, names_of, share_interval
-from secid.triplets.measured import Measured
+from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from tests.unit.findings import slow_texts
 from tests.unit.scoring.runs import checked, scored

@@ -14,9 +14,8 @@ from secid.errors import UsageError
 from secid.gating.baseline import read_baseline
 from secid.gating.limits import limits_for
 from secid.gating.policy import Policy
-from secid.pages.gate_page import gate_page
+from secid.pages.gate_page import gate_page, to_junit
 from secid.pages.glossary import why_not
-from secid.pages.junit import to_junit
 from secid.pages.markdown import render
 from secid.results.document import json_of
 from tests.fake_encoder import PieceEncoder

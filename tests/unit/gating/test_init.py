@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from secid.errors import UsageError
-from secid.gating.init import policy_text, write_policy
-from secid.gating.limits import limits_for
+from secid.gating.baseline import settings_for
+from secid.gating.limits import limits_for, policy_text, write_policy
 from secid.gating.policy import parse_policy, read_policy
-from secid.gating.settings import settings_for
 from secid.settings import resolve
 from tests.snapshots import Snapshot, refusal
 from tests.unit.gating.conftest import UNKNOWN, baseline_of, source_of

@@ -12,10 +12,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from secid.analyses.report import to_json
-from secid.pages.annotations import PER_LEVEL, SUMMARY_BYTES, append_step_summary, github_annotations
-from secid.pages.gate_page import GATE_FORMATS, gate_page
-from secid.pages.junit import to_junit
+from secid.analyses.registry import to_json
+from secid.pages.gate_page import (
+    GATE_FORMATS,
+    PER_LEVEL,
+    SUMMARY_BYTES,
+    append_step_summary,
+    gate_page,
+    github_annotations,
+    to_junit,
+)
 from secid.pages.terminal import print_page
 from secid.results.gate import Check, CheckExample, GateVerdict, overall
 from tests.snapshots import Snapshot, situations

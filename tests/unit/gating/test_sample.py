@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secid.gating.sample import folder_samples, measured_sample
+from secid.gating.collect import folder_samples, measured_sample
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.catalogue import FINDINGS

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from secid.gating.baseline import Measurement
+from secid.gating.checks import MOST_NEEDED, decided, gap_between
 from secid.gating.limits import Bound
-from secid.gating.subject import MOST_NEEDED, decided, gap_between
 from secid.measure.interval import reach_95
 from secid.triplets.estimates import Estimate, share_interval
 

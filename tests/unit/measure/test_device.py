@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_leaves
 
 from secid.measure import blocks
 from secid.measure.blocks import LARGE, Triplets, Vectors, windows
-from secid.measure.forms import gram, quadratic_forms
 from secid.measure.gates import WEIGHTS
 from secid.measure.sweep import SymmetricSum, Variant, sweep
+from secid.measure.uncertainty import gram, quadratic_forms
 from secid.settings import Settings
-from secid.triplets.variants import aspects, base_variant
+from secid.triplets.measure_set import aspects, base_variant
 
 META = torch.device("meta")
 D = 64

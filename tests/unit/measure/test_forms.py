@@ -10,12 +10,10 @@ import pytest
 import torch
 
 from secid.arrays import FLOAT32_DISTANCE
-from secid.measure import blocks, forms
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure import blocks, uncertainty
+from secid.measure.blocks import PackedMatrix, Scratch, Triplets, Vectors, can_pack, side_by_side
 from secid.measure.gates import gates
 from secid.measure.information import Eigen, InformationState
-from secid.measure.packed_matrix import PackedMatrix, can_pack
-from secid.measure.side_by_side import Scratch, side_by_side
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import Influence, influence
 
@@ -33,7 +31,7 @@ def test_forms_and_pairs_are_the_definition_with_many_negatives_or_few(k, monkey
     shrink = np.array([np.linspace(1.0, 0.1, D), np.ones(D)])
     sums = np.einsum("qki,qkj->qij", drawn, drawn)
     expected = [sum(np.trace(np.diag(c) @ own @ np.diag(c) @ own) for own in sums) for c in shrink]
-    found, pairs = forms._forms_and_pairs(
+    found, pairs = uncertainty._forms_and_pairs(
         torch.from_numpy(drawn).float(), torch.from_numpy(shrink).float(), Scratch(CPU)
     )
     np.testing.assert_allclose(found, np.einsum("qki,bi->qkb", drawn**2, shrink).reshape(7 * k, 2), rtol=1e-5)
@@ -116,8 +114,8 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
             torch.set_num_threads(before)
         for place, budget in enumerate((1.0, 300.0)):
             inverse, matrix = np.linalg.inv(np.eye(D) + budget * total / rows.n_negatives), total / rows.n_negatives
-            forms = rows.share * weight * np.einsum("ti,ij,tj->t", u, inverse, u)
-            change = budget * (forms - rows.share * np.trace(inverse @ matrix))
+            uncertainty = rows.share * weight * np.einsum("ti,ij,tj->t", u, inverse, u)
+            change = budget * (uncertainty - rows.share * np.trace(inverse @ matrix))
             per_query = np.bincount(rows.query, change) / rows.n_negatives
             np.testing.assert_allclose(found.per_query[:, place], per_query, atol=2e-6 * np.abs(change).max())
             parts = [
@@ -128,7 +126,7 @@ def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, 
             scale = 0.5 * budget**2 * sum(np.trace(inverse @ matrix @ inverse @ matrix) for _ in parts)
             assert found.bias_nats[place] == pytest.approx(bias, rel=2e-5, abs=2e-6 * scale)
             if not place:
-                np.testing.assert_allclose(found.information, forms, atol=1e-6)
+                np.testing.assert_allclose(found.information, uncertainty, atol=1e-6)
 
 
 def test_a_packed_matrix_takes_rows_of_any_layout():

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from secid.errors import NumericalError
-from secid.measure.information import Eigen, InformationState, eigenvalues, mixed, spectral_nats
-from secid.measure.spectrum import Spectrum, spectrum
+from secid.measure.information import Eigen, InformationState, Spectrum, eigenvalues, mixed, spectral_nats, spectrum
 
 
 def unit(n: int, d: int) -> torch.Tensor:

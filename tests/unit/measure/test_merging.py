@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from secid.measure.blocks import PLANS, Triplets, Vectors, padded_blocks
-from secid.measure.information import Eigen, InformationState, spectral_nats, trace
-from secid.measure.spectrum import spectrum
+from secid.measure.information import Eigen, InformationState, spectral_nats, spectrum, trace
 from secid.measure.sweep import Variant, sweep
 
 D, RECORDS = 48, 2000

@@ -16,7 +16,7 @@ from secid.measure.objectives import (
     Records,
     objective_values,
 )
-from secid.measure.pair_means import PairMeans
+from secid.measure.separation import PairMeans
 from tests.meta import NoWait
 from tests.oracle import objectives as oracle
 

@@ -16,8 +16,8 @@ from secid.measure.gates import gates
 from secid.measure.information import Eigen
 from secid.measure.sweep import Variant, sweep
 from secid.measure.uncertainty import influence
-from secid.triplets import rows as module
-from secid.triplets.rows import FileRows
+from secid.triplets import embedding as module
+from secid.triplets.embedding import FileRows
 
 BASE = Variant(0.05, "base", "full")
 QUERIES, NEGATIVES, D = 50, 4, 12

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secid.measure.sequential import FIRST_SHARE, information_times, levels_of_looks, most_equal, spent
+from secid.measure.interval import FIRST_SHARE, information_times, levels_of_looks, most_equal, spent
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [

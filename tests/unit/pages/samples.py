@@ -11,13 +11,12 @@ from secid.analyses.budgets import Budgets
 from secid.analyses.cost import Cost
 from secid.analyses.in_batch import BatchSize, InBatch
 from secid.analyses.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
-from secid.analyses.registry import ANALYSES
-from secid.analyses.report import from_json
+from secid.analyses.registry import ANALYSES, from_json
 from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
 from secid.analyses.slices import Slice, SliceSource
 from secid.records import Fact
 from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceResult
-from secid.results.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
+from secid.results.sources import GuideResult, GuideSource, MarginCurve, SourceMargins
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = (
@@ -45,7 +44,7 @@ def renamed(run: Run, names: dict[str, str]) -> Run:
 
 
 def _document(run: Run) -> Any:
-    from secid.analyses.report import to_json
+    from secid.analyses.registry import to_json
 
     return json.loads(to_json(run))
 

@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 import pytest
 from rich.console import Console
 
-from secid.pages.agreement import (
+from secid.pages.evidence import (
     LEAKAGE,
     ONE_COLUMN,
     SEVERAL_COLUMNS,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from secid.analyses.budgets import Budgets, Crossing, EqualNumbers
-from secid.pages.sanitize import without_isolates
 from secid.pages.sections.budgets import section as budget_section
+from secid.pages.text import without_isolates
 from secid.results import Run
 from tests.snapshots import situations
 from tests.unit.pages import samples

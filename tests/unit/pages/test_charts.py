@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.pages.charts.hardness import hardness_chart
-from secid.pages.charts.scores import forest_chart, gains_chart
-from secid.pages.charts.svg import SOURCE_COLOUR, Scale, around, tag, ticks
+from secid.pages.charts import forest_chart, gains_chart, hardness_chart
 from secid.pages.formats import FORMATS
+from secid.pages.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from tests.unit.pages import probes, samples, situations
 
 

@@ -12,11 +12,9 @@ from rich.console import Console
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
-from secid.pages.comparison import HARMLESS, UNLIKE, compare
-from secid.pages.comparison_page import COMPARISON_FORMATS, page_of_comparison
-from secid.pages.numbers import score
-from secid.pages.sanitize import without_isolates
+from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
 from secid.pages.terminal import print_page
+from secid.pages.text import score, without_isolates
 from secid.settings import FIELDS
 from tests.snapshots import situations
 from tests.unit.pages import samples

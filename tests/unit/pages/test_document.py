@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.analyses.report import from_json, read_run, to_json
+from secid.analyses.registry import from_json, read_run, to_json
 from secid.errors import InputError, NumericalError
 from secid.pages.formats import FORMATS
 from secid.results import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.analyses.report import read_run
+from secid.analyses.registry import read_run
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "example-report"
 

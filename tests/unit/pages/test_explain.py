@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 
-from secid.pages.answer import answer_table
 from secid.pages.check_page import answer
 from secid.pages.explain import CHECKS, TERMS, explained
 from secid.pages.findings import STATUS
 from secid.pages.gate_page import gate_page
 from secid.pages.page import STATUSES
+from secid.pages.sections.verdict import answer_table
 from secid.pages.verdict_words import mark
 from secid.results import Status
 from secid.results.gate import Outcome

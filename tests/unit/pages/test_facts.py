@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from secid.encode.presets import FAMILIES
+from secid.encode.locate import FAMILIES
 from secid.pages.check_page import evaluation_words
-from secid.pages.encoder import CHECKS, FACTS, fact_lines
+from secid.pages.sections.origin import CHECKS, FACTS, fact_lines
 from secid.records import FAULTS, Fact, fault_text
 from secid.results import Example
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.pages.sanitize import BREAK, markdown, markdown_html, named, plain, short, without_isolates
+from secid.pages.text import BREAK, markdown, markdown_html, named, plain, short, without_isolates
 from tests.unit.pages.samples import HOSTILE
 
 

@@ -10,8 +10,8 @@ import pytest
 from secid.pages.formats import FORMATS
 from secid.pages.markdown import ASKED, LARGEST_PAGE, METHOD, code_block, hard_cut, render
 from secid.pages.page import Section
-from secid.pages.sanitize import code, markdown, markdown_sentence
 from secid.pages.sections import page_of
+from secid.pages.text import code, markdown, markdown_sentence
 from secid.results import SourceFinding, TripletExample
 from tests.unit.pages import samples
 from tests.unit.pages.test_terminal import SAMPLES

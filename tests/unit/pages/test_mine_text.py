@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from secid.mining.choose import WHY
-from secid.mining.exclusions import EXCLUDED
+from secid.mining.choose import EXCLUDED, WHY
 from secid.pages import mine_text
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 from tests.fake_encoder import HashEncoder

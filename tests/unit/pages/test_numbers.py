@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secid.pages import numbers
+from secid.pages import text as numbers
 
 
 @pytest.mark.parametrize(

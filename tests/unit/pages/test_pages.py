@@ -14,8 +14,7 @@ import pytest
 from secid.cli.outputs import check_outputs
 from secid.errors import OutputError, UsageError
 from secid.files import check_writable, write_whole
-from secid.pages.comparison import compare, labels
-from secid.pages.comparison_page import COMPARISON_FORMATS
+from secid.pages.comparison import COMPARISON_FORMATS, compare, labels
 from secid.pages.formats import FORMATS
 from tests.unit.pages import samples
 

@@ -9,11 +9,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from secid.pages.evidence import PROBE_FORMATS, print_probe
 from secid.pages.formats import FORMATS, run_formats
-from secid.pages.probe_page import PROBE_FORMATS, print_probe
-from secid.pages.sanitize import without_isolates
 from secid.pages.sections.probe import cautions, headline, scope
 from secid.pages.terminal import print_run
+from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
 from tests.unit.pages.samples import HOSTILE, golden

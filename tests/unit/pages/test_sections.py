@@ -9,7 +9,6 @@ import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
-from secid.pages.answer import own_score
 from secid.pages.findings import findings_of, sentence
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
 from secid.pages.markdown import render
@@ -23,7 +22,7 @@ from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import section as slices_section
 from secid.pages.sections.slices import slices_sentence
-from secid.pages.sections.verdict import verdict
+from secid.pages.sections.verdict import own_score, verdict
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
-from secid.pages.sanitize import plain
 from secid.pages.terminal import grid, print_run, write
+from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE
 

@@ -8,17 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.answer import answer_table
 from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
 from secid.pages.glossary import skipped_lines
-from secid.pages.numbers import percent
-from secid.pages.sanitize import without_isolates
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, outcome
 from secid.pages.sections.ranking import pairs_sentence
-from secid.pages.sections.verdict import headline, ranking, verdict
-from secid.pages.sections.warnings import warning_sentences
+from secid.pages.sections.verdict import answer_table, headline, ranking, verdict, warning_sentences
+from secid.pages.text import percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples

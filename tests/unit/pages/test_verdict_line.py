@@ -12,9 +12,9 @@ from typing import Any, get_args
 import pytest
 
 from secid import api
-from secid.pages.verdict_line import verdict_line
+from secid.pages.formats import verdict_line
 from secid.results import Run, Status
-from secid.results.audit import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
+from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from tests.snapshots import situations
 from tests.unit.gating.conftest import UNKNOWN, verdict
 from tests.unit.pages import probes

@@ -6,19 +6,19 @@ import html
 import re
 from dataclasses import replace
 
-from secid.pages.charts.hardness import hardness_chart
+from secid.pages.charts import hardness_chart
 from secid.pages.formats import FORMATS
 from secid.pages.markdown import table
-from secid.pages.sanitize import without_isolates
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.ablations import section as ablation_section
 from secid.pages.sections.controls import controls_line
-from secid.pages.sections.early import early_sentences
 from secid.pages.sections.guide import section as guide_section
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.margins import section as margins_section
+from secid.pages.sections.ranking import early_sentences
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
+from secid.pages.text import without_isolates
 from tests.snapshots import situations
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CONTROLS, RUN, SETTINGS, VERDICTS

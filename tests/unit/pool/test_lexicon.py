@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens
-from secid.pool.frequencies import DocumentFrequencies, frequencies, merge_frequencies
+from secid.pool.coverage import DocumentFrequencies, frequencies, merge_frequencies
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
 

@@ -16,12 +16,12 @@ import pytest
 
 from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import schedule, training
+from secid.probing import learner, schedule
+from secid.probing.learner import Work
 from secid.probing.options import Options
 from secid.probing.run import probe
 from secid.probing.schedule import TrainingFiles
 from secid.probing.task import Arm, Lists, Task
-from secid.probing.training import Work
 from secid.progress import Silent
 from secid.results.probe import Probe
 from secid.settings import Settings
@@ -121,7 +121,7 @@ def name_of(
     task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
 ) -> str:
     """The name of a training."""
-    held = {0: training.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
+    held = {0: learner.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
     return own.name(work or Work(Arm(source), 0, 0, 3e-3))
 

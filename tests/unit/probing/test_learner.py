@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
-from secid.encode.replica import Replica
+from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step, info_nce

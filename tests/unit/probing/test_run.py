@@ -15,12 +15,12 @@ import torch
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
-from secid.probing import schedule, training
-from secid.probing.learner import DivergedError, Learner, Step
+from secid.probing import learner as training
+from secid.probing import schedule
+from secid.probing.learner import DivergedError, Learner, Step, Work
 from secid.probing.options import Options
 from secid.probing.run import RANDOM, probe
 from secid.probing.task import Arm, Lists, Task
-from secid.probing.training import Work
 from secid.progress import Silent
 from secid.results.probe import Probe
 from secid.settings import Settings

@@ -14,10 +14,9 @@ import pytest
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import InputError
-from secid.probing import candidates
-from secid.probing.candidates import candidates_of
-from secid.probing.task import Arm, Task
-from secid.probing.training import Work, steps_of
+from secid.probing import task as candidates
+from secid.probing.learner import Work, steps_of
+from secid.probing.task import Arm, Task, candidates_of
 from secid.progress import Silent
 from secid.settings import Settings
 from tests.snapshots import refusal

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid.errors import InputError, SchemaError
-from secid.read import columnar, jsonrows, rows, stream, tablerows
+from secid.read import containers, stream, textrows
 from secid.read.clean import Cleaner
 from secid.read.containers import sniff
 from secid.read.stream import ByteStream
@@ -97,12 +97,12 @@ def test_bom_crlf_blank_lines_and_a_last_line_without_newline(items: Items) -> N
 @pytest.mark.parametrize("cell", ["n", ["n", "m"]])
 def test_nan_for_a_missing_cell_is_null(n_missing: int, cell: Any, items: Items) -> None:
     def lines(missing: float | None) -> bytes:
-        rows = [{"query": f"query {at}", "positive": f"text {at}", "negative": cell} for at in range(70)]
+        stream = [{"query": f"query {at}", "positive": f"text {at}", "negative": cell} for at in range(70)]
         if cell == "n":
-            rows = [{**row, "negative_1": "m"} for row in rows]
-        last = list(rows[0])[-1]
-        rows = [{**row, last: missing} if at < n_missing else row for at, row in enumerate(rows)]
-        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+            stream = [{**row, "negative_1": "m"} for row in stream]
+        last = list(stream[0])[-1]
+        stream = [{**row, last: missing} if at < n_missing else row for at, row in enumerate(stream)]
+        return "".join(json.dumps(row) + "\n" for row in stream).encode()
 
     found = items(lines(float("nan")))
     assert found == items(lines(None))
@@ -135,8 +135,8 @@ def test_a_bad_first_line_does_not_hide_the_schema(items: Items) -> None:
 def test_a_line_over_the_limit_is_passed_over(
     name: str, bad_line: bytes | None, items: Items, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1000)
-    monkeypatch.setattr(tablerows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(textrows, "ROW_LIMIT", 1000)
+    monkeypatch.setattr(textrows, "ROW_LIMIT", 1000)
     monkeypatch.setattr(stream, "CHUNK", 256)
     if bad_line is None:
         content = b"query,positive,negative\nq,p,n\n" + b"q," + b"x" * 3000 + b",n\nq,p,n\n"
@@ -178,7 +178,7 @@ def test_compressed_data_cut_short_are_an_error(pack: Callable[[bytes], bytes], 
 
 
 def test_a_decompression_bomb_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonrows, "ROW_LIMIT", 1 << 20)
+    monkeypatch.setattr(textrows, "ROW_LIMIT", 1 << 20)
     content = gzip.compress(GOOD + b" " * (64 << 20) + b"\n" + GOOD)
     assert reasons(items(content, "a.jsonl.gz")) == ["", "too_large", ""]
 
@@ -279,7 +279,7 @@ def test_the_command_of_a_refusal_writes_a_file_that_is_right(content: bytes, ex
 def test_a_document_over_the_limit_is_written_as_lines_by_the_command_of_its_error(
     whole: Any, pack: Callable[[bytes], bytes], suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonrows, "DOCUMENT_LIMIT", 500)
+    monkeypatch.setattr(textrows, "DOCUMENT_LIMIT", 500)
     content = pack(json.dumps(whole).encode())
     error = refusal(content, tmp_path, f"a.json{suffix}")
     command = str(error.remedy).split(": ", 1)[1]
@@ -310,7 +310,7 @@ def test_zstd_may_begin_with_a_frame_without_data(items: Items) -> None:
 
 @pytest.mark.parametrize("part_bytes", [200, 1 << 20])
 def test_a_json_array_is_handed_on_in_parts(part_bytes: int, items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonrows, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(textrows, "PART_BYTES", part_bytes)
     row = {"query": "q \u20ac", "pos": ["p"], "neg": ["n \U0001f600 [,]{}\\"]}
     content = json.dumps([row] * 50, ensure_ascii=False).encode()
     found = items(content, "a.json")
@@ -386,7 +386,7 @@ def test_rows_behind_a_quotation_mark_without_end_are_counted(
 
 
 def test_a_row_of_many_lines_is_bounded(items: Items, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablerows, "ROW_LIMIT", 100)
+    monkeypatch.setattr(textrows, "ROW_LIMIT", 100)
     content = b"query,positive,negative\nq,p,n\n" + b'"x\n' + b'","y\n' * 100 + b"q,p,n\n"
     found = items(content, "a.csv")
     assert (reasons(found)[0], reasons(found)[-1], found[-1].line) == ("", "", 104)
@@ -460,7 +460,7 @@ def test_a_parquet_file_cut_short_is_an_error(tmp_path: Path) -> None:
 FLIPPED = """
 import io, sys
 from pathlib import Path
-from secid.read.columnar import parquet_rows
+from secid.read.containers import parquet_rows
 from secid.errors import InputError
 
 sound = Path(sys.argv[1]).read_bytes()
@@ -478,8 +478,8 @@ print(n_refused)
 
 
 def test_no_damaged_footer_of_a_parquet_file_ends_the_process(tmp_path: Path) -> None:
-    rows = [{"query": f"q {n}", "negatives": [f"n {n}", None, "m"]} for n in range(20)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    stream = [{"query": f"q {n}", "negatives": [f"n {n}", None, "m"]} for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(stream), tmp_path / "a.parquet")
     done = subprocess.run([sys.executable, "-c", FLIPPED, tmp_path / "a.parquet"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
@@ -494,7 +494,7 @@ def test_a_lack_of_memory_is_not_called_damage(
     def fail(*_: object, **__: object) -> None:
         raise problem
 
-    monkeypatch.setattr(columnar, "_values", fail)
+    monkeypatch.setattr(containers, "_values", fail)
     with refused(path) as caught:
         read(path)
     assert "memory" in caught.value.message
@@ -629,7 +629,7 @@ def test_arrow_ipc_files_as_well_as_streams(tmp_path: Path) -> None:
 def test_details_are_short(items: Items) -> None:
     found = items(GOOD + b'{"query": "q", "pos": ["p"], "neg": "' + b"x" * 5000 + b'"}\n')
     assert found[1].reason == "string_for_list"
-    assert len(fault_text(found[1].fact)) <= rows.SHOWN_LENGTH
+    assert len(fault_text(found[1].fact)) <= stream.SHOWN_LENGTH
 
 
 def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from secid.errors import SchemaError
-from secid.read.schemas.table import FORMATS
+from secid.read.detect import FORMATS
 from secid.records import REASONS, Record
 
 from .conftest import read

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid.pool.texts import TextSpool, pieces
-from secid.read import columnar, reader, rows
+from secid.read import containers, reader
+from secid.read import stream as rows
 from secid.read.containers import open_parts, sniff
-from secid.read.jsonrows import TOO_DEEP
-from secid.read.rows import Broken, Part, gathered
-from secid.read.stream import ByteStream
+from secid.read.stream import Broken, ByteStream, Part, gathered
+from secid.read.textrows import TOO_DEEP
 
 from .conftest import read, refused
 
@@ -75,7 +75,7 @@ def long_rows(path: Path, n_bytes: int, n_long: int = N_ROWS) -> Path:
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(containers, "BATCH_BYTES", 1 << 20)
     parts = parts_of(long_rows(tmp_path / name, 1 << 18))
     assert sum(len(part.rows) for part in parts) == N_ROWS
     assert max(len(part.rows) for part in parts) in (3, 4)
@@ -85,15 +85,15 @@ def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_a_row_over_the_limit_is_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 14)
-    monkeypatch.setattr(columnar, "BATCH_ROWS", 1)
-    monkeypatch.setattr(columnar, "ROW_LIMIT", 1 << 16)
+    monkeypatch.setattr(containers, "BATCH_BYTES", 1 << 14)
+    monkeypatch.setattr(containers, "BATCH_ROWS", 1)
+    monkeypatch.setattr(containers, "ROW_LIMIT", 1 << 16)
     found = [row for part in parts_of(long_rows(tmp_path / name, 1 << 17, n_long=3)) for row in part.rows]
     assert [row.reason if isinstance(row, Broken) else "" for row in found] == ["too_large"] * 3 + [""] * (N_ROWS - 3)
 
 
 def test_rows_over_the_limit_on_average_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "ROW_LIMIT", 1 << 16)
+    monkeypatch.setattr(containers, "ROW_LIMIT", 1 << 16)
     with refused("a.parquet"):
         parts_of(long_rows(tmp_path / "a.parquet", 1 << 17))
 
@@ -105,7 +105,7 @@ def test_usual_rows_are_decoded_by_the_hundred(tmp_path: Path) -> None:
 
 
 def test_lists_padded_with_nulls_are_handed_on_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(containers, "BATCH_BYTES", 1 << 20)
     pq.write_table(pa.table({"neg": [["n"] + [None] * 20_000] * 200}), tmp_path / "a")
     assert max(len(part.rows) for part in parts_of(tmp_path / "a")) <= 20
 

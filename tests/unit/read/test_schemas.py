@@ -13,8 +13,7 @@ from unicodedata import normalize
 import pytest
 
 from secid.errors import InputError, SchemaError, SecidError
-from secid.read.schemas.detect import detect
-from secid.read.schemas.table import SHAPES, Shape
+from secid.read.detect import SHAPES, Shape, detect
 from secid.records import Defect, Fact, Record, fault_text
 from secid.settings import Settings
 
@@ -845,7 +844,7 @@ def test_detection_looks_at_each_key_of_an_object_a_few_times(monkeypatch: pytes
             seen += 1
             return normalize("NFC", name)
 
-        monkeypatch.setattr("secid.read.schemas.patterns.composed", counted)
+        monkeypatch.setattr("secid.read.binding.composed", counted)
         row = {f"id{place}": {"question": "q", "docs": ["p", "n"], "labels": [1, 0]} for place in range(n)}
         with pytest.raises(SchemaError):
             detect([row], Settings(), "a.json")

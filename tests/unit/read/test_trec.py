@@ -15,7 +15,7 @@ from secid.errors import InputError, UsageError
 from secid.export.rows import row_of
 from secid.pool.reading import read_plan
 from secid.read import open_source
-from secid.read.trec import DEPTH
+from secid.read.evaluation import DEPTH
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
 from tests.notes import Notes

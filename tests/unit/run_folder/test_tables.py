@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from secid import api
-from secid.analyses.report import read_run
+from secid.analyses.registry import read_run
 from secid.errors import InputError
-from secid.run_folder.read import POSITIVES, RANDOM_REFERENCE, TABLES, read_positives, read_reference
+from secid.run_folder.tables import POSITIVES, RANDOM_REFERENCE, TABLES, read_positives, read_reference
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows

@@ -9,8 +9,7 @@ import pytest
 import secid
 from secid.analyses import shared_queries
 from secid.analyses.shared_queries import counts_of, flags_of, scored_pairs
-from secid.pages.answer import answer_table
-from secid.pages.sections.verdict import verdict
+from secid.pages.sections.verdict import answer_table, verdict
 from secid.settings import Settings
 from tests.unlike import HardnessEncoder, margin_case, write_unlike
 

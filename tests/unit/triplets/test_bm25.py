@@ -11,8 +11,8 @@ import pytest
 
 from secid.pool.texts import Packed
 from secid.pool.tokens import splitter
-from secid.triplets import bm25
-from secid.triplets.bm25 import Bm25, _idf
+from secid.triplets import search
+from secid.triplets.search import Bm25, _idf
 
 WORDS = [f"w{number}" for number in range(40)]
 
@@ -54,7 +54,7 @@ def test_the_bits_of_a_score_are_known():
 def test_sums_are_exact_in_any_order():
     (scores,) = best([" ".join(WORDS * 3)], drawn(50, 200, 2), 50)[1]
     scores = scores[~np.isnan(scores)]
-    units = [Fraction(score) / Fraction(bm25.WEIGHT_UNIT) for score in scores.tolist()]
+    units = [Fraction(score) / Fraction(search.WEIGHT_UNIT) for score in scores.tolist()]
     assert all(unit.denominator == 1 for unit in units)
     assert max(scores) < 2**13
 

@@ -23,9 +23,8 @@ from secid.pool.texts import StoredTexts, TextSpool
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.triplets import embedding
-from secid.triplets import rows as module
-from secid.triplets.embedding import Embedder
-from secid.triplets.rows import DeviceRows, FileRows
+from secid.triplets import embedding as module
+from secid.triplets.embedding import DeviceRows, Embedder, FileRows
 from tests.fake_encoder import HashEncoder
 
 D = 16
@@ -244,7 +243,7 @@ def test_a_limit_on_the_size_of_files_is_an_error_and_no_signal(tmp_path: Path) 
 import resource, sys
 from pathlib import Path
 from secid.errors import OutputError
-from secid.triplets.rows import FileRows
+from secid.triplets.embedding import FileRows
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
     FileRows(Path(sys.argv[1]), 100_000, 16)

@@ -16,7 +16,7 @@ from secid.triplets.estimates import (
     share_interval,
     unpaired_difference,
 )
-from secid.triplets.query_sums import QuerySums
+from secid.triplets.random_reference import QuerySums
 
 
 def names(*numbers: int) -> np.ndarray:

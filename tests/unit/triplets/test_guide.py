@@ -10,17 +10,17 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from secid import api
-from secid.analyses.report import from_json, to_json
+from secid.analyses.registry import from_json, to_json
 from secid.arrays import among
 from secid.encode import load
 from secid.errors import EncoderError, UsageError
-from secid.pages.charts.hardness import hardness_chart
+from secid.pages.charts import hardness_chart
 from secid.pages.markdown import render
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
-from secid.results.guide import GuideSource
-from secid.run_folder.read import read_negatives
+from secid.results.sources import GuideSource
+from secid.run_folder.tables import read_negatives
 from secid.scoring import stages
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of

@@ -1,0 +1,266 @@
+"""What an encoder is to the rest of secid, and how its rows are checked, scaled and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secid.errors import EncoderError, NonFiniteEmbeddingError
+from secid.records import Fact
+from secid.results import EncoderInfo
+from secid.settings import DEFAULTS, Settings, flag_of
+
+if TYPE_CHECKING:
+    import torch
+
+# What an encoder is to the rest of secid: texts and a role in, rows out.
+#
+# Torch-free, so that planning and caching can name these types without loading a model.
+
+Role = Literal["query", "passage"]
+Float32Rows = NDArray[np.float32]
+
+
+class EncodedBatch(NamedTuple):
+    """Some of the requested texts, encoded, in whatever order suits the device.
+
+    positions : (b,) int64, positions in the sequence of texts.
+    vectors   : (b, d) float32, an array or a torch tensor; one on a GPU has been computed when it is yielded.
+    truncated : (b,) bool, whether the text was cut at the maximum length.
+    n_tokens  : tokens of these texts, with special tokens and without padding; 0 if unknown.
+    """
+
+    positions: NDArray[np.int64]
+    vectors: Any
+    truncated: NDArray[np.bool_]
+    n_tokens: int
+
+
+class Encoder(Protocol):
+    """A frozen encoder. `encode` keeps the order of the texts and returns (0, d) for none."""
+
+    @property
+    def info(self) -> EncoderInfo: ...
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, info.dim) float32; unit rows where `info.normalize`."""
+        ...
+
+
+@runtime_checkable
+class StreamingEncoder(Protocol):
+    """An encoder that yields batches as they are ready, so that rows can be stored while it runs.
+
+    failures : a sentence on each device that has failed so far; the others went on.
+    """
+
+    @property
+    def failures(self) -> tuple[str, ...]: ...
+
+    def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
+        """Every position of `texts` exactly once, over all batches."""
+        ...
+
+
+def gather(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
+    """Batches put back in the order of the texts: (n_texts, dimension) float32.
+
+    Raises ValueError if a text is missing or comes twice: the encoder broke its contract.
+    """
+    rows = np.empty((n_texts, dimension), dtype=np.float32)
+    counts = np.zeros(n_texts, dtype=np.int64)
+    for batch in batches:
+        rows[batch.positions] = batch.vectors
+        np.add.at(counts, batch.positions, 1)
+    if not bool((counts == 1).all()):
+        raise ValueError(f"{int((counts != 1).sum())} of {n_texts} texts were not encoded exactly once")
+    return rows
+
+
+# Rows and token ids between host memory and devices. torch is imported only where a tensor is at hand.
+
+
+def host_rows(rows: Any) -> NDArray[Any]:
+    """A tensor's values in host memory; an array as it is."""
+    if isinstance(rows, np.ndarray):
+        return rows
+    with own_stream(rows):
+        values: NDArray[Any] = rows.cpu().numpy()
+    return values
+
+
+def to_device(array: NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    """An array on a device; a GPU goes on with what it does, and copies it in its turn."""
+    import torch
+
+    from secid.encode.device import is_gpu
+
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if is_gpu(device) else tensor.to(device)
+
+
+@contextmanager
+def own_stream(rows: Any) -> Iterator[None]:
+    """Has work on a batch of a GPU done when the block ends, without waiting for the batches queued behind it.
+
+    A batch is computed when it arrives. Nothing is to be done for rows in host memory.
+    """
+    if isinstance(rows, np.ndarray) or not rows.is_cuda:
+        yield
+        return
+    import torch
+
+    stream = torch.cuda.Stream(rows.device)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+# Rows that come from outside (a file, an endpoint, a function): checked, truncated, scaled.
+
+MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
+"""Settings for loading and running a model, without effect if secid runs none."""
+
+SMALLEST, LARGEST = 1e-15, 1e15
+"""Rows whose largest number lies in this range keep squared sums far from the limits of float32, in any dimension."""
+
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
+"""The same of squared lengths in float64."""
+
+BLOCK_ROWS = 512
+"""Rows that are scaled at once: their float64 copy stays in the cache of the processor."""
+
+Rows = NDArray[np.floating[Any]]
+
+
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
+    """(n_texts, d) numbers, in their own format. Raises EncoderError if `values` is no such array of numbers."""
+    try:
+        rows = np.asarray(values)
+        rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EncoderError(f"vectors must be arrays of numbers of equal length: {error}", where=where) from error
+    expected = f"({n_texts}, {'d' if dimension is None else dimension})"
+    if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
+        raise EncoderError(f"vectors of shape {rows.shape} for {n_texts} texts, expected {expected}", where=where)
+    return rows
+
+
+def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+    """The first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
+
+    Rows that float32 cannot hold have unit length in any case: the score uses directions alone.
+    NaN and infinity pass through as NaN or infinity: `embed` stops on them and names the text.
+    """
+    if truncate_dim is not None:
+        rows = rows[:, :truncate_dim]
+    if normalize:
+        return _unit_rows(rows)
+    if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
+        return rows.astype(np.float32, copy=False)
+    largest = np.abs(rows).max(axis=1)
+    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
+    with np.errstate(over="ignore"):
+        kept = rows.astype(np.float32)
+    kept[outside] = _unit_rows(rows[outside])
+    return kept
+
+
+def _unit_rows(rows: Rows) -> Float32Rows:
+    """Scale in float64, and round once at the end."""
+    unit = np.empty(rows.shape, np.float32)
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        part = rows[block].astype(np.float64)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->i", part, part)
+            if not ((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE)).all():
+                _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
+                part = np.ldexp(part, -exponent)  # exact: the largest number of each row is now 0.5 to 1
+                squares = np.einsum("ij,ij->i", part, part)
+            part /= np.sqrt(np.where(squares == 0, 1, squares))[:, None]
+            unit[block] = part
+    return unit
+
+
+def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
+    """The settings among `names` that were given but have no effect on an encoder; kind: of the fact."""
+    ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
+    return (Fact(kind, {"flags": ", ".join(map(flag_of, ignored))}),) if ignored else ()
+
+
+def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
+    """The dimension after truncation. Raises EncoderError if the encoder has fewer."""
+    if truncate_dim is not None and truncate_dim > dimension:
+        raise EncoderError(
+            f"{flag_of('truncate_dim', truncate_dim)} exceeds the encoder's {dimension} dimensions",
+            remedy=f"use {flag_of('truncate_dim', dimension)} or less",
+        )
+    return dimension if truncate_dim is None else truncate_dim
+
+
+# Texts → unit rows, batch by batch, each checked: no text of a run has a row that means nothing (METHOD 2, 11).
+
+TEXTS_PER_CALL = 256
+"""Texts per call to an encoder that does not stream."""
+
+TEXTS_PER_LOOKUP = 8192
+"""The same where rows are looked up in a file."""
+
+UNIT_TOLERANCE = 2e-6
+"""How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""
+
+
+def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[EncodedBatch, None, None]:
+    """Unit rows of all texts, in batches as they are ready. Rows that are unit already are not scaled again.
+
+    texts : read by slices or one by one, possibly by other threads; need not be in memory.
+    Raises NonFiniteEmbeddingError naming the text of a row of NaN, infinity or zeros.
+    """
+    for batch in _batches(encoder, texts, role):
+        with own_stream(batch.vectors):
+            batch = batch._replace(vectors=_unit(batch, texts, encoder))
+        yield batch
+
+
+def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
+    if isinstance(encoder, StreamingEncoder):
+        yield from encoder.batches(texts, role)
+        return
+    n = TEXTS_PER_LOOKUP if encoder.info.pooling == "precomputed" else TEXTS_PER_CALL
+    for start in range(0, len(texts), n):
+        part = texts[start : start + n]
+        positions = np.arange(start, start + len(part))
+        yield EncodedBatch(positions, encoder.encode(part, role), np.zeros(len(part), dtype=np.bool_), 0)
+
+
+def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
+    """The rows of a batch, on its device, at length 1: not all encoders scale them, or compute in 32 bits."""
+    rows: Any = batch.vectors
+    if bool((abs(_squares(rows, exact=False) - 1) <= UNIT_TOLERANCE).all()):
+        return rows
+    squares = _squares(rows, exact=True)
+    bad = np.flatnonzero(~host_rows((squares > 0) & (squares < np.inf)))
+    if len(bad):
+        is_half = isinstance(encoder, StreamingEncoder) and encoder.info.dtype in ("bf16", "fp16")
+        raise NonFiniteEmbeddingError(
+            f"the encoder returned NaN, infinity or a zero vector for {len(bad)} of {len(batch.positions)} texts, "
+            f"first for {texts[int(batch.positions[bad[0]])][:80]!r}",
+            where=encoder.info.name,
+            remedy=f"use --dtype float32 (now {encoder.info.dtype})"
+            if is_half
+            else "remove the text, or fix the program that computes its vector",
+        )
+    scaled = rows / squares[:, None] ** 0.5
+    return scaled.astype(np.float32) if isinstance(scaled, np.ndarray) else scaled.float()
+
+
+def _squares(rows: Any, exact: bool) -> Any:
+    """(n,) squared lengths, in float64 if exact."""
+    if isinstance(rows, np.ndarray):
+        return np.einsum("ij,ij->i", rows, rows, dtype=np.float64 if exact else None)
+    return (rows.double() if exact else rows).square().sum(1)

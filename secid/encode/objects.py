@@ -1,0 +1,151 @@
+"""Encoders that are Python objects: any function, or a SentenceTransformer in memory."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from secid.encode.encoder import Float32Rows, Role, Rows, as_rows, finish_rows
+from secid.encode.locate import Location, full_name
+from secid.errors import EncoderError, SecidError, plainly
+from secid.files import work_folder
+from secid.records import Fact
+from secid.results import EncoderInfo
+from secid.settings import Settings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from typing_extensions import TypeIs
+
+    from secid.encode.transformer import TransformerEncoder
+
+# Any Python function as an encoder.
+
+EncodeFunction = Callable[[list[str], Role], Any]
+
+
+class FunctionEncoder:
+    """Passes texts and role to the function unchanged; checks and scales what it returns."""
+
+    def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
+        self._function = function
+        self.info = info
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """(n, info.dim) float32, unit rows. Raises EncoderError if the function returns anything else."""
+        if not texts:
+            return np.empty((0, self.info.dim), np.float32)
+        rows = _answer(self._function, list(texts), role, self.info.dim, self.info.name)
+        return finish_rows(rows, None, self.info.normalize)
+
+
+def from_callable(
+    function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
+) -> FunctionEncoder:
+    """An encoder of `function(texts, role)`, which returns one vector per text and adds its own prefixes.
+
+    name        : its name in reports.
+    fingerprint : identifies exactly this function, including its weights, so that its rows can be cached;
+                  without one nothing is cached.
+    Raises EncoderError if the function does not return (n, d) numbers.
+    """
+    if not name:
+        raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
+    probe = _answer(function, ["dimension"], "passage", None, name)
+    info = EncoderInfo(
+        name=name,
+        revision=None,
+        weights_sha256=None,
+        pooling="unknown",
+        query_prefix="",
+        passage_prefix="",
+        max_length=None,
+        normalize=normalize,
+        dtype="unknown",
+        device="unknown",
+        dim=probe.shape[1],
+        fingerprint=fingerprint,
+        rules={"query_prefix": "function", "passage_prefix": "function", "normalize": "caller"},
+        facts=() if fingerprint else (Fact("no_fingerprint"),),
+    )
+    return FunctionEncoder(function, info)
+
+
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Rows:
+    """The function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
+    try:
+        values = function(texts, role)
+    except SecidError:
+        raise
+    except Exception as error:
+        batch = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, starting with {texts[0][:40]!r}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EncoderError(
+            f"the encoder function failed on {batch}: {reason}",
+            where=name,
+            remedy="it is called with a list of texts and their role, first with the single text 'dimension', and must "
+            "accept any text",
+        ) from error
+    return as_rows(_plain(values), len(texts), dimension, name)
+
+
+def _plain(values: Any) -> Any:
+    """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
+    if hasattr(values, "detach"):  # works without importing torch
+        return values.detach().cpu().float().numpy()
+    return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+# A SentenceTransformer that is in memory: saved to a temporary folder, and loaded as that folder would be.
+#
+# So the recipe is read by the same rules as that of any folder, the vectors are the same, and the fingerprint is of the
+# weights as they are now. The price is writing and reading the weights once a command, and a second copy in memory.
+
+
+def is_sentence_transformer(encoder: object) -> TypeIs[SentenceTransformer]:
+    """Whether it is a model of sentence-transformers, of any kind; imports nothing."""
+    return any(kind.__module__.startswith("sentence_transformers.") for kind in type(encoder).__mro__)
+
+
+def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
+    """The encoder that the model is now. Its folder stays until the encoder is no longer used.
+
+    Raises EncoderError for a model that cannot be saved, and what loading a folder raises.
+    """
+    from secid.encode.parts import quiet
+    from secid.encode.transformer import load_transformer
+
+    origin = _origin(model)
+    name = f"{Path(origin).name if Path(origin).is_dir() else origin} (in memory)"
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder())
+        try:
+            with quiet():
+                model.save(str(folder), create_model_card=False)
+        except OSError:
+            raise
+        except Exception as error:
+            raise EncoderError(
+                f"cannot be saved ({plainly(error)[:200]})", where=name, remedy="save it to a folder and name that"
+            ) from error
+        try:
+            encoder = load_transformer(settings, Location(folder, origin, None, (Fact("in_memory"),)))
+        except EncoderError as error:
+            error.where = error.where and error.where.replace(str(folder), name)
+            raise
+        encoder.info = replace(encoder.info, name=name)
+        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights are read again where a text is not cached
+    return encoder
+
+
+def _origin(model: Any) -> str:
+    """What its weights were first loaded from: prefixes of a family are known by that name."""
+    configs = (getattr(part, "config", None) for part in model.modules())
+    names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
+    return full_name(next(filter(None, names), "")) or type(model).__name__

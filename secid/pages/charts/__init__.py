@@ -1,1 +1,0 @@
-"""Small charts as inline SVG: no script, no request, drawn to be read with styles off and in the dark."""

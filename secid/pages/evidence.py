@@ -1,0 +1,411 @@
+"""Pages of what supports a ranking from outside: an audit, agreement with downstream results, and a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from math import factorial
+from operator import itemgetter
+
+from rich.console import Console
+
+from secid.pages.charts import gains_chart
+from secid.pages.formats import formats
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, terms, why_not
+from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
+from secid.pages.sections.probe import cautions, details, gains_table, headline, protocol, scope, verdict
+from secid.pages.terminal import print_table, write
+from secid.pages.text import SPACE, code, count, fraction, listed, named, percent, plain, plural, short, with_interval
+from secid.results import Agreement
+from secid.results.check import Audit, AuditedRule, AuditedSource
+from secid.results.document import json_of
+from secid.results.probe import Probe
+from secid.results.run import PROBE_METRIC
+from secid.settings import in_words
+
+# An audit as a page: how many negatives of each source are labelled relevant, and what finds them.
+
+RULES = {
+    "consistency": "π below {}",
+    "absolute": "absolute margin {}",
+    "relative": "relative margin {} %",
+}
+"""The rules with a default threshold, as pages write them."""
+UNKNOWN_LABELS = {
+    "unknown_query": ("names a query", "name queries"),
+    "unknown_passage": ("names a passage", "name passages"),
+}
+"""Judgements that label nothing, by reason."""
+INCOMPLETE = (
+    "Labels are incomplete: an unjudged negative may be relevant too, so counts and precision are lower bounds."
+)
+AUROC = (
+    "chance that a labelled relevant negative looks more suspect than another one, ties counting half, 0 to 1: at ½ a "
+    "rule is blind, below ½ they look safer than the rest. It depends on no threshold."
+)
+ABSOLUTE = "score at least the positive's: it orders negatives as π does, and is shown where ties make it flag more."
+ONCE = (
+    f"Each negative of a record counts once here; {code('secid score')} and {code('secid check')} divide by all that a "
+    "record lists."
+)
+OWN_QUALITY = (
+    "The guide is {}. A negative is suspect where its score is at most 5 % below the positive's; how many of the "
+    "suspects are relevant is known for these labels alone."
+)
+FINDERS = {
+    "above": "finds them better than chance: AUROC {}.",
+    "level": "does not find them: AUROC {}, where 0.5 is chance.",
+    "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
+}
+"""How a score orders the labelled relevant negatives and the others, by where the interval of its AUROC lies."""
+WHO = {"The encoder's π": "consistency", "The guide": "relative"}
+"""Whose score, and the rule that orders by it."""
+TERMS = (
+    ("AUROC", AUROC),
+    ("absolute margin", ABSOLUTE),
+    ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
+    ("recall", "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better."),
+    *terms("95 % CI"),
+)
+
+
+def audit_page(audit: Audit) -> Page:
+    """What the labels say of all sources."""
+    labels = audit.labels
+    guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
+    split = f", split {plain(labels.split)}" if labels.split else ""
+    judgements = f"{plural(labels.n_judgements, 'judgement')} of {plural(labels.n_queries, 'query', 'queries')}{split}"
+    return Page(
+        title="Audit against labels",
+        subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}{guide}",
+        verdict=(_headline(audit), *_finders(audit), INCOMPLETE),
+        answer=_counts(audit),
+        details=(_rules(audit), _labels(audit)),
+        footer=f"Made by secid {plain(audit.secid_version)}, audit schema {plain(audit.schema_version)}.",
+    )
+
+
+def _headline(audit: Audit) -> str:
+    having = sorted(
+        (source for source in audit.sources if source.n_labelled_relevant),
+        key=lambda source: -(source.labelled_relevant_share or 0.0),
+    )
+    if not having:
+        return "No negative of a judged query is labelled relevant."
+    shares = [
+        f"{count(source.n_labelled_relevant)} of {named(source.name)} ({percent(source.labelled_relevant_share)})"
+        for source in having
+    ]
+    one = having[0].n_labelled_relevant == 1
+    shares[0] = shares[0].replace(" of ", f" {'negative' if one else 'negatives'} of ", 1)
+    return f"{listed(shares)} {'is' if one and len(having) == 1 else 'are'} labelled relevant."
+
+
+def _finders(audit: Audit) -> Iterator[str]:
+    """Whether π and the guide find them: a sentence for the sources in which one does, one for those in which not."""
+    for who, rule_name in WHO.items():
+        groups: dict[str, list[str]] = {}
+        for source in audit.sources:
+            rules = source.guide_rules if rule_name == "relative" else source.rules
+            auroc = {rule.name: (rule.auroc, rule.auroc_interval_95) for rule in rules}.get(rule_name, (None, None))
+            if auroc[1] is not None:
+                low, high = auroc[1]
+                where = f" ({named(source.name)})" if len(audit.sources) > 1 else ""
+                kind = "above" if low > 0.5 else "below" if high < 0.5 else "level"
+                groups.setdefault(kind, []).append(f"{fraction(auroc[0], 2)}{where}")
+        for kind, words in FINDERS.items():
+            if kind in groups:
+                yield f"{who} {words.format(listed(groups[kind]))}"
+
+
+def _counts(audit: Audit) -> Table:
+    rows = tuple(
+        (
+            short(source.name),
+            count(source.n_negatives - source.n_of_unjudged_queries),
+            count(source.n_labelled_relevant),
+            with_interval(source.labelled_relevant_share, source.labelled_relevant_interval_95, percent),
+            count(source.n_labelled_non_relevant),
+            count(source.n_unjudged),
+            with_interval(source.auroc_consistency, source.auroc_consistency_interval_95, fraction),
+        )
+        for source in audit.sources
+    )
+    columns = (
+        foreign("source"), number("n"), number("relevant"), wrapped("share (95 % CI)"), number("non-relevant"),
+        number("unjudged"), wrapped("AUROC of π (95 % CI)"),
+    )  # fmt: skip
+    return Table(caption="Negatives of judged queries by their label", columns=columns, rows=rows)
+
+
+def _rules(audit: Audit) -> Section:
+    """What each rule flags at its default threshold, and how it orders the negatives."""
+    rows = tuple(
+        (
+            short(source.name),
+            f"{whose}{_rule_name(rule)}",
+            count(rule.n_flagged),
+            with_interval(rule.precision, rule.precision_interval_95, percent),
+            with_interval(rule.recall, rule.recall_interval_95, percent),
+            "as π"
+            if rule.name == "absolute" and not whose
+            else with_interval(rule.auroc, rule.auroc_interval_95, fraction),
+        )
+        for source in audit.sources
+        for whose, rules in (("", _shown(source)), ("guide's ", source.guide_rules))
+        for rule in rules
+        if rule.auroc is not None and rule.threshold is not None
+    )
+    columns = (
+        foreign("source"), text("rule"), number("flagged"), wrapped("precision"), wrapped("recall"), wrapped("AUROC"),
+    )  # fmt: skip
+    finders = listed(["π", "the margins", *([] if audit.guide is None else ["the guide"])])
+    table = Table(caption="Rules that could find them, with 95 % CI", columns=columns, rows=rows)
+    return Section(
+        anchor="rules",
+        title=f"How well {finders} find them",
+        link="Rules",
+        paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
+        bullets=tuple(_missing(audit)),
+        tables=(table,) if rows else (),
+        terms=TERMS,
+    )
+
+
+def _shown(source: AuditedSource) -> list[AuditedRule]:
+    """The rules of the target; the absolute margin of 0 only where ties make it flag others than π does."""
+    flagged = {rule.n_flagged for rule in source.rules if rule.name in ("consistency", "absolute")}
+    return [rule for rule in source.rules if rule.name != "absolute" or len(flagged) > 1]
+
+
+def _rule_name(rule: AuditedRule) -> str:
+    return RULES[rule.name].format(f"{(rule.threshold or 0.0) * (100 if rule.name == 'relative' else 1):g}")
+
+
+def _missing(audit: Audit) -> Iterator[str]:
+    """Which numbers are missing, a line for all sources of one reason; no maximum score has a default threshold."""
+    names: dict[str, list[str]] = {}
+    for source in audit.sources:
+        for kind in dict.fromkeys(source.not_evaluated.values()):
+            names.setdefault(kind, []).append(named(source.name))
+    for kind, own in names.items():
+        if kind != "no_threshold":
+            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
+
+
+def _labels(audit: Audit) -> Section:
+    """Where the labels are from, and what they do not cover."""
+    labels = audit.labels
+    files = listed([named(path) for path in labels.files])
+    n = plural(labels.n_judgements, "judgement")
+    bullets = [f"{n} from {files}, {count(labels.n_relevant)} of them relevant (a grade above 0)."]
+    bullets += [
+        f"{plural(n, 'judgement')} {UNKNOWN_LABELS[reason][n > 1]} that the collection lacks."
+        for reason, n in labels.unknown.items()
+        if n
+    ]
+    bullets.append(ONCE)
+    for source in audit.sources:
+        parts = []
+        if source.n_unjudged_queries:
+            queries = plural(source.n_unjudged_queries, "query", "queries")
+            parts.append(f"{queries} without judgements left out ({plural(source.n_of_unjudged_queries, 'negative')})")
+        if source.n_outside:
+            parts.append(f"{plural(source.n_outside, 'negative')} that the collection lacks, which no label can match")
+        if parts:
+            bullets.append(f"{named(source.name)}: {listed(parts)}.")
+    return Section(anchor="labels", title="Labels", link="Labels", bullets=tuple(bullets))
+
+
+AUDIT_FORMATS = formats(audit_page, json_of)
+
+
+# The text of `secid compare`: the conclusion first, then the comparisons that differ from chance.
+
+ALPHA = 0.05
+LEGEND = {
+    "tau": "Kendall's τ-b, −1 to 1: 1 is the order of the metric, −1 its reverse.",
+    "regret": "what the metric loses where the source is used that the number puts first, 0 or more; lower is better.",
+    "ECI_sem": EXPLANATIONS["ECI_sem"],
+    "ECI at B": EXPLANATIONS["ECI_B"],
+    "weight": SETTINGS["weight"][1],
+    **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
+    "--json": "adds Spearman, pairs in order and the intervals of every number.",
+}
+ONE_COLUMN = (
+    "One result for each source, if from one split and one training run, proves nothing: give one column for each "
+    "split and run."
+)
+SEVERAL_COLUMNS = (
+    "Trust an order only if it holds across several splits and training runs; several metrics of one run count as one "
+    "result."
+)
+LEAKAGE = (
+    "Make sure that no test query shares a relevant passage with a training query: `secid check TRAINING_FILES "
+    "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
+)
+OF_PROBE = (
+    "The probe is a short training, in folds that share no relevant passage: sources that it ties have no order for a "
+    "number to agree with."
+)
+
+
+def conclusion(items: Sequence[Agreement]) -> str:
+    """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
+    return " ".join(filter(None, (abstention(items), chance(items), advice(items))))
+
+
+def abstention(items: Sequence[Agreement]) -> str:
+    """That the probe compared with ranks nothing, and why; "" where it does."""
+    reason = next((item.abstained for item in items if item.abstained), None)
+    if reason is None:
+        return ""
+    why = why_not(reason)
+    return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
+
+
+def advice(items: Sequence[Agreement]) -> str:
+    """What results a choice needs."""
+    n_columns = len({item.metric for item in items})
+    if {item.metric for item in items} == {PROBE_METRIC}:
+        return OF_PROBE
+    return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+
+
+def chance(items: Sequence[Agreement]) -> str:
+    """Which numbers differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
+    n_sources = max((item.n_sources for item in items), default=0)
+    compared = plural(len(items), "comparison")
+    if 2 * len(items) / factorial(n_sources) >= ALPHA:
+        return (
+            f"With {plural(n_sources, 'source')} and {compared}, even perfect agreement would not differ significantly "
+            "from chance: these results cannot show which number to trust."
+        )
+    unlike = unlike_chance(items)
+    if not unlike:
+        return f"None of {compared} differs significantly from chance (permutation test, Holm)."
+    names = ", ".join(dict.fromkeys(plain(number_name(item.number)) for item in unlike))
+    differ = f"differ{'s' if len(unlike) == 1 else ''} significantly from chance (permutation test, Holm)"
+    return f"{count(len(unlike))} of {compared} {differ}: {names}."
+
+
+def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
+    """The comparisons that differ significantly from chance, the smallest p value first."""
+    by_p = sorted(items, key=lambda item: (permutation_p(item), number_name(item.number)))
+    holds = (permutation_p(item) * (len(by_p) - place) < ALPHA for place, item in enumerate(by_p))
+    return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
+
+
+def permutation_p(item: Agreement) -> float:
+    """Chance that a random order of the sources agrees or disagrees with the metric at least as much; 1.0 unknown.
+
+    By the distribution of the number of reversed pairs over all orders; ties count as half a pair.
+    """
+    if item.kendall_tau_b is None:
+        return 1.0
+    orders = [1]  # orders by their number of reversed pairs
+    for n in range(2, item.n_sources + 1):
+        orders = [sum(orders[max(0, place - n + 1) : place + 1]) for place in range(len(orders) + n - 1)]
+    most = len(orders) - 1
+    n_extreme = int((1 - abs(item.kendall_tau_b)) / 2 * most + 1e-9)
+    return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
+
+
+def print_agreement(console: Console, items: Sequence[Agreement], legend: bool) -> None:
+    """Prints the conclusion, and one table a metric with the comparisons that differ from chance in the run's order.
+
+    legend: with every comparison, and what the numbers mean.
+    """
+    head = abstention(items)
+    write(console, head, "bold")
+    write(console, chance(items), "" if head else "bold")
+    write(console, advice(items))
+    unlike = unlike_chance(items)
+    shown = [item for item in items if legend or item in unlike]
+    for metric in dict.fromkeys(item.metric for item in shown):
+        rows = [item for item in shown if item.metric == metric]
+        best = ", no single best" if rows[0].best is None else f", best is {named(rows[0].best)}"
+        best = "" if rows[0].abstained else best
+        console.print()
+        write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}{best}", "bold")
+        write(console, _intervals(rows[0]))
+        print_table(console, _table(rows), heads=2)
+    console.print()
+    if not legend:
+        write(console, f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.")
+    for term, meaning in LEGEND.items():
+        if legend or any(item.number.startswith(f"{term} = ") for item in shown):
+            write(console, f"{term}: {meaning}")
+
+
+def _intervals(item: Agreement) -> str:
+    """The 95 % CI of the score that the run ranks by, where errors are known."""
+    parts = (
+        ("tau", item.kendall_interval_95, "+.2f"),
+        ("Spearman", item.spearman_interval_95, "+.2f"),
+        ("regret", item.regret_interval_95, ".3g"),
+    )
+    known = [f"{name} {_written(ends[0], form)} to {_written(ends[1], form)}" for name, ends, form in parts if ends]
+    return f"95{SPACE}% CI of {plain(number_name(item.number))}: {', '.join(known)}" if known else ""
+
+
+def _table(items: Sequence[Agreement]) -> Table:
+    rows = tuple(
+        (
+            plain(number_name(item.number)),
+            "several tie" if item.first is None else plain(item.first),
+            _written(item.kendall_tau_b, "+.2f"),
+            _written(item.top_1_regret, ".3g"),
+        )
+        for item in items
+    )
+    columns = (foreign("number"), foreign("puts first"), number("tau"), number("regret"))
+    return Table(caption="Agreement with the results", columns=columns, rows=rows)
+
+
+def number_name(name: str) -> str:
+    """A number of a run in words: "weight no_residual" and "mnrl_loss_pair" are keys."""
+    kind, _, rest = name.partition(" ")
+    if kind == "weight":
+        setting, space, at = rest.partition(" ")
+        return f"weight: {in_words(setting)}{space}{at}"
+    for form in ("pair", "record"):
+        if name.endswith(f"_{form}"):
+            return f"{name.removesuffix(f'_{form}').replace('_', ' ').replace('mnrl', 'MNRL')}, {form}"
+    return name
+
+
+def _written(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}".replace("-", "−")
+
+
+# A probe as a page of its own, and on a terminal.
+
+
+def probe_page(probe: Probe) -> Page:
+    """Everything that a probe says."""
+    return Page(
+        title="Probe: which source training prefers",
+        subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
+        verdict=verdict(probe),
+        answer=gains_table(probe),
+        pictures=tuple(filter(None, (gains_chart(probe),))),
+        details=(details(probe),),
+        footer=f"Made by secid {plain(probe.secid_version)}, probe schema {plain(probe.schema_version)}.",
+    )
+
+
+PROBE_FORMATS = formats(probe_page, json_of)
+
+
+def print_probe(console: Console, probe: Probe) -> None:
+    """Prints the verdict, the table, and what it holds for."""
+    write(console, headline(probe), "bold")
+    for sentence in cautions(probe):
+        write(console, sentence)
+    console.print()
+    if probe.sources:
+        print_table(console, gains_table(probe))
+        console.print()
+    for sentence in (*protocol(probe), scope(probe)):
+        write(console, sentence)

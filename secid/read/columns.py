@@ -1,0 +1,208 @@
+"""Whether the first row of a table names its columns, and what an error shows of columns and their values."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from secid.errors import InputError
+from secid.read.binding import (
+    DOCS,
+    ID,
+    LABEL,
+    LISTS,
+    NEGATIVE,
+    NEGATIVE_IDS,
+    PASSAGE,
+    POSITIVE,
+    POSITIVE_IDS,
+    QUERY,
+    Head,
+    Key,
+    composed,
+    fits,
+    has_word,
+    look_like_ids,
+    named,
+    says_negative,
+)
+from secid.read.stream import leaves, shorten, shown
+from secid.read.toolkits import FLAGS, as_label, flag_columns
+from secid.settings import flag_of
+
+# Whether the first row of a table names its columns.
+
+KNOWN_WORD = re.compile(
+    r"(?i)quer(y|ies)|anchor|questions?|user|search|pos(itive)?s?|(hard)?neg(ative)?s?|hard|(ir)?relevant|gold"
+    r"|passages?|doc(ument)?s?|labels?|scores?|sent(ence)?s?|texts?|titles?|para(graph)?s?|corpus|answers?|ctxs?"
+    r"|contexts?|candidates?|distractors?|claims?|examples?|premise|hypothesis|entailment|contradiction"
+    r"|((doc|query|corpus|passage)|[qp])?ids?"
+)
+"""Words of column names."""
+
+NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
+"""What may name a column: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
+
+PANDAS_INDEX = re.compile(r"Unnamed: \d+")
+"""What pandas names a column without a name; its index it leaves empty."""
+
+
+def header_of(
+    rows: Sequence[Sequence[str]], header: bool | None, path: str, named: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Names of the columns where the first row gives them, else ().
+
+    rows : the first rows, at least one.   header : what --set header says; None where it is not given.
+    named : columns that flags name.
+    Two known names make a header, and all that flags name do. Raises InputError for another first row that may be one:
+    names of one word each, or short ones above a row twice as long.
+    """
+    first = [composed(cell.strip()) for cell in rows[0]]
+    known = sum(map(_is_known, first))
+    if header is not None or known >= 2 or not first or (named and set(map(composed, named)) <= {*first}):
+        return _distinct(first, path) if header is not False else ()
+    cells = [*filter(None, (PANDAS_INDEX.sub("", cell) for cell in first))]
+    if not all(NAME.fullmatch(cell) and not ID.fullmatch(cell) for cell in cells):
+        return ()
+    twice = len(rows) > 1 and sum(map(len, rows[1])) >= 2 * sum(map(len, first))
+    words = not any(" " in cell for cell in cells) and any(len(cell) > 1 for cell in cells)
+    if twice or words:
+        names = "--query-column NAME --positive-column NAME --negative-column NAME"
+        as_row = f"{flag_of('header', False)}{' --format rows' if len(first) > 2 else ''}"
+        ways = (f"where it names them: {flag_of('header', True)} {names}", f"where it is one of texts: {as_row}")
+        raise InputError(
+            f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
+            where=f"{path}:1",
+            remedy="; ".join(ways if twice else reversed(ways)),
+        )
+    return ()
+
+
+def _is_known(name: str) -> bool:
+    words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", name)
+    known = bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
+    return known or fits(name, (QUERY[-1], POSITIVE[-1], NEGATIVE[-1], POSITIVE_IDS, NEGATIVE_IDS))
+
+
+def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
+    """Names without marks around them, repeated ones numbered; an empty first one is the index that pandas writes."""
+    names = [re.sub(r"\[(\d+)\]$", r"_\1", cell.removeprefix("#").strip()) for cell in first]
+    names = [name or ("index" if at == 0 else f"column {at + 1}") for at, name in enumerate(names)]
+    uses, numbers = Counter(names), Counter[str]()
+    for at, name in enumerate(names):
+        numbers[name] += 1
+        if uses[name] > 1:
+            names[at] = f"{name}_{numbers[name]}"
+    if len(set(names)) < len(names):
+        raise InputError(f"two columns of the same name: {shorten(', '.join(first), 100)}", where=f"{path}:1")
+    return tuple(names)
+
+
+# What an error shows of a file's columns: an example of each, and the flags that name them.
+
+SHOWN = 16
+"""Columns that are shown; an object keyed by query may have thousands."""
+
+EXAMPLE_LENGTH = 60
+NAME_LENGTH = 100
+"""Characters of a value and of a column's name that a message holds."""
+
+BY_ORDER = (
+    "--format rows reads texts of query, positive and negative, in this order; where the passages are ids: "
+    "--query-column 0 --positive-column 1 --negative-column 2 --collection DIR"
+)
+ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
+TEXTS = LISTS | {"text", "struct"}
+
+
+def list_columns(head: Head) -> str:
+    """The columns with their kinds and an example each, one a line, to follow a message."""
+    if not head.kinds:
+        return ": the rows are empty"
+    columns = list(head.kinds.items())[:SHOWN]
+    lines = [f"    {shorten(str(key), NAME_LENGTH)}: {kind}{_example(head, key)}" for key, kind in columns]
+    more = len(head.kinds) - len(lines)
+    return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
+
+
+def _example(head: Head, key: Key) -> str:
+    value = next(iter(head.typical(key)), None)
+    return "" if value is None else ", " + shown(value, EXAMPLE_LENGTH)
+
+
+def ready_flags(head: Head, of_ids: Sequence[Key] = ()) -> str:
+    """The flags that name the columns: by name where the names say it, else with NAME to fill in.
+
+    of_ids : columns whose values the collection holds: the only one of unknown name is that of the positives.
+    """
+    if not head.named and len(head.kinds) == 3 and {*head.kinds.values()} == {"text"}:
+        return BY_ORDER
+    if labelled := label_flags(head):
+        return labelled
+    query = _one(head, QUERY)
+    positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
+    negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
+    negatives = [name for name in negatives if name not in (query, positive)]
+    of_positives = [str(key) for key in of_ids if key not in (query, *negatives)]
+    positive = positive or (of_positives[0] if len(of_positives) == 1 else None)
+    if not head.named:
+        by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
+        tuples = all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
+        if len(head.kinds) > 3 and tuples:
+            return f"--format rows reads query, positive and negatives in this order; or {by_position}"
+        return by_position
+    if not (query or positive or negatives):
+        return f"name the columns: {ALL_FLAGS} (or --label-column NAME)"
+    flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",
+             f"--negative-column {_quoted(negatives[0] if negatives else None)}"]  # fmt: skip
+    others = f"; other columns of negatives: {', '.join(map(_quoted, negatives[1:]))}" if negatives[1:] else ""
+    return f"name the columns: {' '.join(flags)}{others}"
+
+
+def pair_flags(head: Head, of_ids: Sequence[Key]) -> str:
+    """The flags that name queries and positives, as in `ready_flags`; of two columns the other one of a known one."""
+    if not head.named:
+        return "--query-column 0 --positive-column 1, or other positions"
+    of_positives = [str(key) for key in of_ids]
+    known = [_one(head, QUERY), of_positives[0] if len(of_positives) == 1 else _one(head, POSITIVE)]
+    rest = [str(key) for key in head.kinds if key not in known]
+    if len(head.kinds) == 2 and len(rest) == 1:
+        known = [name or rest[0] for name in known]
+    return f"name the columns: --query-column {_quoted(known[0])} --positive-column {_quoted(known[1])}"
+
+
+OPPOSITE = re.compile(r"(?i)neg|negatives?|irrelevant|non|not|wrong|incorrect|bad|impossible|distance")
+"""Words of a column's name by which its 1 is no positive."""
+
+
+def label_flags(head: Head) -> str:
+    """The flags that name passages and their labels, where a column holds 0 and 1 or is named so; else ""."""
+    labels = flag_columns(head) or [
+        key for key in named(head, LABEL) if any(as_label(value) is not None for value in leaves(head.column(key)))
+    ]
+    if labels and has_word(str(labels[0]), OPPOSITE):
+        return (f"{labels[0]} is 0 or 1, and 1 seems to mean a negative: write a column with 1 for positives and 0 for "
+                "negatives, and name it by --label-column")  # fmt: skip
+    if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
+        return ""
+    query = _one(head, QUERY)
+    passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
+    cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= FLAGS else " --positive-score X"
+    flags = (f"where {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
+             f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
+    return flags if head.named else flags.replace("NAME", "N")
+
+
+def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
+    """The only column of texts whose name says so."""
+    names = [name for name in named(head, tiers) if head.kinds[name] in TEXTS]
+    return names[0] if len(names) == 1 else None
+
+
+def _quoted(name: str | None) -> str:
+    if name is None:
+        return "NAME"
+    name = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
+    return name if re.fullmatch(r"[\w.:/@][\w.:/@-]*", name) else shlex.quote(name)

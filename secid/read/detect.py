@@ -1,0 +1,416 @@
+"""The table of shapes, and from the first rows of a file to its binding or to an error that says what decides."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from secid.errors import InputError, SchemaError
+from secid.read import toolkits
+from secid.read.binding import (
+    DOCS,
+    LABEL,
+    LISTS,
+    NEGATIVE,
+    NEGATIVE_IDS,
+    PASSAGE,
+    POSITIVE,
+    POSITIVE_IDS,
+    QUERY,
+    QUERY_ID,
+    Bind,
+    Binding,
+    Head,
+    Key,
+    bind_columns,
+    columns,
+    composed,
+    extracted,
+    make_head,
+    named,
+    negative_groups,
+    number_of,
+    unnumbered,
+)
+from secid.read.collection import columns_of_ids, with_ids
+from secid.read.columns import list_columns, pair_flags, ready_flags
+from secid.read.refusals import (
+    REFUSALS,
+    refuse_labels,
+    refuse_names,
+    refuse_odd_lists,
+    refuse_textless,
+    refuse_titles,
+    refuse_unread,
+    refuse_words,
+    undecided,
+)
+from secid.read.stream import Row, leaves, shorten
+from secid.read.toolkits import are_miners, list_binding, no_wider, own_labels, pair_binding
+from secid.settings import Settings
+
+# The table of shapes: one entry a family, each with an example that its test reads.
+#
+# Adding a family is adding an entry. Within a rank, order matters only for the name that is shown:
+# where two entries read the same columns the first gives it; where they read different ones,
+# detection refuses and lists both.
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A family of record formats.
+
+    name    : what `--format` takes.
+    example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"
+              (ids 11; 1, d1; 2, 3, d2).
+    ids     : True where passages must be ids, False where they must be texts, None where either may be.
+    rank    : 0 for a family with names of its own, 1 for general names, 2 for the last resort; a rank
+              counts only where no shape of a lower one fits.
+    by_name : what `--format` reads under this name, where that is more than what is detected.
+    """
+
+    name: str
+    title: str
+    bind: Bind
+    example: tuple[Row, ...]
+    ids: bool | None = None
+    rank: int = 0
+    by_name: Bind | None = None
+
+
+def _passage(text: str) -> dict[str, str]:
+    return {"docid": "7", "title": "T", "text": text}
+
+
+SHAPES = (
+    Shape("tevatron", "Tevatron v1, RLHN", columns(QUERY, "positive_passages", "negative_passages", "lists"),
+          ({"query": "q", "positive_passages": [_passage("p")], "negative_passages": [_passage("n")]},)),
+    Shape("tevatron-ids", "Tevatron v2", columns(QUERY, "positive_document_ids", "negative_document_ids", "lists"),
+          ({"query_id": "1", "query_text": "q", "positive_document_ids": ["d1"], "negative_document_ids": ["d2"]},),
+          ids=True),
+    Shape("instructor", "INSTRUCTOR, GritLM", toolkits.instructor,
+          ({"query": ["find it", "q"], "pos": ["find it", "p"], "neg": [["find it", "n"]]},)),
+    Shape("flagembedding", "FlagEmbedding", columns("query", "pos", "neg", "lists"),
+          ({"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [0.9], "neg_scores": [0.2], "prompt": "x"},)),
+    Shape("dpr", "DPR, Contriever", toolkits.dpr,
+          ({"question": "q", "answers": ["a"], "positive_ctxs": [_passage("p")], "negative_ctxs": [_passage("n")],
+          "hard_negative_ctxs": [_passage("h")]},)),
+    Shape("ms-swift", "ms-swift", toolkits.ms_swift, ({"messages": [{"role": "user", "content": "q"}],
+          "positive_messages": [[{"role": "user", "content": "p"}]],
+          "negative_messages": [[{"role": "user", "content": "n"}]]},)),
+    Shape("nomic", "nomic", toolkits.nomic, ({"query": "q", "document": "p", "negatives": ["n"],
+          "metadata": {"objective": {"self": [], "paired": [], "triplet": [["query", "document", "negatives"]]}}},),
+          ids=False),
+    Shape("simlm", "E5, SimLM", toolkits.simlm,
+          ({"query_id": "1", "query": "q", "positives": {"doc_id": ["d1"], "score": [1.0]},
+          "negatives": {"doc_id": ["d2"], "score": [0.5]}},)),
+    Shape("miners", "several miners in one row", toolkits.several_miners,
+          ({"qid": 11, "pos": [1], "neg": {"bm25": [2], "tas-b": [{"pid": 3, "ce-score": -1.5}]}},),
+          by_name=toolkits.all_miners),
+    Shape("e5-mistral", "E5-mistral synthetic",
+          columns("user_query", "positive_document", "hard_negative_document", "cells"),
+          ({"user_query": "q", "positive_document": "p", "hard_negative_document": "n"},), ids=False),
+    Shape("cohere", "Cohere", columns("query", "relevant_passages", "hard_negatives", "lists"),
+          ({"query": "q", "relevant_passages": ["p"], "hard_negatives": ["n"]},)),
+    Shape("nvidia", "NVIDIA", columns("query|question", "pos_doc", "neg_doc", "any"),
+          ({"query": "q", "pos_doc": {"text": "p"}, "neg_doc": ["n"]},)),
+    Shape("hotchpotch", "hotchpotch", columns("query", "pos_text", "negs_text", "lists"),
+          ({"query": "q", "pos_text": "p", "negs_text": ["n"], "pos_score": 0.9, "negs_score": [0.2]},)),
+    Shape("simcse", "SimCSE", columns("sent0", "sent1", "hard_neg", "cells"),
+          ({"sent0": "q", "sent1": "p", "hard_neg": "n"},), ids=False),
+    Shape("gpt-table", "GPT-made table", columns("query_text", "gold_passage", r"(hard_)?negative(_\d+)?", "cells"),
+          ({"query_text": "q", "gold_passage": "p", "hard_negative": "n"},), ids=False),
+    Shape("labelled-list", "labelled list", toolkits.labelled_list,
+          ({"query": "q", "docs": ["p", "n"], "labels": [1, 0]},)),
+    Shape("rocketqa", "RocketQA, rows that end on a label", toolkits.positional_pair,
+          (["q", "T", "p", "1"], ["q", "T", "n", "0"])),
+    Shape("labelled-pair", "labelled pair", toolkits.labelled_pair,
+          ({"query": "q", "passage": "p", "label": 1}, {"query": "q", "passage": "n", "label": 0}), rank=1),
+    Shape("colbert", "ColBERT n-way", toolkits.colbert, ([11, [1, 0.9], [2, 0.1]],), ids=True),
+    Shape("id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", toolkits.positional_triplet, ([11, 1, 2],), ids=True),
+    Shape("rows", "rows without names (JSON arrays, MS MARCO triples)", toolkits.positional_triplet, (["q", "p", "n"],),
+          ids=False, by_name=toolkits.positional_tuple),
+    Shape("ids", "ids and a corpus", columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+          ({"query": 11, "positive": 1, "negative": 2},), ids=True, rank=1),
+    Shape("triplet", "sentence-transformers triplet or n-tuple",
+          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+          ({"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},), ids=False, rank=1),
+    Shape("lists", "lists of positives and negatives (reranking)",
+          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "lists"),
+          ({"query": "q", "positive": ["p"], "negative": ["n"]},), rank=1),
+    Shape("objects", "objects that hold a text each", toolkits.objects,
+          ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
+          ids=False, rank=1),
+    Shape("text-and-ids", "texts of positives, ids of negatives",
+          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE_IDS, "any", positive_texts=True),
+          ({"query": "q", "positive": "p", "negative_ids": ["d2"]},), ids=True, rank=2),
+    Shape("id-columns", "columns named as ids", columns((*QUERY, *QUERY_ID), POSITIVE_IDS, NEGATIVE_IDS, "any"),
+          ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
+    Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
+          ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
+)  # fmt: skip
+
+RUN = "trec"
+"""The format of runs, which `read.trec` makes rows of: their lines are none."""
+FORMATS = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
+"""What `--format` takes, with titles."""
+
+
+# From the first rows of a file to its binding, or to an error that says what decides.
+
+
+def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negatives: bool = False) -> Binding:
+    """The one binding that fits the first rows of a file.
+
+    rows : at least one good row.   without_negatives : whether a query and a positive are enough.
+    Raises SchemaError where no shape fits or several do, listing the candidates, the columns seen
+    and the flags that decide; InputError where the collection resolves none of the ids.
+    """
+    head = make_head(rows)
+    if not head.named and settings.header is None:
+        refuse_names(head, path)
+    if settings.source_column is not None and settings.source_column not in head.kinds:
+        raise _no_column(head, "--source-column", settings.source_column, path)
+    if without_negatives and (pair := _pair(head, settings, path)):
+        binding = pair
+    elif settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
+        binding = replace(_by_flags(head, settings, path), schema="columns")
+        binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
+        note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
+        binding = replace(binding, note=note)
+    else:
+        binding = _detected(head, settings, path, pairs=without_negatives and not named(head, NEGATIVE))
+    binding = replace(binding, counted=_unsettled(binding, settings))
+    if settings.titles:
+        refuse_titles(binding, head, path)
+    empty = refuse_unread(binding, head, settings.source_column, path)
+    refuse_labels(binding, head, settings, path)
+    refuse_odd_lists(binding, head, path)
+    refuse_textless(binding, head, path)
+    if not head.named:
+        return binding
+    if settings.negative_column and _column_named(head, settings.negative_column) is not None:
+        binding = replace(binding, numbered="")  # named in full it is the only one that is asked for
+    return replace(binding, empty_columns=empty, known=frozenset(map(str, head.kinds)).difference(empty))
+
+
+def _passed_over(binding: Binding, head: Head) -> str:
+    """The columns that differ from one that is read in their number alone, in words; "" where there is none."""
+    columns = binding.columns or ()
+    stems = {unnumbered(name) for name in columns[1:]}
+    left = [str(key) for key in head.kinds if key not in columns and unnumbered(str(key)) in stems]
+    return f"left out: {', '.join(left)}" if left else ""
+
+
+def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
+    """The roles whose columns no flag of the user settles."""
+    if binding.labelled and (settings.format or settings.label_column):
+        return frozenset()
+    flags = {"positive": settings.positive_column, "negative": settings.negative_column}
+    return frozenset(role for role, column in flags.items() if not column)
+
+
+def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Binding:
+    if not settings.format:
+        for refusal in REFUSALS:
+            if not refusal.late and refusal.fits(head):
+                raise refusal.error(head, path)
+    shapes = _shapes(settings.format, path) if settings.format else SHAPES
+    readings = _best_readings(shapes, head, settings, path)
+    if len(readings) > 1:
+        listed = "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in readings)
+        choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
+        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
+    if not readings:
+        raise _unknown(head, settings, path, pairs=pairs)
+    return readings[0]
+
+
+def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
+    """The flag that chooses this reading: its name, or the column by which it differs."""
+    if len({reading.schema for reading in readings}) == len(readings):
+        return f"--format {binding.schema}"
+    roles = {"negative": "negatives", "positive": "positives", "query": "query"}
+    values = {role: [getattr(reading, name) for reading in readings] for role, name in roles.items()}
+    role = next((role for role in roles if len(set(values[role])) == len(readings)), "negative")
+    return f"--{role}-column {unnumbered(getattr(binding, roles[role]).partition('…')[0])}"
+
+
+def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path: str) -> list[Binding]:
+    """The readings of the lowest rank among those that fit the head's rows; one for each set of columns.
+
+    A reading that fits less than half as many rows as the best one rests on columns of a few odd
+    rows, so it does not count.
+    """
+    readings: dict[tuple[str, str, str], tuple[int, int, Binding]] = {}
+    unresolved: InputError | None = None
+    for shape in sorted(shapes, key=lambda shape: shape.rank):
+        bind = shape.by_name if settings.format and shape.by_name else shape.bind
+        for binding in bind(head):
+            key = (binding.query, binding.positives, binding.negatives)
+            if key in readings:
+                continue
+            binding = replace(binding, schema=shape.name)
+            try:
+                binding = with_ids(binding, head, settings, path, texts=bool(settings.format) and shape.ids is not True)
+            except InputError as error:
+                unresolved = unresolved or error
+                continue
+            if shape.ids is None or shape.ids == binding.passage_ids:
+                readings[key] = (shape.rank, _n_fitting(binding, head), binding)
+    if unresolved and not readings:
+        raise unresolved
+    most = max((n_fitting for _, n_fitting, _ in readings.values()), default=0)
+    fitting = [(rank, binding) for rank, n_fitting, binding in readings.values() if 2 * n_fitting >= most]
+    lowest = min((rank for rank, _ in fitting), default=0)
+    return [binding for rank, binding in fitting if rank == lowest]
+
+
+def _n_fitting(binding: Binding, head: Head) -> int:
+    """Rows in which the binding finds a query, a positive and a negative, none of them null or an empty list."""
+    return sum(all(map(_is_filled, cells)) for cells in extracted(binding, head))
+
+
+def _is_filled(cell: Any) -> bool:
+    return any(map(_is_filled, cell)) if isinstance(cell, tuple) else cell is not None and cell != []
+
+
+def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> SchemaError:
+    """pairs : whether queries and positives alone were looked for."""
+    if settings.format:
+        row = _shapes(settings.format, path)[0].example[0]
+        in_table = isinstance(row, list) and {".csv", ".tsv"} & set(PurePath(path).suffixes)
+        example = " <tab> ".join(map(str, row)) if in_table else shorten(json.dumps(row), 400)
+        message = f"does not match --format {settings.format}{list_columns(head)}"
+        return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
+    if "bytes" in head.kinds.values():
+        message = f"columns of bytes, where texts are expected{list_columns(head)}"
+        return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
+    labels = named(head, ("(.+[_ -])?labels?|relevance",))
+    refuse_words([value for key in labels for value in leaves(head.column(key))], path)
+    if pairs:
+        message = f"no column of queries, or none of positives{list_columns(head)}"
+        return SchemaError(message, where=path, remedy=pair_flags(head, columns_of_ids(head, settings)))
+    for refusal in REFUSALS:
+        if refusal.late and refusal.fits(head):
+            return refusal.error(head, path, list_columns(head))
+    return SchemaError(
+        f"no known schema of records with negatives{list_columns(head)}",
+        where=path,
+        remedy=ready_flags(head, columns_of_ids(head, settings)),
+    )
+
+
+def _shapes(name: str, path: str) -> tuple[Shape, ...]:
+    shapes = tuple(shape for shape in SHAPES if shape.name == name)
+    if shapes:
+        return shapes
+    near = difflib.get_close_matches(name, FORMATS, n=1)
+    raise SchemaError(
+        f"--format {name!r} is unknown" + (f"; did you mean {near[0]!r}?" if near else ""),
+        where=path,
+        remedy="known: " + ", ".join(FORMATS),
+    )
+
+
+def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
+    """Columns named by flags; a role without a flag is found by its name."""
+    query = _column(head, settings.query_column, QUERY, "--query-column", path)
+    if settings.label_column:
+        return _labelled(head, query, settings, path)
+    positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+    if settings.negative_column:
+        negatives = _negative_columns(head, settings.negative_column, path)
+    else:
+        groups = list(negative_groups(head, named(head, NEGATIVE)))
+        if len(groups) != 1:
+            keys = [key for group in groups for key in group]
+            raise undecided(head, keys, "--negative-column is needed too", path, ready_flags(head))
+        negatives = groups[0]
+    splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
+    binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
+    return binding if head.named else no_wider(binding, head)
+
+
+def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
+    """Columns of queries and positives, where none holds negatives or labels; None where there is another reading."""
+    if settings.format or settings.negative_column or settings.label_column or named(head, NEGATIVE):
+        return None
+    try:
+        query = _column(head, settings.query_column, QUERY, "--query-column", path)
+        positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+    except SchemaError:
+        return None
+    if set(named(head, LABEL)) - {positive}:
+        return None
+    binding = bind_columns(head, query, positive, [positive])
+    bound = binding.extract
+    columns = None if binding.columns is None else binding.columns[:2]
+    binding = replace(
+        binding,
+        schema="pairs",
+        negatives="none",
+        columns=columns,
+        numbered="",
+        extract=lambda row: (*bound(row)[:2], ()),
+    )
+    return with_ids(binding, head, settings, path, texts=False)
+
+
+def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
+    """A passage and its label a row, or a list of either."""
+    if settings.negative_column:
+        message = "--label-column makes the negatives, --negative-column names others"
+        raise undecided(head, [], message, path, "leave one of them out")
+    passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
+    own = settings.label_column or ""
+    objects = head.typical(passage) if head.kinds[passage] == "structs" else []
+    if any(isinstance(item, dict) and own in item for items in objects for item in items):
+        return own_labels(query, passage, own)
+    label = _column(head, settings.label_column, (), "--label-column", path)
+    if head.kinds[passage] in LISTS:
+        return list_binding(query, passage, label)
+    return pair_binding(query, passage, label)
+
+
+def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+    if given is not None:
+        key = _column_named(head, given)
+        if key is None:
+            raise _no_column(head, flag, given, path)
+        return key
+    keys = named(head, tiers)
+    if len(keys) != 1:
+        raise undecided(head, keys, f"{flag} is needed too", path, ready_flags(head))
+    return keys[0]
+
+
+def _no_column(head: Head, flag: str, given: str, path: str) -> SchemaError:
+    names = list(map(str, head.kinds))
+    near = difflib.get_close_matches(given, names, n=1)
+    return undecided(head, [], f"{flag} {given!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
+
+
+def _column_named(head: Head, given: str) -> Key | None:
+    """The column of that name, however its letters are composed, or at that position; None where there is none."""
+    if not head.named:
+        return int(given) if given.isdecimal() and int(given) in head.kinds else None
+    if given in head.kinds:
+        return given
+    return next((key for key in head.kinds if composed(str(key)) == composed(given)), None)
+
+
+def _negative_columns(head: Head, given: str, path: str) -> list[Key]:
+    key = _column_named(head, given)
+    if key is not None:
+        return [key]
+    pattern = re.escape(composed(given)) + r"[_ -]?\d+"
+    numbered = [name for name in head.kinds if re.fullmatch(pattern, composed(str(name)))]
+    if not numbered:
+        raise _no_column(head, "--negative-column", given, path)
+    return sorted(numbered, key=lambda name: number_of(str(name)))

@@ -1,0 +1,448 @@
+"""What is refused: shapes without records with negatives, and what speaks against the one reading that fits."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from secid.errors import InputError, SchemaError
+from secid.read.binding import (
+    DOCS,
+    LISTS,
+    NEGATIVE,
+    POSITIVE,
+    QUERY,
+    SCALARS,
+    Binding,
+    Head,
+    Key,
+    cell,
+    extracted,
+    fits,
+    has_word,
+    look_like_ids,
+    named,
+    unread_role,
+)
+from secid.read.columns import TEXTS, header_of, label_flags, list_columns, ready_flags
+from secid.read.stream import TEXT_KEYS, in_python, literal, passage_text, shorten, shown
+from secid.read.toolkits import FLAGS, LABEL_WORDS, as_label, as_number, is_score
+from secid.settings import Settings, flag_of
+
+MINE = "mine negatives first: `secid mine --help`"
+COLLECTION = (
+    f"name it with --collection (the folder), or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
+    "next to a file of records"
+)
+RUN_LINE = "301 Q0 d7 1 12.5 bm25"
+AS_RUN = f"a run has lines of six columns, such as `{RUN_LINE}`, or of three, whose third is the rank"
+IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
+QRELS = "relevance judgements (qrels), not records with negatives"
+QRELS_REMEDY = f"a run that they judge is a source, with --collection DIR and these judgements in DIR/qrels; or {MINE}"
+
+SMALL = range(-2, 11)
+"""Relevance grades in use; TREC judges spam as -2."""
+
+GRADES = 5
+"""Different grades of one file, at most."""
+
+SCALAR = r"(?:-?\d[\d.eE+-]{0,20}|None|null|[Tt]rue|[Ff]alse|nan|NaN)"
+LIST_BEGINS = re.compile(rf"""array\(|\{{\s*["']|[\[(]\s*(?:["']|{SCALAR}\s*,)|\[\s*(?:[\[({{]|array\()""")
+LIST_ENDS = re.compile(rf"""(?:["'\])}}]|,|[,:]\s*{SCALAR})\s*[\])}}]$|dtype=[^()]+\)$""")
+WRITTEN_NUMBERS = re.compile(r"\[[\s\d.,-]*\]")
+"""What a list, tuple, array or object begins and ends with where Python, numpy or JSON has printed it."""
+
+LAST = 64
+"""Characters that are searched for its end, so that long texts cost nothing."""
+
+TITLE = re.compile(r"(?i)titles?")
+
+HEADER_ROWS = 20
+"""Rows of arrays that show whether the first holds the names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A shape that cannot be scored, why, and what to do with it. late: only where no schema fits."""
+
+    fits: Callable[[Head], bool]
+    message: str
+    remedy: str | Callable[[Head, str], str]
+    late: bool = False
+
+    def error(self, head: Head, path: str, columns: str = "") -> SchemaError:
+        """The error, with what to do with this file."""
+        remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head, path)
+        return SchemaError(f"{self.message}{columns}", where=path, remedy=remedy)
+
+
+def _has(*names: str) -> Callable[[Head], bool]:
+    return lambda head: set(names) <= set(head.kinds)
+
+
+def _is_collection(head: Head) -> bool:
+    ids, texts = {"_id", "docid", "doc_id", "pid", "id", "qid"}, {"text", "contents", "document_text"}
+    labelled = {"label", "score"} & set(head.kinds) or named(head, QUERY)
+    return bool(ids & set(head.kinds) and texts & set(head.kinds)) and not labelled
+
+
+def _is_qrels(head: Head) -> bool:
+    return not head.named and len(head.kinds) == 4 and {*map(shown, head.column(1))} in ({"0"}, {"Q0"})
+
+
+def _is_graded(head: Head) -> bool:
+    """Whether rows are query id, passage id, grade: few small whole numbers, which come again."""
+    if head.named or len(head.kinds) != 3 or not all(look_like_ids(head.column(key)) for key in (0, 1)):
+        return False
+    grades = [as_number(value) for value in head.column(2)]
+    distinct = set(grades)
+    few = 0 < len(distinct) < len(grades) and len(distinct) <= GRADES
+    return few and all(grade in SMALL for grade in distinct)
+
+
+def is_run(head: Head) -> bool:
+    """Whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
+    if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
+        return False
+    if len(head.kinds) == 3 and is_score(head, 2):
+        return all(look_like_ids(head.column(key)) for key in (0, 1))
+    ranked: dict[str, list[tuple[str, str]]] = {}
+    for row in head.rows:
+        query, passage, rank = (shown(cell(row, place)) for place in range(3))
+        ranked.setdefault(query, []).append((rank, passage))
+    return any(len(rows) > 1 for rows in ranked.values()) and all(map(_counts, ranked.values()))
+
+
+def _counts(rows: list[tuple[str, str]]) -> bool:
+    """Whether different passages have the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
+    n, ranks = len(rows), {rank for rank, _ in rows}
+    return len({passage for _, passage in rows}) == n and ranks in ({*map(str, range(n))}, {*map(str, range(1, n + 1))})
+
+
+def _is_squad(head: Head) -> bool:
+    return {"title", "paragraphs"} <= set(head.kinds) or (
+        {"question", "context", "answers"} <= set(head.kinds) and not named(head, NEGATIVE)
+    )
+
+
+def _is_chat(head: Head) -> bool:
+    kinds = head.kinds
+    spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS or "history" in kinds
+    return spoken and "positive_messages" not in kinds and not named(head, POSITIVE[:1])
+
+
+def is_by_columns(head: Head) -> bool:
+    """Whether one row holds a whole table: columns as lists of one length, or as objects by row number.
+
+    Passages of one [instruction, text] schema share their instruction, columns of two rows do not.
+    """
+    if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
+        return False
+    if {"columns", "index", "data"} == set(head.kinds):  # as pandas writes it under orient="split"
+        return True
+    values = list(head.rows[0].values())
+    if values and all(isinstance(value, dict) and value for value in values):
+        return len({tuple(value) for value in values}) == 1 and all(map(str.isdecimal, values[0]))
+    lists = len(values) > 2 and all(isinstance(value, list) and len(value) > 1 for value in values)
+    if not lists or not named(head, QUERY):
+        return False
+    firsts = [head.rows[0][key][0] for role in (POSITIVE, NEGATIVE) for key in named(head, role)]
+    flat = all(type(item) is type(value[0]) and not isinstance(item, list) for value in values for item in value)
+    return flat and len({len(value) for value in values}) == 1 and len(set(map(shown, firsts))) == len(firsts) > 1
+
+
+def _by_rows(head: Head, path: str) -> str:
+    names, cells = "table", "zip(*table.values())"
+    if "columns" in head.kinds:
+        names, cells = 'table["columns"]', 'table["data"]'
+    elif "struct" in head.kinds.values():
+        cells = "zip(*[column.values() for column in table.values()])"
+    rows = f"[json.load(sys.stdin)] for row in {cells}"
+    return _with_command("write it by rows", in_python(path, f"dict(zip({names}, row))", rows, "table"))
+
+
+def _with_command(what: str, command: str) -> str:
+    """What to do, with the command that does it where there is one."""
+    return f"{what}: {command}" if command else what
+
+
+def _inner(head: Head) -> list[tuple[str, bool]]:
+    """The columns of objects with records inside, and whether those name a query of their own."""
+    inner, asks = [], bool(named(head, QUERY))
+    for key in head.kinds:
+        values = [value for value in head.typical(key) if isinstance(value, dict)]
+        names = {name for value in values for name in value}
+        queries = any(fits(name, QUERY) for name in names)
+        passages = any(fits(name, POSITIVE[:1]) for name in names)
+        labelled = any(fits(name, DOCS) for name in names) and queries and not asks
+        if labelled or (any(fits(name, NEGATIVE) for name in names) and (queries or passages)):
+            inner.append((str(key), queries))
+    return inner
+
+
+def _is_nested(head: Head) -> bool:
+    return bool(_inner(head)) and not named(head, NEGATIVE)
+
+
+def _unnest(head: Head, path: str) -> str:
+    inner, by_key = _inner(head), len(head.rows) == 1
+    if len(inner) == 1 and not (by_key and len(head.kinds) == 1):
+        name = inner[0][0]
+        command = in_python(path, f"{{**row, **row[{literal(name)}]}}")
+        return _with_command(f"write one record a line, with the keys of `{shorten(name, 60)}`", command)
+    if not by_key:
+        command = ""
+    elif inner[0][1]:
+        command = in_python(path, "row", "json.load(sys.stdin).values()")
+    else:
+        command = in_python(path, '{"query": key, **row}', "json.load(sys.stdin).items()", "key, row")
+    return _with_command("write one record a line", command)
+
+
+def _has_several_queries(head: Head) -> bool:
+    queries = named(head, QUERY)
+    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(named(head, NEGATIVE))
+
+
+def _are_keyed(head: Head) -> bool:
+    values = [value for key in named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)]
+    return bool(named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+
+
+def _keyed(head: Head, path: str) -> str:
+    """A list of texts in place of objects that hold one under each key; of languages, the texts of one."""
+    keys = [*named(head, QUERY), *named(head, POSITIVE), *named(head, NEGATIVE)]
+    keys = [key for key in keys if head.kinds[key] == "struct"]
+    values = [value for key in keys for value in head.typical(key)]
+    names = list(values[0])
+    if not names or any(not isinstance(text, str) for value in values for text in value.values()):
+        return 'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)'
+    if len(head.rows) > 1 and all(list(value) == names for value in values):
+        what = f"there is a text for each of {shorten(', '.join(names), 60)}: to take {shorten(names[0], 20)} alone"
+        texts = [f"{literal(key)}: row[{literal(key)}][{literal(names[0])}]" for key in keys]
+    else:
+        what = "write their values as a list of texts"
+        texts = [f"{literal(key)}: list(row[{literal(key)}].values())" for key in keys]
+    return _with_command(what, in_python(path, f"{{**row, {', '.join(texts)}}}"))
+
+
+def _rejected(_: Head, path: str) -> str:
+    parts = '"messages": row["messages"][:-1], "positive_messages": [row["messages"][-1:]]'
+    command = in_python(path, f'{{"negative_messages": row.pop("rejected_messages"), **row, {parts}}}')
+    what = "rename `rejected_messages` to `negative_messages`, and name the positives `positive_messages`"
+    return _with_command(f"{what}; where the last of the messages is the positive", command)
+
+
+def _has_no_negatives(head: Head) -> bool:
+    return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
+
+
+def _grade_flags(head: Head, _: str) -> str:
+    grades = sorted({number for value in head.column(2) if (number := as_number(value)) is not None})
+    if len(grades) == 1:
+        return f"judgements of one grade hold no negatives: {MINE}; {IDS_THIRD}"
+    flags = f"--query-column 0 --positive-column 1 --label-column 2 --positive-score {grades[1]:g} --collection DIR"
+    return f"to take passages judged below {grades[1]:g} as negatives: {flags}; or {MINE}; {IDS_THIRD}"
+
+
+def _preferred(head: Head, _: str) -> str:
+    query = next((key for key in ("prompt", *named(head, QUERY)) if head.kinds.get(key) == "text"), "NAME")
+    return f"to score them as records: --query-column {query} --positive-column chosen --negative-column rejected"
+
+
+def _negatives(head: Head, _: str) -> str:
+    return label_flags(head) or f"{ready_flags(head)}; if no column holds negatives, {MINE}"
+
+
+REFUSALS = (
+    Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
+    Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
+    Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
+    Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
+    Refusal(_has("query-id", "corpus-id"), QRELS, QRELS_REMEDY),
+    Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", AS_RUN),
+    Refusal(_is_qrels, QRELS, QRELS_REMEDY),
+    Refusal(is_run, "a run (query, passage, rank or score), not triples of ids",
+            f"{AS_RUN}; {IDS_THIRD}"),
+    Refusal(_is_graded, QRELS, _grade_flags),
+    Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
+    Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),
+            "instruction-tuning data: it has no negatives", MINE),
+    Refusal(lambda head: _has("messages", "rejected_messages")(head) and "positive_messages" not in head.kinds,
+            "conversations whose negatives are under a key of another schema",
+            _rejected),
+    Refusal(_is_chat, "conversations without positives and negatives", MINE),
+    Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
+    Refusal(lambda head: not head.named and len(head.kinds) == 2,
+            "two columns without names, where query, positive and negatives need three", MINE),
+    Refusal(_has_several_queries, "lists of queries, where one text is expected",
+            "write one text as the query of each row; an [instruction, text] pair has two parts (--format instructor)",
+            late=True),
+    Refusal(_are_keyed, "negatives that are objects without a text of known name", _keyed, late=True),
+    Refusal(_has_no_negatives, "a query and positives but no column of negatives", _negatives, late=True),
+)  # fmt: skip
+
+
+def refuse_unread(binding: Binding, head: Head, source_column: str | None, path: str) -> tuple[str, ...]:
+    """The columns of passages by their names that the binding leaves out, since they are empty in the first rows.
+
+    Raises SchemaError where one is not empty there.
+    """
+    if binding.columns is None:
+        return ()
+    others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
+    others = [key for key in others if unread_role(key, binding)]
+    # What a single odd row of many has says nothing of the column.
+    empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
+    kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
+    for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
+        unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
+        unread = [key for key in unread if head.kinds[key] in kinds]
+        if unread:
+            more = "to read all, write them as one list"
+            if role == "negative" and not binding.labelled:
+                more = "--format miners reads each as a source"
+            column = read.partition("…")[0]
+            flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
+            raise SchemaError(
+                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
+                where=path,
+                remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
+            )
+    return tuple(empty)
+
+
+def refuse_textless(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError where most passages are objects whose text has no known name."""
+    if binding.passage_ids or binding.splits:
+        return
+    for side in (1,) if binding.labelled else (1, 2):
+        passages: list[Any] = []
+        for cells in extracted(binding, head):
+            passages.extend(cells[side] if isinstance(cells[side], list | tuple) else (cells[side],))
+        textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
+        if 2 * len(textless) > len(passages):
+            keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
+            raise SchemaError(
+                "passages are objects, and none of their keys is known to hold the text: "
+                f"{shorten(keys, 200)}{list_columns(head)}",
+                where=path,
+                remedy=f"name it `text`, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
+            )
+
+
+def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError where passages are lists in lists, or lists written as text, brackets and all."""
+    keys = binding.columns if binding.columns is not None else list(head.kinds)
+    columns = {key: [value for value in head.column(key) if isinstance(value, str)] for key in keys}
+    columns = {key: texts for key, texts in columns.items() if texts and 2 * sum(map(_is_written, texts)) > len(texts)}
+    if columns:
+        first = next(iter(columns))
+        raise SchemaError(
+            f"lists written as text in {', '.join(map(str, columns))}: {shorten(columns[first][0], 60)}",
+            where=path,
+            remedy=_as_lists(columns, path) if head.named else "write them as lists",
+        )
+    for key in keys:
+        if head.kinds.get(key) == "lists" and not binding.pairs and binding.schema != "ms-swift":
+            raise SchemaError(
+                f"the column {key} holds lists in lists: {shown(head.typical(key)[0], 60)}",
+                where=path,
+                remedy="write each passage as a text, or as an object with `text`, all in one list",
+            )
+
+
+def _as_lists(columns: Mapping[Key, Sequence[str]], path: str) -> str:
+    """The command that writes lists in place of texts which JSON or Python reads as such."""
+    for parse, reader in ((json.loads, "json.loads"), (ast.literal_eval, "ast.literal_eval")):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            for text in filter(_is_written, chain.from_iterable(columns.values())):
+                parse(text)
+            cells = {literal(str(name)): f"row[{literal(str(name))}]" for name in columns}
+            lists = ", ".join(f"{name}: {cell} and {reader}({cell})" for name, cell in cells.items())
+            return _with_command("write them as lists", in_python(path, f"{{**row, {lists}}}"))
+    return "write them as lists where the file was made: neither JSON nor Python reads these texts"
+
+
+def _is_written(text: str) -> bool:
+    text = text.strip()
+    ends = LIST_BEGINS.match(text) and LIST_ENDS.search(text[-LAST:])
+    return bool(ends or WRITTEN_NUMBERS.fullmatch(text))
+
+
+def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
+    """Raises SchemaError for scores without a threshold, and for words; single odd labels are left to be counted."""
+    if not binding.labelled or settings.positive_score is not None:
+        return
+    labels: list[object] = []
+    for *_, value in extracted(binding, head):
+        labels.extend(value if isinstance(value, list) else [value])
+    # `secid check` takes any number of bad rows, but what the labels mean must be clear there too.
+    single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
+    refuse_words(labels, path, min(single, 0.5))
+    odd = [number for label in labels if (number := as_label(label)) is not None and number not in FLAGS]
+    if len(odd) > single * len(labels):
+        some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
+        raise SchemaError(
+            f"labels other than 0 and 1 ({some}): which of them are positives?",
+            where=path,
+            remedy="--positive-score X makes passages scored X or more the positives and the others the negatives",
+        )
+
+
+def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
+    """Raises SchemaError where a larger share of labels are words that do not say which passages are positives."""
+    words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
+    if len(words) > limit * len(labels):
+        some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
+        raise SchemaError(
+            f"labels in words ({some}): which of them are positives?",
+            where=path,
+            remedy=f"write 1 and 0 (known words are {', '.join(LABEL_WORDS)}), or scores, with --positive-score X",
+        )
+
+
+def refuse_names(head: Head, path: str) -> None:
+    """Raises SchemaError where the first of rows without names may hold the names, as a table's header does."""
+    rows = [[*map(shown, row)] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
+    try:
+        names = header_of(rows, None, path)
+    except InputError:
+        names = tuple(rows[0])
+    if names:
+        raise SchemaError(
+            f"the first row may name the columns or be one of texts: {shorten(', '.join(names), 100)}",
+            where=path,
+            remedy=f"{flag_of('header', False)} reads it as a row; if it holds the names, write each row as an object",
+        )
+
+
+def refuse_titles(binding: Binding, head: Head, path: str) -> None:
+    """Raises SchemaError for titles in columns of their own next to passages that are texts.
+
+    A column `title` of a row with several passages may be anyone's, and is not read.
+    """
+    if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
+        return
+    titles = [str(key) for key, kind in head.kinds.items() if kind in ("text", "texts") and key not in binding.columns]
+    titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
+    if titles:
+        raise SchemaError(
+            f"titles in columns of their own: {shorten(', '.join(titles))}{list_columns(head)}",
+            where=path,
+            remedy=f"{flag_of('titles', False)} leaves them out; to join them, write each passage as an object: "
+            '{"title": "...", "text": "..."}',
+        )
+
+
+def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
+    """An error that shows the columns, or those that all fit."""
+    fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
+    return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

@@ -1,0 +1,455 @@
+"""Rows of JSON documents and lines, and of CSV and TSV tables."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from shlex import quote
+from typing import Any
+
+import orjson
+
+from secid.errors import InputError
+from secid.read.binding import NEGATIVE, QUERY, fits
+from secid.read.columns import header_of
+from secid.read.refusals import QRELS, QRELS_REMEDY
+from secid.read.stream import (
+    CHUNK,
+    PART_BYTES,
+    ROW_LIMIT,
+    Broken,
+    ByteStream,
+    Part,
+    Parts,
+    Row,
+    as_lines,
+    in_python,
+    in_utf8,
+    rewrite,
+    shorten,
+    too_large,
+    with_commas,
+    wrong_type,
+)
+from secid.records import Fact, fault_text
+from secid.settings import flag_of
+
+# Rows of JSON: lines, or a document that is parsed as a whole.
+#
+# orjson parses. Where it refuses what Python's json writes (NaN, Infinity), json decides; NaN is null, since pandas
+# writes it for a missing cell.
+
+BOM = codecs.BOM_UTF8
+DOCUMENT_LIMIT = 256 << 20
+"""Largest JSON array or object that is a whole file (256 MiB): parsed it takes two to four times as much."""
+
+WRAPPERS = ("data", "rows", "records", "examples", "train")
+"""Keys under which a JSON object may hold its list of records."""
+
+KEY_END = re.compile(rb'"[ \t\r\n]*:')
+"""Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
+
+TOO_DEEP = Broken("too_deep", Fact("depth"))
+"""orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
+
+
+def json_lines(stream: ByteStream) -> Parts:
+    """One row per line, counted from 1; blank lines are skipped. Lines end at \\n alone: U+0085 and U+2028 are text."""
+    number = 1
+    for block in stream.line_blocks(ROW_LIMIT):
+        if block is None:
+            yield Part((number,), (too_large("line"),))
+            number += 1
+            continue
+        lines = block.removesuffix(b"\n").split(b"\n")
+        numbers = range(number, number + len(lines))
+        number += len(lines)
+        rows = _objects(block, lines)
+        if rows is not None:
+            yield Part(numbers, rows)
+            continue
+        parsed = [
+            (at, parse_row(line.removeprefix(BOM) if at == 1 else line))
+            for at, line in zip(numbers, lines, strict=True)
+            if line.strip()
+        ]
+        if parsed:
+            yield Part([at for at, _ in parsed], [row for _, row in parsed])
+
+
+def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
+    """The objects of all lines, parsed the quick way; None where some line needs a closer look."""
+    try:
+        rows = list(map(orjson.loads, lines))
+        if not all(type(row) is dict for row in rows):
+            return None
+        # Equal counts prove that no key is repeated in any of them, at 1 GB/s.
+        n_key_ends = len(KEY_END.findall(block))
+        return rows if n_key_ends == sum(map(len, rows)) or n_key_ends == sum(map(count_keys, rows)) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def parse_row(text: bytes | bytearray) -> Row | Broken:
+    """One JSON object or array from UTF-8 bytes, every check applied; Broken says what is wrong."""
+    try:
+        value = orjson.loads(text)
+    except ValueError as error:
+        value = _lenient(text, str(error))
+    if isinstance(value, Broken):
+        return value
+    if not isinstance(value, dict | list):
+        return _wrong_type(value)
+    try:
+        suspicious = sum(1 for _ in KEY_END.finditer(text)) > count_keys(value)
+        repeated = _repeated_key(text) if suspicious else None
+    except RecursionError:
+        return TOO_DEEP
+    return value if repeated is None else Broken("duplicate_key", Fact("repeated_key", {"key": shorten(repeated, 60)}))
+
+
+def _wrong_type(value: Any) -> Broken:
+    return Broken("wrong_type", wrong_type(value, "row", "object or list"))
+
+
+def _lenient(text: bytes | bytearray, problem: str) -> Any:
+    """What Python's json reads and orjson does not: NaN (as null), Infinity, numbers beyond float64."""
+    if "depth" in problem:
+        return TOO_DEEP
+    try:
+        value = json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
+        # A lone surrogate (\ud800) passes json but is no text: it could never be written as UTF-8.
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        return TOO_DEEP
+    except UnicodeEncodeError:
+        return Broken("broken_line", Fact("half_surrogate"))
+    except ValueError:
+        return Broken("broken_line", Fact(_syntax(text, problem), {"parser": shorten(problem)}))
+    return value
+
+
+def _syntax(text: bytes | bytearray, problem: str) -> str:
+    """The kind of fault of a line that is not JSON: what a program may have written, or else the parser's problem."""
+    text = text.strip()
+    if "UTF-8" in problem:
+        return "not_utf8"
+    if text.endswith((b"},", b"],")):
+        return "comma_at_end"
+    if re.match(rb"[\[{\s]+'", text):
+        return "python_quotes"
+    return "several_values" if "content after" in problem else "syntax"
+
+
+def count_keys(value: Any) -> int:
+    """Keys of the objects inside a parsed value; fewer where they lie deeper than lists of objects."""
+    if type(value) is not dict:
+        return sum(map(count_keys, value)) if type(value) is list else 0
+    total = len(value)
+    for inner in value.values():
+        kind = type(inner)
+        if kind is list:
+            if inner and type(inner[0]) is dict:
+                total += sum([len(item) for item in inner if type(item) is dict])
+        elif kind is dict:
+            total += count_keys(inner)
+    return total
+
+
+def _repeated_key(text: bytes | bytearray) -> str | None:
+    repeated: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        if len({key for key, _ in pairs}) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.append(next(key for key in keys if keys.count(key) > 1))
+
+    json.loads(text, object_pairs_hook=look)
+    return repeated[0] if repeated else None
+
+
+def json_document(stream: ByteStream) -> Parts:
+    """Rows of a file that is one JSON value: the elements of an array, the list in a wrapper, or an object as a row.
+
+    Numbers count rows from 1. Raises InputError where the file is not valid JSON or larger than DOCUMENT_LIMIT.
+    """
+    data = bytearray()
+    while chunk := stream.read():
+        data += chunk
+        if len(data) > DOCUMENT_LIMIT:
+            raise InputError(
+                f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, which would have to be parsed as a whole",
+                where=stream.path,
+                remedy=as_lines(stream.path, bytes(data[:CHUNK]).lstrip(BOM + b" \t\r\n")),
+            )
+    if data.startswith(BOM):
+        del data[: len(BOM)]
+    n_bytes, value = len(data), parse_row(data)
+    del data
+    if isinstance(value, Broken):
+        raise InputError(
+            f"not valid JSON ({fault_text(value.fact)})",
+            where=stream.path,
+            remedy=json_remedy(value, stream.path),
+        )
+    elements = value if isinstance(value, list) else unwrap(value)
+    if isinstance(value, dict) and elements[0] is not value:
+        _refuse_several_lists(value, stream.path)
+    rows = [row if isinstance(row, dict | list) else _wrong_type(row) for row in elements]
+    step = max(1, PART_BYTES * len(rows) // n_bytes)
+    for at in range(0, len(rows), step):
+        yield Part(range(at + 1, min(at + step, len(rows)) + 1), rows[at : at + step])
+
+
+def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
+    """What to do with a document, or with lines none of which can be read."""
+    kind = problem.fact.kind
+    if kind == "not_utf8":
+        return in_utf8(path)
+    if kind == "repeated_key":
+        return "keep one of the two in each object; in JSON lines only these records are skipped"
+    if kind == "comma_at_end":
+        return "write one object per line, with no comma between them"
+    if kind == "python_quotes":
+        texts = "filter(str.strip, sys.stdin)" if lines else "[sys.stdin.read()]"
+        return f"write it as JSON: {in_python(path, 'ast.literal_eval(text)', texts, 'text')}"
+    if kind == "half_surrogate":
+        return "replace it; in JSON lines only these records are skipped"
+    if kind == "several_values":
+        return f"write one value per line: {rewrite(path, 'jq -c .')}"
+    if lines:
+        return "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?"
+    return "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
+
+
+def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
+    """Raises InputError where a wrapper holds further lists of objects, perhaps with other keys."""
+    lists = [
+        name for name, inner in value.items() if isinstance(inner, list) and any(type(row) is dict for row in inner)
+    ]
+    if len(lists) > 1:
+        raise InputError(
+            f"several lists of records: {', '.join(lists)}",
+            where=path,
+            remedy=f"write each to a file of its own: jq -c '.{lists[0]}[]' {quote(path)} > {quote(lists[0])}.jsonl",
+        )
+
+
+def unwrap(value: Row) -> list[Any]:
+    """The records inside a JSON object: a list under a wrapper's key, or one of objects with query and negatives.
+
+    The object itself where it names query and negative, or holds no such list.
+    """
+    inner: Any = value
+    while isinstance(inner, dict) and not _is_record(inner):
+        lists = [name for name, rows in inner.items() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+        lists = [name for name in WRAPPERS if name in lists] or [name for name in lists if _is_record(inner[name][0])]
+        if lists:
+            rows: list[Any] = inner[lists[0]]
+            return rows
+        inner = next(iter(inner.values())) if len(inner) == 1 else None
+    return [value]
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    return all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE))
+
+
+# Rows of CSV and TSV tables, through Python's csv module.
+
+csv.field_size_limit(ROW_LIMIT)
+
+SNIFFED_LINES = 50
+OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars", "，": "full-width commas", "；": "full-width semicolons"}
+JUDGEMENT = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+ *")
+"""A relevance judgement, separated by spaces as TREC does."""
+KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a table is written. header: column names, or () where the first line is a row already."""
+
+    delimiter: str
+    quoted: bool
+    header: tuple[str, ...]
+    n_columns: int
+
+    def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """Rows of lines. Raises csv.Error for one that cannot be parsed, and goes on after it."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
+
+
+def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[str]) -> Dialect:
+    """Delimiter, quoting and header of a table from its first bytes.
+
+    The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
+    opens with a quotation mark is quoted as in CSV, and either needs to be or all others are quoted
+    too, since passages hold free quotation marks (MS MARCO).
+    header, named : as in `header_of`.
+    """
+    text = head.decode("utf-8", errors="replace")
+    lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
+    first = lines[0].rstrip("\r")
+    _refuse_other_files(text, first, path)
+    delimiter = "\t" if "\t" in first else ","
+    dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
+    rows = _first_rows(lines, dialect)
+    if not rows:
+        raise InputError("no row could be read", where=path, remedy=KNOWN)
+    try:
+        names = header_of(rows, header, path, named)
+    except InputError:
+        if "\ufffd" in first:
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=in_utf8(path)) from None
+        raise
+    if delimiter == "," and not (names or named or header is False or _is_table_by_name(path)):
+        raise InputError(  # prose has commas, too
+            f"neither JSON nor a table with a header: the file starts with {shorten(first, 60)!r}",
+            where=path,
+            remedy=f"{KNOWN}; name a table with commas and no header .csv, or add {flag_of('header', False)}",
+        )
+    return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
+
+
+def _is_table_by_name(path: str) -> bool:
+    return not {".csv", ".tsv"}.isdisjoint(PurePath(path).suffixes)
+
+
+def _refuse_other_files(text: str, first: str, path: str) -> None:
+    """Raises InputError for text that is not a table with commas or tabs."""
+    if "\n" not in text and text.count("\r") > 1:
+        raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
+    if first.lower().startswith("sep="):
+        raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="delete that line")
+    separated = "\t" in first or "," in first
+    other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
+    if other is not None and (not separated or _fits_alone(text, other)):
+        what = f"fields separated by {OTHER_DELIMITERS[other]}"
+        raise InputError(what, where=path, remedy=with_commas(path, other))
+    if JUDGEMENT.fullmatch(first):
+        raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
+    if not separated and not _is_table_by_name(path):
+        what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
+        raise InputError(what, where=path, remedy=KNOWN)
+
+
+def _fits_alone(text: str, mark: str) -> bool:
+    """Whether the first lines have the same three fields or more with this mark between them, and not with commas."""
+    widths = []
+    for delimiter in (mark, ","):
+        dialect = Dialect(delimiter, True, (), 0)
+        widths.append({len(row) for row in _first_rows(text.split("\n")[:SNIFFED_LINES], dialect)})
+    return "\t" not in text and len(widths[0]) == 1 and min(widths[0]) > 2 and widths[1] != {max(widths[1], default=0)}
+
+
+def _is_quoted_tsv(lines: list[str]) -> bool:
+    cells = [cell for line in lines for cell in line.rstrip("\r").split("\t")]
+    opened = [cell for cell in cells if cell.startswith('"')]
+    if not opened or not all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened):
+        return False
+    # What quotes one field of many that need no quotation marks is the text itself.
+    needed = all('""' in cell[1:-1] for cell in opened)
+    return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
+
+
+def _first_rows(lines: list[str], dialect: Dialect) -> list[list[str]]:
+    reader = dialect.reader(line + "\n" for line in lines if line.strip())
+    rows: list[list[str]] = []
+    while True:
+        try:
+            rows.append(next(reader))
+        except StopIteration:
+            return [row for row in rows if row]
+        except csv.Error:
+            continue
+
+
+def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
+    """The number of each row's first line, the row, and its bytes; a dict where the table has a header, else a list.
+
+    An empty cell is None: tables have no other null. A row that cannot be parsed or has more or fewer fields than the
+    table is Broken, once for each of its lines: after an unclosed quotation mark they may be rows.
+    """
+    lines = _Lines(stream)
+    reader = dialect.reader(lines)
+    names: list[str] | None = None
+    while True:
+        first = lines.start_row()
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row: Row | Broken = lines.damage or Broken("broken_line", Fact("syntax", {"parser": shorten(str(error))}))
+        else:
+            if not (cells or lines.damage):
+                continue
+            if dialect.header and names is None:
+                names = cells
+                continue
+            row = lines.damage or _row(cells, dialect)
+            if cells == names:  # files joined by `cat`
+                row = Broken("broken_line", Fact("repeated_header"))
+        n_lines = lines.number + 1 - first
+        if isinstance(row, Broken) and n_lines > 1:
+            row = Broken(row.reason, replace(row.fact, values={**row.fact.values, "n_lines": n_lines}))
+            yield from ((number, row, lines.row_bytes // n_lines) for number in range(first, lines.number + 1))
+        else:
+            yield first, row, lines.row_bytes
+
+
+def _row(cells: list[str], dialect: Dialect) -> Row | Broken:
+    if len(cells) != dialect.n_columns:
+        return Broken("extra_columns", Fact("field_count", {"n": len(cells), "expected": dialect.n_columns}))
+    values = [cell or None for cell in cells]
+    return dict(zip(dialect.header, values, strict=True)) if dialect.header else values
+
+
+class _Lines:
+    """Decoded lines for csv.reader, with the number of the last one and what was wrong with those of the row."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._lines = stream.lines(ROW_LIMIT)
+        self.number = 0
+        self.row_bytes = 0
+        self.damage: Broken | None = None
+
+    def start_row(self) -> int:
+        """Number of the line that the next row starts on; what was wrong with earlier lines is forgotten."""
+        self.damage = None
+        self.row_bytes = 0
+        return self.number + 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        if line is None:
+            self.damage = too_large("line")
+            return "\n"
+        self.row_bytes += len(line)
+        if self.row_bytes > ROW_LIMIT:
+            self.damage = too_large("row")
+            raise csv.Error
+        if self.number == 1:
+            line = line.removeprefix(BOM)
+        if b"\0" in line:
+            self.damage = Broken("broken_line", Fact("nul_byte"))
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.damage = Broken("broken_line", Fact("not_utf8"))
+            return line.decode(errors="replace")

@@ -1,0 +1,419 @@
+"""Binders of shapes that no list of column names describes: labelled passages, toolkits' own, columns by order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from itertools import product
+from operator import itemgetter
+from typing import Any
+
+from secid.read.binding import (
+    ABOUT,
+    DOCS,
+    LABEL,
+    LISTS,
+    NEGATIVE,
+    NEGATIVES,
+    PASSAGE,
+    PASSAGE_ID,
+    POSITIVE,
+    QUERY,
+    SCALARS,
+    Binding,
+    Head,
+    Key,
+    bind_columns,
+    has_word,
+    look_like_ids,
+    look_like_words,
+    make_head,
+    named,
+    negative_groups,
+    query_columns,
+    says_negative,
+)
+from secid.read.stream import leaves, passage_id, passage_text
+
+# Passages whose labels say which are positives: one pair a row, or a list with its labels.
+
+LABEL_WORDS = {
+    **dict.fromkeys(("relevant", "positive", "pos", "yes"), 1.0),
+    **dict.fromkeys(("irrelevant", "not relevant", "non-relevant", "negative", "neg", "no"), 0.0),
+}
+"""Words that labels go by, in any letter case. Those of other tasks ("entailment") do not say which is positive."""
+FLAGS = frozenset({0.0, 1.0})
+
+
+def as_label(value: Any) -> float | None:
+    """A label as a number: "relevant" is 1, "no" is 0; None where it is none."""
+    word = value.strip().lower().replace("_", " ") if isinstance(value, str) else ""
+    return LABEL_WORDS.get(word, as_number(value))
+
+
+def as_number(value: Any) -> float | None:
+    """A cell as a number; None where it is none. True is 1, "0.5" is 0.5."""
+    if isinstance(value, str):
+        value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
+    try:
+        return float(value) if isinstance(value, str | int | float | Decimal) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def are_numbers(head: Head, key: Key) -> bool:
+    """Whether a column holds numbers (flags and numbers written as text count), at least one."""
+    values = head.column(key)
+    return bool(values) and all(as_number(value) is not None for value in values)
+
+
+def is_score(head: Head, key: Key) -> bool:
+    """Whether a column holds numbers, a fraction among them."""
+    values = head.column(key)
+    return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
+
+
+def flag_columns(head: Head) -> list[Key]:
+    """Columns whose values are 0 and 1, or words for them, both present."""
+    return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == FLAGS]
+
+
+def _labelled_positives(head: Head) -> list[str]:
+    """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
+    labels = [key for key in named(head, LABEL) if key in flag_columns(head)]
+    return [key for key in named(head, POSITIVE) if key not in labels] if labels and not named(head, NEGATIVE) else []
+
+
+def labelled_list(head: Head) -> list[Binding]:
+    """A list of passages and a list of their labels, or objects with a passage and its label each."""
+    return [
+        binding
+        for query in query_columns(head)
+        for docs in named(head, DOCS) or _labelled_positives(head)
+        for binding in _lists(head, query, docs)
+    ]
+
+
+def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
+    if head.kinds[docs] == "struct" and all("is_selected" in value for value in head.typical(docs)):
+        yield replace(
+            _list(query, f"{docs}.passage_text", "is_selected", (query, docs),
+                  lambda row: (row[query], row[docs]["passage_text"], row[docs]["is_selected"])),
+            inner="passage_text",
+        )  # fmt: skip
+        return
+    labels = [label for label in named(head, LABEL) if head.kinds[label] in LISTS and label != docs]
+    if head.kinds[docs] in LISTS and labels:
+        yield from (list_binding(query, docs, label) for label in labels)
+    elif head.kinds[docs] == "structs":
+        passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
+        names = named(make_head(passages), LABEL)
+        if names and all(isinstance(passage_text(item), str) for item in passages):
+            yield own_labels(query, docs, names[0])
+
+
+def own_labels(query: Key, docs: Key, label: str) -> Binding:
+    """Binding of a list of passages that hold their labels themselves."""
+    columns = (str(query), str(docs)) if isinstance(query, str) else None
+    return _list(
+        str(query), str(docs), f"their {label}", columns,
+        lambda row: (row[query], row[docs], [passage.get(label) for passage in row[docs]]),
+    )  # fmt: skip
+
+
+def list_binding(query: Key, docs: Key, label: Key) -> Binding:
+    """Binding of a list of passages and the list of their labels."""
+    columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
+    return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
+
+
+def _list(query: str, docs: str, label: str, columns: tuple[str, ...] | None, extract: Any) -> Binding:
+    return Binding(query, f"{docs} by {label}", f"{docs} by {label}", extract, columns, labelled="list")
+
+
+def labelled_pair(head: Head) -> list[Binding]:
+    """One row a (query, passage, label): rows are grouped by query."""
+    if named(head, NEGATIVE):
+        return []
+    return [
+        pair_binding(query, passage, label)
+        for query in query_columns(head)
+        for passage in named(head, PASSAGE) or named(head, PASSAGE_ID) or _labelled_positives(head)
+        for label in named(head, LABEL)
+        if head.kinds[passage] in SCALARS | {"struct"} and head.kinds[query] in SCALARS
+        if 2 * sum(as_label(value) is not None for value in head.column(label)) > len(head.column(label))
+    ]
+
+
+def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None) -> Binding:
+    """Binding of labelled pairs; `title` is joined before the passage."""
+    get = itemgetter(query, passage, label)
+
+    def with_title(row: Any) -> tuple[Any, Any, Any]:
+        query_text, text, value = get(row)
+        return query_text, {"title": row[title], "text": text}, value
+
+    both = f"{passage} by {label}" if title is None else f"{title} + {passage} by {label}"
+    columns = tuple(map(str, (query, passage, label))) if isinstance(query, str) else None
+    extract = get if title is None else with_title
+    return Binding(str(query), both, both, extract, columns, labelled="pair", note="rows grouped by query")
+
+
+# Binders of shapes that no list of column names describes: toolkits' own, and columns by their order.
+
+FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
+"""Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
+OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVES})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVES}))")
+"""Negatives and the name of their miner, `neg_bm25` or `bm25_negatives`; `neg_bm25_1` is one of an n-tuple."""
+
+NLI = ["premise", "entailment", "contradiction"]
+PASSED_OVER = re.compile(
+    r"(?i)(.+[_ -])?(labels?|scores?)|"
+    r"_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
+)
+"""Columns that are no texts of any row: labels, scores, ids and marks."""
+
+
+def dpr(head: Head) -> list[Binding]:
+    """DPR: random and hard negatives are two sources."""
+    both = {"random": "negative_ctxs", "hard": "hard_negative_ctxs"}
+    splits = {split: column for split, column in both.items() if head.kinds.get(column) in LISTS}
+    if "positive_ctxs" not in head.kinds or not splits:
+        return []
+    if len(splits) == 1:
+        return [bind_columns(head, query, "positive_ctxs", list(splits.values())) for query in named(head, QUERY)]
+    return [_split(query, "positive_ctxs", splits) for query in named(head, QUERY)]
+
+
+def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
+    """A column of negatives for each source."""
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row[query], row[positive], {split: row.get(name) for split, name in splits.items()}
+
+    shown = " and ".join(name if split == name else f"{split} ({name})" for split, name in splits.items())
+    names = (query, positive, *splits.values())
+    return Binding(query, positive, shown, extract, names, splits=True, note="one source each", **options)
+
+
+def several_miners(head: Head) -> list[Binding]:
+    """A column or a key of an object for each miner: each is a source."""
+    negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
+    negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
+    negatives = [key for key in negatives if are_miners(head, key)]
+    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
+    bindings = [
+        Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
+                (query, positive, negative), splits=True, either=True, note="one source each")
+        for query, positive, negative in product(query_columns(head), positives, negatives)
+    ]  # fmt: skip
+    return bindings if named(head, NEGATIVE) else bindings + _a_source_each(head, miner_columns(head))
+
+
+def all_miners(head: Head) -> list[Binding]:
+    """The same, or a source for each column of negatives whatever its name."""
+    negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in LISTS | {"text"}]
+    return several_miners(head) or _a_source_each(head, negatives)
+
+
+def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
+    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS and key not in columns]
+    splits = {name: name for name in columns}
+    both = product(query_columns(head), positives)
+    return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
+
+
+def miner_columns(head: Head) -> list[str]:
+    """Columns of lists or texts named as the negatives of a miner each."""
+    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
+    return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
+
+
+def are_miners(head: Head, key: Key) -> bool:
+    """Whether the keys of a column of objects may be miners: none is a passage, a field, or a number of one text."""
+    values = [value for value in head.typical(key) if isinstance(value, dict)]
+    passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
+    names = {name for value in values for name in value}
+    listed = any(isinstance(inner, list) for value in values for inner in value.values())
+    numbered = all(map(str.isdecimal, names)) and not listed
+    fields = all(map(FIELD.fullmatch, names)) or any(map(ABOUT.fullmatch, names))
+    return bool(values) and not (passages or numbered or fields)
+
+
+def simlm(head: Head) -> list[Binding]:
+    """E5 and SimLM: parallel lists of ids and scores inside an object."""
+    if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
+        return []
+    objects = [*head.typical("positives"), *head.typical("negatives")]
+    inner = next((name for name in ("doc_id", "text") if all(name in value for value in objects)), None)
+    if inner is None:
+        return []
+
+    def extract_for(query: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+        return lambda row: (row[query], row["positives"][inner], row["negatives"][inner])
+
+    return [
+        Binding(query, f"positives.{inner}", f"negatives.{inner}", extract_for(query),
+                (query, "positives", "negatives"), inner=inner)
+        for query in query_columns(head)
+    ]  # fmt: skip
+
+
+def ms_swift(head: Head) -> list[Binding]:
+    """Chat messages: the query is a conversation's last user turn, a passage its last message."""
+    names = ("messages", "positive_messages", "negative_messages")
+    if head.kinds.get("messages") != "structs" or "positive_messages" not in head.kinds:
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        users = [turn for turn in row["messages"] if turn["role"] == "user"]
+        negatives = row["negative_messages"]
+        return users[-1]["content"], _last(row["positive_messages"]), negatives and _last(negatives)
+
+    return [Binding("messages (last user turn)", *names[1:], extract, names)]
+
+
+def _last(conversations: list[Any]) -> list[Any]:
+    ends = [turns[-1] if isinstance(turns, list) else turns for turns in conversations]
+    return [turn if isinstance(turn, str) else turn["content"] for turn in ends]
+
+
+def nomic(head: Head) -> list[Binding]:
+    """nomic: the row's metadata names the columns of the triplet."""
+    triplets = []
+    for metadata in head.column("metadata"):
+        try:
+            query, positive, negative = metadata["objective"]["triplet"][0]
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+        if all(isinstance(name, str) and name in head.kinds for name in (query, positive, negative)):
+            triplets.append((query, positive, negative))
+    return [bind_columns(head, query, positive, [negative]) for query, positive, negative in dict.fromkeys(triplets)]
+
+
+def instructor(head: Head) -> list[Binding]:
+    """INSTRUCTOR and GritLM: every text is an [instruction, text] pair."""
+    names = ("query", "pos", "neg")
+    if not set(names) <= set(head.kinds):
+        return []
+    queries = head.column("query")
+    if 2 * sum(map(is_pair, queries)) <= len(queries):
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row["query"], *([row[side]] if is_pair(row[side]) else row[side] for side in ("pos", "neg"))
+
+    return [Binding(*names, extract, names, pairs=True, note="the second of each [instruction, text] pair")]
+
+
+def is_pair(value: Any) -> bool:
+    """Whether a value is a list of two texts."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def objects(head: Head) -> list[Binding]:
+    """Objects that hold a text each; the query may be one, too."""
+    queries = _with_text(head, named(head, QUERY)) or [key for key in named(head, QUERY) if head.kinds[key] == "text"]
+    positives, negatives = (_with_text(head, named(head, names)) for names in (POSITIVE, NEGATIVE))
+    bindings = []
+    for query, positive, group in product(queries, positives, list(negative_groups(head, negatives))):
+        binding = bind_columns(head, query, positive, group)
+        if head.kinds[query] == "struct":
+            binding = replace(binding, query=f"the text of {query}", extract=_query_inside(binding.extract))
+        if head.kinds[query] in ("struct", "text"):
+            bindings.append(binding)
+    return bindings
+
+
+def _with_text(head: Head, names: Iterable[str]) -> list[str]:
+    """The columns of objects, or lists of them, that each hold a text."""
+    keys = [key for key in names if head.kinds[key] in ("struct", "structs")]
+    return [key for key in keys if all(isinstance(_first_text(value), str) for value in head.typical(key))]
+
+
+def _first_text(value: Any) -> Any:
+    passages = value if isinstance(value, list) else [value]
+    return next((passage_text(passage) for passage in passages if isinstance(passage, dict) and passage), None)
+
+
+def _query_inside(extract: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], tuple[Any, Any, Any]]:
+    def with_query_text(row: Any) -> tuple[Any, Any, Any]:
+        query, positives, negatives = extract(row)
+        return _first_text(query), positives, negatives
+
+    return with_query_text
+
+
+def positional_triplet(head: Head) -> list[Binding]:
+    """Rows without names of three columns, all texts or all ids; a fourth is passed over where it holds scores."""
+    keys = list(head.kinds)
+    if len(keys) == 4 and is_score(head, keys[-1]):
+        keys.pop()
+    if head.named or keys != [0, 1, 2] or head.kinds[0] not in SCALARS or positional_pair(head) or colbert(head):
+        return []
+    if not ({head.kinds[1], head.kinds[2]} <= SCALARS or {head.kinds[1], head.kinds[2]} <= LISTS - {"numbers"}):
+        return []
+    scalars = [head.column(key) for key in keys if head.kinds[key] in SCALARS]
+    ids = [look_like_ids(values) or are_numbers(head, key) for key, values in enumerate(scalars)]
+    if len(set(ids)) > 1 and not all(map(look_like_words, scalars)):
+        return []
+    if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
+        return []
+    return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+
+
+def positional_tuple(head: Head) -> list[Binding]:
+    """Rows without names: query, positive, and negatives in all columns behind."""
+    if head.named or len(head.kinds) < 3 or any(kind not in SCALARS for kind in head.kinds.values()):
+        return positional_triplet(head)
+    if len(head.kinds) == 3:
+        return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+    return [Binding("0", "1", "2…", lambda row: (row[0], (row[1],), tuple(row[2:])), None)]
+
+
+def no_wider(binding: Binding, head: Head) -> Binding:
+    """The binding for rows no wider than those of the head: cells beyond would be lost uncounted."""
+    extract, width = binding.extract, len(head.kinds)
+
+    def checked(row: Any) -> tuple[Any, Any, Any]:
+        if len(row) > width:
+            raise IndexError(f"{len(row)} cells, {width} in the first rows")
+        return extract(row)
+
+    return replace(binding, extract=checked)
+
+
+def colbert(head: Head) -> list[Binding]:
+    """ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
+    if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
+        return []
+    if not all(len(cell) == 2 for row in head.rows for cell in list(row)[1:] if isinstance(cell, list)):
+        return []
+
+    def extract(row: Any) -> tuple[Any, Any, Any]:
+        return row[0], (row[1][0],), tuple(passage[0] for passage in row[2:])
+
+    return [Binding("0", "1", "2…", extract, None, note="[id, score] each, the first is positive")]
+
+
+def positional_pair(head: Head) -> list[Binding]:
+    """Rows without names that end on a label: query, (title,) passage, label."""
+    n_columns = len(head.kinds)
+    if head.named or n_columns not in (3, 4) or any(head.kinds[key] not in SCALARS for key in range(n_columns - 1)):
+        return []
+    label = n_columns - 1
+    if not are_numbers(head, label) or {*map(as_number, head.column(label))} - FLAGS:
+        return []
+    return [no_wider(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
+
+
+def by_order(head: Head) -> list[Binding]:
+    """Exactly three columns of text: NLI's, or ones whose names differ in the number or letter at their end alone."""
+    texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
+    keys = [str(key) for key in texts if head.named and not PASSED_OVER.fullmatch(str(key))]
+    numbered = len({re.sub(r"(?i)(?<![a-z])[a-d]$|\d+$", "", key) for key in keys}) == 1
+    if len(keys) != 3 or not (numbered or keys == NLI) or any(map(says_negative, keys)):
+        return []
+    return [bind_columns(head, keys[0], keys[1], keys[2:], note="by the order of the columns")]
