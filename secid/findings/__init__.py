@@ -1,0 +1,1 @@
+"""The rules of the catalogue of findings, on texts and on the encoder's rows."""

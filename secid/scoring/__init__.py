@@ -1,0 +1,1 @@
+"""The stages of `secid score`, `secid check` and `secid audit`, from files to published numbers."""

@@ -1,0 +1,1 @@
+"""The triplet table: one row per scored (query, positive, negative), one column per fact."""
