@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from secid.errors import SecidError
     from secid.gating.baseline import Baseline
-    from secid.results import Run, SourceResult
+    from secid.results import Run, SourceReport
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
 
@@ -44,7 +44,7 @@ _MODULES = {
     "Probe": "secid.results.probe",
     "Run": "secid.results",
     "SecidError": "secid.errors",
-    "SourceResult": "secid.results",
+    "SourceReport": "secid.results",
     "from_json": "secid.analyses.registry",
     "read_run": "secid.analyses.registry",
     "to_json": "secid.analyses.registry",
@@ -57,7 +57,7 @@ __all__ = [
     "Probe",
     "Run",
     "SecidError",
-    "SourceResult",
+    "SourceReport",
     "__version__",
     "audit",
     "baseline",

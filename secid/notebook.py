@@ -74,7 +74,7 @@ def html_of(result: Any) -> str | None:
 
 
 def sources_table(run: Run) -> pyarrow.Table:
-    """One row a source: its texts and numbers as `SourceResult.flat` names them, null where there is none."""
+    """One row a source: its texts and numbers as `SourceReport.flat` names them, null where there is none."""
     import pyarrow as pa
 
     rows = [source.flat() for source in run.sources]

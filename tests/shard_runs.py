@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from secid.findings.rows import SAMPLED
-from secid.results import Run, SourceResult
+from secid.results import Run, SourceReport
 
 TO_1E_12 = 1e-12
-OF_SAMPLE = frozenset({"hardness", "hardness_interval_95", "hardness_queries", "languages", "equal_curve", "repair"})
+OF_SAMPLE = frozenset({"hardness", "languages", "repair"})
 """Fields of a source that a merge measures on its sample."""
 OF_MERGE = frozenset({"timing", "environment", "folder", "settings", "probe", "merged"})
 """Fields of a run that tell how it was made."""
@@ -84,7 +84,7 @@ def differences(
     return [found for name, a, b in pairs for found in _apart(name, a, b, tolerance, absolute)]
 
 
-def _added_up(source: SourceResult) -> dict[str, Any]:
+def _added_up(source: SourceReport) -> dict[str, Any]:
     fields = {name: value for name, value in vars(source).items() if name not in OF_SAMPLE}
     fields["findings"] = [
         dataclasses.replace(item, examples=()) for item in source.findings if item.name not in SAMPLED
@@ -94,9 +94,13 @@ def _added_up(source: SourceResult) -> dict[str, Any]:
         for first, row in source.finding_overlaps.items()
         if first not in SAMPLED
     }
-    if source.on_shared is not None:
-        fields["on_shared"] = dataclasses.replace(source.on_shared, hardness=None, hardness_interval_95=None)
-    fields["without_flagged"] = dataclasses.replace(source.without_flagged, hardness=None)
+    shared, without = source.scored.on_shared, source.scored.without_flagged
+    fields["score"] = dataclasses.replace(
+        source.scored,
+        equal_curve=(),
+        on_shared=None if shared is None else dataclasses.replace(shared, hardness=None),
+        without_flagged=dataclasses.replace(without, hardness=None),
+    )
     return fields
 
 

@@ -137,7 +137,7 @@ def test_every_field_of_the_report_is_named():
 def test_a_field_that_is_not_named_would_be_noticed():
     page = text_of(ROOT / "docs" / "report-schema.md")
     noticed = set(missing_fields(page.replace("`probability_first`", ""))) - set(missing_fields(page))
-    assert noticed == {"SourceIdentity.probability_first", "SourceResult.probability_first"}
+    assert noticed == {"SourceScore.probability_first"}
 
 
 def test_every_column_of_negatives_is_named():

@@ -239,13 +239,13 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
     of_source = {source.name: table.filter(pc.field("source") == source.name) for source in run_of.sources}
     columns = {source: {name: own[name].to_numpy() for name in COLUMNS} for source, own in of_source.items()}
     for source in run_of.sources:
-        values = {"hardness": source.hardness, "inversions": -source.inversion_fraction}
+        values = {"hardness": source.hardness and source.hardness.value, "inversions": -source.score.inversion_fraction}
         values |= {name: -finding.share for name in ("false_negative", "suspect") if (finding := source.finding(name))}
-        for point in source.compared_curve:
+        for point in source.score.compared_curve:
             values[f"ECI at B = {point.budget:g}"] = point.nats
         for name in ("gradient_energy", "mnrl_loss", "ambiguity"):
             for form in ("pair", "record"):
-                values[f"{name}, {form} form"] = getattr(source.proxies, f"{name}_{form}")
+                values[f"{name}, {form} form"] = getattr(source.score.proxies, f"{name}_{form}")
         rows = columns[source.name]
         values |= in_batch_weights(rows, columns["random"], of_source[source.name]["in_suspect"].to_pylist())
         for name, value in values.items():

@@ -205,15 +205,15 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
     At the run's own budget the scores that it ranks by, beyond 1 those on equal numbers where sources differ in size;
     where they cannot be cut, other budgets beyond 1 are left out: a larger source scores higher at them (METHOD 7).
     """
-    numbers: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.eci_nats for s in run.sources}}
-    common = set.intersection(*({point.budget for point in source.compared_curve} for source in run.sources))
+    numbers: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.scored.nats for s in run.sources}}
+    common = set.intersection(*({point.budget for point in source.scored.compared_curve} for source in run.sources))
     for budget in sorted({run.budget} if "crossings" in run.not_evaluated else common):
         if budget != 1.0:
-            curves = {s.name: s.compared_curve if budget > 1.0 else s.budget_curve for s in run.sources}
+            curves = {s.name: s.scored.compared_curve if budget > 1.0 else s.scored.budget_curve for s in run.sources}
             numbers[_at_budget(budget)] = {
                 name: next(point.nats for point in curve if point.budget == budget) for name, curve in curves.items()
             }
-    if any(source.on_shared for source in run.sources):
+    if any(source.scored.on_shared for source in run.sources):
         numbers[_ranked_by(run)] = {s.name: s.in_table(run.budget).score.nats for s in run.sources}
     for item in ABLATIONS.of(run) or ():
         if item.name == "weight":
@@ -222,8 +222,8 @@ def numbers_of(run: Run) -> dict[str, dict[str, float]]:
                 if row.setting != item.base and len(known) == len(row.scores):
                     at = "" if run.budget == 1.0 else f" at B = {run.budget:g}"
                     numbers[f"weight {row.setting}{at}"] = known
-    for field in vars(run.sources[0].proxies):
-        numbers[field] = {source.name: getattr(source.proxies, field) for source in run.sources}
+    for field in vars(run.sources[0].scored.proxies):
+        numbers[field] = {source.name: getattr(source.scored.proxies, field) for source in run.sources}
     return numbers
 
 

@@ -221,7 +221,7 @@ def write_blend(
     wanted = dict(sorted(normalized(run, shares).items()))
     base = asked_base or next(source.name for source in run.sources if source.name in wanted)
     settings = settings_of(run, max_records=None, seed=seed)
-    schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).paths}), suffix_of(out)
+    schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).files}), suffix_of(out)
     provenance = out.with_name(f"{out.name}.provenance.jsonl")
     rules = partial(_copies, known=read_labels(folder, run))
     with (

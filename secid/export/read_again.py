@@ -50,7 +50,7 @@ class ReadSource(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def paths(self) -> Sequence[ReadFile]: ...
+    def files(self) -> Sequence[ReadFile]: ...
 
 
 Own = TypeVar("Own", bound=ReadSource, covariant=True)
@@ -117,7 +117,7 @@ def text_rules_of(folder: Path, run: Run) -> TextRules:
 def _name_in(run: Run, planned: PlannedSource) -> str:
     """The name that a planned source had in the run."""
     split = planned.name.removeprefix(planned.source.name)
-    names = [r.name for r in run.sources if tuple(file.path for file in r.paths) == planned.source.paths]
+    names = [r.name for r in run.sources if tuple(file.path for file in r.files) == planned.source.paths]
     return next(name for name in names if name.endswith(split))
 
 
@@ -134,7 +134,7 @@ def find_source(run: ReadResult[Own], name: str | None) -> Own:
 
 def check_present(source: ReadSource) -> None:
     """Raises InputError where a file of the source is missing, or not as long as the one that was scored."""
-    for file in source.paths:
+    for file in source.files:
         if once_only(file.path):
             raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
         try:
@@ -149,7 +149,7 @@ def check_present(source: ReadSource) -> None:
 def check_unchanged(source: ReadSource) -> None:
     """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
     check_present(source)
-    for file in source.paths:
+    for file in source.files:
         if sha256_of(Path(on_disk(file.path))) != file.sha256:
             raise _changed(file.path)
 
@@ -180,7 +180,7 @@ def plan_again(
         check_present(result)
     readers: dict[tuple[str, ...], Reader] = {}
     for result in results:
-        paths = tuple(file.path for file in result.paths)
+        paths = tuple(file.path for file in result.files)
         if paths not in readers:
             readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
@@ -194,7 +194,7 @@ def plan_again(
     try:
         originals = {}
         for result in results:
-            reader = readers[tuple(file.path for file in result.paths)]
+            reader = readers[tuple(file.path for file in result.files)]
             _compare(reader.content(), result)
             planned, split = _matching(result.name, reader.source, plan)
             originals[result.name] = Original(result.name, split, planned, on_disk[reader.source])
@@ -204,7 +204,7 @@ def plan_again(
 
 
 def _compare(content: Iterable[FileContent], result: ReadSource) -> None:
-    hashes = {file.path: file.sha256 for file in result.paths}
+    hashes = {file.path: file.sha256 for file in result.files}
     for file in content:
         if file.sha256 != hashes[file.path]:
             raise _changed(file.path)

@@ -24,7 +24,7 @@ from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import short
 from secid.pool import Plan, PlannedSource, plan_with, restricted
 from secid.progress import Clock, Progress
-from secid.results import Run, SourceResult
+from secid.results import Run, SourceReport
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
 from secid.results.check import Check
 from secid.results.document import loading_settings, settings_of
@@ -75,7 +75,7 @@ def select(
     result, rule = find_source(run, request.source), request.rule
     if "suspect" in rule.drop:
         _refuse_no_evidence(run, result.name)
-    container = request.schema_of({file.schema for file in result.paths})
+    container = request.schema_of({file.schema for file in result.files})
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     # Before any work, so that an encoder which must be named is asked for at once
     loading = settings if is_object(encoder) else loading_settings(run, folder, own)
@@ -199,7 +199,7 @@ def _scored_again(
     encoder: Encoder,
     work: Path,
     progress: Progress,
-) -> SourceResult:
+) -> SourceReport:
     """The result of the copy's scored negatives, from the texts of the plan: the run's settings and pool, no controls.
 
     Raises EncoderError where the encoder is not the run's.
@@ -219,19 +219,19 @@ def _scored_again(
     plan = plan_with(plan, (selected.part(planned, scored),))
     pool, reference = read_frequencies(folder, run), read_reference(folder, run)
     measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference, texts=texts)
-    files = {file.path: file for file in find_source(run, name).paths}
+    files = {file.path: file for file in find_source(run, name).files}
     publication = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
     return publication.run.sources[0]
 
 
-def _answer(source: SourceResult, budget: float) -> Answer:
-    point = next(point for point in source.budget_curve if point.budget == budget)
+def _answer(source: SourceReport, budget: float) -> Answer:
+    point = next(point for point in source.scored.budget_curve if point.budget == budget)
     return Answer(
         status=source.status,
         eci_nats=point.nats,
         interval_95=point.interval_95,
-        hardness=source.hardness,
-        outscoring=source.inversion_fraction,
+        hardness=None if source.hardness is None else source.hardness.value,
+        outscoring=source.scored.inversion_fraction,
         flagged_share=source.flagged_share,
         n_triplets=source.n_triplets,
     )

@@ -31,7 +31,7 @@ from secid.gating.baseline import (
 )
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
-from secid.results import IdfInfo, Languages, Run, SourceResult
+from secid.results import IdfInfo, Languages, Run, SourceReport
 from secid.results.document import settings_of
 from secid.run_folder.tables import (
     QUERY_INFLUENCE,
@@ -105,7 +105,7 @@ def measured_sample(item: Measured) -> Sample:
     return Sample(item.table, names, Estimate(item.nats(1.0), names, per_query))
 
 
-def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceResult, Sample]]:
+def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
     """Every source of a run folder. Raises InputError if a table of it is missing, damaged or of another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
@@ -115,7 +115,7 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceResult, Sampl
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
         names = names_of(keys.numpy())
         table = read_table(folder, source.name, settings_of(run).temperature)
-        yield source, Sample(table, names, Estimate(source.eci_nats, names, influence.numpy()))
+        yield source, Sample(table, names, Estimate(source.scored.nats, names, influence.numpy()))
 
 
 # A run folder to a baseline: its numbers, and its table of document frequencies and labelled positives.
@@ -188,17 +188,17 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
     return frequencies, known
 
 
-def _source(source: SourceResult, sample: Sample) -> BaselineSource:
+def _source(source: SourceReport, sample: Sample) -> BaselineSource:
     languages = source.languages or Languages(n_texts=0, shares={})
     low = float(np.quantile(sample.relation(), LOW_POINT))
     n_queries = source.n_queries
     return BaselineSource(
-        n_records=source.n_records,
+        n_records=source.rows.n_records,
         n_queries=n_queries,
         n_negatives=sample.n_negatives,
-        score_nats=source.eci_nats,
-        interval_95=source.interval_95,
-        standard_error_nats=source.standard_error_nats,
+        score_nats=source.scored.nats,
+        interval_95=source.scored.interval_95,
+        standard_error_nats=source.scored.standard_error_nats,
         hardness=_hardness(source),
         findings={
             finding.name: Measurement(
@@ -220,16 +220,16 @@ def _measurement(estimate: Estimate) -> Measurement:
     return Measurement(value=estimate.value, standard_error=estimate.standard_error, n_queries=len(estimate.queries))
 
 
-def _hardness(source: SourceResult) -> Measurement | None:
+def _hardness(source: SourceReport) -> Measurement | None:
     """With the error that its interval shows; None without either."""
-    if source.hardness is None or source.hardness_interval_95 is None:
+    hardness = source.hardness
+    if hardness is None or hardness.interval_95 is None:
         return None
-    low, high = source.hardness_interval_95
-    n_queries = source.hardness_queries or source.n_queries
-    error = (high - low) / (2.0 * reach_95(n_queries))
-    return Measurement(value=source.hardness, standard_error=error, n_queries=n_queries)
+    low, high = hardness.interval_95
+    error = (high - low) / (2.0 * reach_95(hardness.n_queries))
+    return Measurement(value=hardness.value, standard_error=error, n_queries=hardness.n_queries)
 
 
-def file_hashes(source: SourceResult) -> dict[str, str]:
+def file_hashes(source: SourceReport) -> dict[str, str]:
     """SHA-256 by file name."""
-    return {Path(file.path).name: file.sha256 for file in source.paths}
+    return {Path(file.path).name: file.sha256 for file in source.files}

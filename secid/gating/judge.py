@@ -98,8 +98,8 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
     for name, known in baseline.sources.items():
         if (source := sources.get(name)) is None:
             continue
-        if not isclose(known.score_nats, source.eci_nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
-            lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.eci_nats:.9g}")
+        if not isclose(known.score_nats, source.scored.nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
+            lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.scored.nats:.9g}")
         if known.files != (files := file_hashes(source)):
             changed = sorted(set(known.files.items()) ^ set(files.items()))
             lines.append(f"files of {name}: {', '.join(dict.fromkeys(path for path, _ in changed))}")
@@ -162,19 +162,19 @@ def source_verdict(scored: Scored, plan: Plan, against: Against, no_guide: str) 
         name=item.name,
         paths=planned.source.paths,
         outcome="fail" if fails else "undecided" if blocking else "pass",
-        n_read=result.n_read,
-        n_used=result.n_used,
-        skipped=dict(result.skipped),
-        dropped_negatives=dict(result.dropped_negatives),
-        n_not_sampled=result.n_not_sampled,
-        n_records=result.n_records,
+        n_read=result.rows.n_read,
+        n_used=result.rows.n_used,
+        skipped=dict(result.rows.skipped),
+        dropped_negatives=dict(result.rows.dropped_negatives),
+        n_not_sampled=result.rows.n_not_sampled,
+        n_records=result.rows.n_records,
         n_queries=result.n_queries,
         n_negatives=subject.sample.n_negatives,
-        eci_nats=result.eci_nats,
-        interval_95=result.interval_95,
+        eci_nats=result.scored.nats,
+        interval_95=result.scored.interval_95,
         previous=subject.previous.name if subject.previous else None,
-        hardness=result.hardness,
-        hardness_interval_95=result.hardness_interval_95,
+        hardness=None if result.hardness is None else result.hardness.value,
+        hardness_interval_95=None if result.hardness is None else result.hardness.interval_95,
         findings=result.findings,
         languages=subject.findings.languages,
         checks=checks,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from secid.analyses.guide import GUIDE
 from secid.analyses.separation import SEPARATION, SourceSeparation
-from secid.pages.glossary import REFERENCES, compares, kind_name, score_point
+from secid.pages.glossary import REFERENCES, compares, kind_name
 from secid.pages.page import Chart, described
 from secid.pages.svg import (
     FONT,
@@ -29,7 +29,7 @@ from secid.pages.svg import (
     words,
 )
 from secid.pages.text import fraction, gain, interval, is_unknown, listed, nats, percent, short
-from secid.results import ControlResult, Measurement, Run, SourceResult
+from secid.results import BudgetPoint, ControlResult, Run, SourceReport
 from secid.results.probe import Probe, ProbedSource
 from secid.results.sources import GuideSource
 
@@ -93,7 +93,7 @@ def hardness_chart(run: Run) -> Chart | None:
     if not sources:
         return None
     controls = [  # a guide scores none
-        _Point(REFERENCES[kind], x, control.inversion_fraction)
+        _Point(REFERENCES[kind], x, control.score.inversion_fraction)
         for x, (kind, _) in ENDS.items()
         for control in run.controls
         if control.kind == kind and by is OUTSCORING
@@ -117,10 +117,11 @@ def hardness_chart(run: Run) -> Chart | None:
     )
 
 
-def _source(number: int, source: SourceResult, budget: float, suspects: GuideSource | None) -> _Point:
+def _source(number: int, source: SourceReport, budget: float, suspects: GuideSource | None) -> _Point:
     shown = source.in_table(budget)
-    hardness = shown.hardness or 0.0
-    x_ends, finding = shown.hardness_interval_95, None if source.on_shared else source.finding("inversion")
+    hardness = shown.hardness_value or 0.0
+    x_ends = None if shown.hardness is None else shown.hardness.interval_95
+    finding = None if source.scored.on_shared else source.finding("inversion")
     if suspects is not None:
         return _Point(source.name, hardness, suspects.suspect_share, x_ends, suspects.interval_95, number)
     share, ends = (shown.inversion_fraction, None) if finding is None else (finding.share, finding.interval_95)
@@ -208,26 +209,29 @@ def forest_chart(run: Run) -> Chart | None:
     if not run.sources:
         return None
     controls = [item for item in run.controls if item.of is None and _comparable(run, item)]
-    marks = [_score(run, source.name, source, source.rank_group if run.comparisons else 0) for source in run.sources]
-    marks += [_score(run, kind_name(control.kind), control, None) for control in controls]
+    at = run.budget
+    marks = [
+        _score(at, item.name, item.in_table(at).score, item.scored.rank_group if run.comparisons else 0)
+        for item in run.sources
+    ]
+    marks += [_score(at, kind_name(control.kind), control.score.at(at), None) for control in controls]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
     return forest(
         f"Score ({'ECI_sem' if run.budget == 1 else 'ECI_B'}, nats) with 95 % CI",
         marks,
-        [score_point(item, run.budget).nats for item in controls if item.kind in REFERENCES],
+        [item.score.at(at).nats for item in controls if item.kind in REFERENCES],
         f"Dashed: {listed(references)}." if references else "",
     )
 
 
 def _comparable(run: Run, control: ControlResult) -> bool:
-    return score_point(control, run.budget).budget == run.budget and compares(run, control, run.budget)
+    return control.score.at(run.budget).budget == run.budget and compares(run, control, run.budget)
 
 
-def _score(run: Run, name: str, item: Measurement, group: int | None) -> Mark:
-    """group : None for a control."""
-    point = score_point(item, run.budget)
-    ends = () if is_unknown(point.interval_95, run.budget) else point.interval_95  # too few queries for one
-    words = f"{nats(point.nats)}, 95 % CI {interval(point.interval_95, budget=run.budget)}"
+def _score(budget: float, name: str, point: BudgetPoint, group: int | None) -> Mark:
+    """Return the mark of a score.   budget : the run's.   group : None for a control."""
+    ends = () if is_unknown(point.interval_95, budget) else point.interval_95  # too few queries for one
+    words = f"{nats(point.nats)}, 95 % CI {interval(point.interval_95, budget=budget)}"
     return Mark(name, point.nats, ends, words, group or 0, group is None)
 
 

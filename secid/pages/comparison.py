@@ -13,11 +13,11 @@ from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
 from secid.pages.findings import STATUS
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, score_point, terms
+from secid.pages.glossary import CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.text import fraction, listed, named, nats, percent, plain, plural, points, score, short
 from secid.records import encodable
-from secid.results import SCHEMA_VERSION, Run, SourceResult, Status
+from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
 from secid.results.catalogue import FINDINGS
 from secid.results.document import json_of
 from secid.results.inputs import Shown
@@ -173,7 +173,7 @@ def _value(entry: Any) -> str:
     return "absent" if entry is None else value_text(entry.get("value") if isinstance(entry, Mapping) else entry)
 
 
-def _by_name(run: Run) -> dict[str, SourceResult]:
+def _by_name(run: Run) -> dict[str, SourceReport]:
     return {source.name: source for source in run.sources}
 
 
@@ -182,41 +182,36 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
     across = []
     for name in dict.fromkeys(name for table in tables for name in table):
         items = [table.get(name) for table in tables]
-        points = [
-            None if item is None else score_point(item, run.budget) for item, run in zip(items, runs, strict=True)
-        ]
+        shown = [None if item is None else item.in_table(run.budget) for item, run in zip(items, runs, strict=True)]
         across.append(
             SourceAcross(
                 name=name,
-                ranks=tuple(None if item is None else item.rank for item in items),
-                scores_nats=tuple(None if point is None else point.nats for point in points),
-                intervals_95=tuple(None if point is None else point.interval_95 for point in points),
+                ranks=tuple(None if item is None else item.scored.rank for item in items),
+                scores_nats=tuple(None if item is None else item.score.nats for item in shown),
+                intervals_95=tuple(None if item is None else item.score.interval_95 for item in shown),
                 same_files=_same_files(items),
                 statuses=tuple(None if item is None else item.status for item in items),
-                hardness=tuple(
-                    None if item is None else item.in_table(run.budget).hardness
-                    for item, run in zip(items, runs, strict=True)
-                ),
+                hardness=tuple(None if item is None else item.hardness_value for item in shown),
                 findings=_shares(items),
             )
         )
     return tuple(across)
 
 
-def _shares(items: Sequence[SourceResult | None]) -> dict[str, tuple[float | None, ...]]:
+def _shares(items: Sequence[SourceReport | None]) -> dict[str, tuple[float | None, ...]]:
     """Shares of one source by finding, of findings that it has in any run."""
     every = [{} if item is None else {finding.name: finding.share for finding in item.findings} for item in items]
     names = dict.fromkeys(name for shares in every for name, share in shares.items() if share > 0)
     return {name: tuple(shares.get(name) for shares in every) for name in names}
 
 
-def _same_files(items: Sequence[SourceResult | None]) -> bool | None:
-    contents = [tuple(file.sha256 for file in item.paths) for item in items if item is not None and item.paths]
+def _same_files(items: Sequence[SourceReport | None]) -> bool | None:
+    contents = [tuple(file.sha256 for file in item.files) for item in items if item is not None and item.files]
     return len(set(contents)) == 1 if len(contents) > 1 else None
 
 
 def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
-    ranks = {name: source.rank for name, source in _by_name(other).items()}
+    ranks = {name: source.scored.rank for name, source in _by_name(other).items()}
     common = [source.name for source in first.sources if source.name in ranks]
     return [
         Reversal(run=label, first=a, second=b, established=_established(first, a, b) and _established(other, a, b))

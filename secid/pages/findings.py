@@ -26,7 +26,7 @@ from secid.pages.text import (
     points,
     short,
 )
-from secid.results import Match, Overlap, Run, SourceFinding, SourceResult, Status, defects_to_drop
+from secid.results import Match, Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
@@ -196,7 +196,14 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
     those for which no finding is left, the command alone is returned. Traits of a source not to use come last.
     """
     every = [
-        (bool(number) or source.status not in TO_REPAIR, _is_trait(source, item), place, source.rank, source, item)
+        (
+            bool(number) or source.status not in TO_REPAIR,
+            _is_trait(source, item),
+            place,
+            source.scored.rank,
+            source,
+            item,
+        )
         for source in run.sources
         for number, (place, item) in enumerate(ranked(run, source))
     ]
@@ -214,18 +221,18 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
     return tuple(group for _, group in groups), max(0, len(every) - limit)
 
 
-def _is_trait(source: SourceResult, item: Item) -> bool:
+def _is_trait(source: SourceReport, item: Item) -> bool:
     return source.status == "unusable" and item.name not in DEFECTS
 
 
-def ranked(run: Run, source: SourceResult) -> list[Ranked]:
+def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries = _with_number(sorted(entries, key=itemgetter(0)), source)
     return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
 
 
-def _with_number(entries: Sequence[Ranked], source: SourceResult) -> list[Ranked]:
+def _with_number(entries: Sequence[Ranked], source: SourceReport) -> list[Ranked]:
     """Say at the first finding that the repair drops how many negatives it drops."""
     return list(zip([place for place, _ in entries], with_number([item for _, item in entries], source), strict=True))
 
@@ -249,7 +256,7 @@ def drops(source: Listed, subject: str = "The command") -> str:
     return f"{subject} drops {negatives} in all ({', '.join(names)}; one with several counts once)."
 
 
-def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]:
+def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:
     """Why the findings of a source have no command."""
     text = _why_no_command(source)
     if not entries or not text:
@@ -258,8 +265,8 @@ def _no_command(source: SourceResult, entries: Sequence[Ranked]) -> list[Ranked]
     return [(max(key for key, _ in entries), item)]
 
 
-def _why_no_command(source: SourceResult) -> str:
-    return no_command(source.name, read_once=any(file.read_once for file in source.paths))
+def _why_no_command(source: SourceReport) -> str:
+    return no_command(source.name, read_once=any(file.read_once for file in source.files))
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -362,7 +369,7 @@ def repeated_rows(n: int) -> str:
     return f"{plural(n, 'whole row repeats', 'whole rows repeat')} earlier ones"
 
 
-def _above_limit(run: Run, source: SourceResult, finding: SourceFinding) -> Ranked | None:
+def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Ranked | None:
     if not above_limit(finding):
         return None
     entry = FINDINGS[finding.name]
@@ -392,9 +399,9 @@ def _unused_checks(run: Run) -> str:
     return f" To find them, add {' or '.join(unused)}." if unused else ""
 
 
-def _queries(source: SourceResult, finding: SourceFinding) -> str:
+def _queries(source: SourceReport, finding: SourceFinding) -> str:
     """Say which queries a share is of, if a column of the table has it for other queries."""
-    if finding.name != "inversion" or source.on_shared is None:
+    if finding.name != "inversion" or source.scored.on_shared is None:
         return ""
     return f" over all {plural(source.n_queries, 'query', 'queries')} of the source"
 
@@ -407,13 +414,13 @@ def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
     return next((own.n_scored for own in guide.sources if own.name == name), None)
 
 
-def _skipped(source: SourceResult) -> list[Ranked]:
-    n = sum(source.skipped.values())
-    if not source.n_read or n / source.n_read < NOTICED_SKIPPED:
+def _skipped(source: SourceReport) -> list[Ranked]:
+    n = sum(source.rows.skipped.values())
+    if not source.rows.n_read or n / source.rows.n_read < NOTICED_SKIPPED:
         return []
     were = "was" if n == 1 else "were"
-    text = f"{plural(n, 'row')} of {count(source.n_read)} {were} left out ({by_reason(source.skipped)})"
-    paths = [file.path for file in source.paths[:1] if plain(file.path) == file.path and not file.read_once]
+    text = f"{plural(n, 'row')} of {count(source.rows.n_read)} {were} left out ({by_reason(source.rows.skipped)})"
+    paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
         sentence=f"{text}. Fix the file: the remaining rows may not be representative.",
@@ -421,10 +428,10 @@ def _skipped(source: SourceResult) -> list[Ranked]:
         examples=(),
         n_negatives=0,
     )
-    return [((3, -n / source.n_read), item)]
+    return [((3, -n / source.rows.n_read), item)]
 
 
-def _same(run: Run, source: SourceResult) -> list[Ranked]:
+def _same(run: Run, source: SourceReport) -> list[Ranked]:
     """Sources with nearly the same negatives as this one, once a pair."""
     items: list[Ranked] = []
     n_queries = {own.name: own.n_queries for own in run.sources}

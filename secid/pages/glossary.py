@@ -8,14 +8,11 @@ from secid.analyses.budgets import BUDGETS
 from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import (
-    BudgetPoint,
     ControlResult,
     EncoderInfo,
     Example,
-    Measurement,
     Merged,
     Run,
-    SourceResult,
     control_name,
 )
 from secid.results.catalogue import FINDINGS
@@ -328,25 +325,13 @@ def on_own_queries(run: Run) -> bool:
     return any(warning.kind == "own_queries" for warning in run.warnings)
 
 
-def score_point(item: Measurement, budget: float) -> BudgetPoint:
-    """Score, interval and bias at a budget, those that a source is ranked by: on the table's queries, and beyond budget
-    1 on equal numbers. Those of B = 1 where the curve lacks the budget.
-    """
-    if isinstance(item, SourceResult):
-        return item.in_table(budget).score
-    for point in item.budget_curve:
-        if point.budget == budget:
-            return point
-    return BudgetPoint(budget=1.0, nats=item.eci_nats, interval_95=item.interval_95, bias_nats=item.bias_nats)
-
-
 def skipped_lines(run: Run) -> list[str]:
     """What sources left out: rows by reason, then negatives by reason."""
     return left_out_lines(
         (
             source.name,
-            {"row": source.skipped, "negative": source.dropped_negatives},
-            next((item for item in source.examples if item.reason in source.skipped), None),
+            {"row": source.rows.skipped, "negative": source.rows.dropped_negatives},
+            next((item for item in source.rows.examples if item.reason in source.rows.skipped), None),
         )
         for source in run.sources
     )

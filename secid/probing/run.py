@@ -99,7 +99,7 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
     """Raises UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
-    scored = _by_content((source.name, file) for source in run.sources for file in source.paths)
+    scored = _by_content((source.name, file) for source in run.sources for file in source.files)
     probed = _by_content(files)
     other = [path for key, path in probed.items() if key not in scored]
     missing = [path for key, path in scored.items() if key not in probed]

@@ -88,7 +88,7 @@ class CheckedSource:
     """One source. n_read = n_used + sum(skipped).
 
     lengths                  : by role (query, positive, negative), of the distinct texts.
-    status, n_flagged, flagged_share : as in SourceResult.
+    status, n_flagged, flagged_share : as in SourceReport.
     repair                   : as there, after the command in Check.save; None for standard input.
     negatives_per_query      : distinct negatives of a distinct query.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
@@ -115,11 +115,6 @@ class CheckedSource:
     positive_coverage_mean: float
     findings: tuple[SourceFinding, ...]
     cautions: tuple[SourceCaution, ...]
-
-    @property
-    def paths(self) -> tuple[FileRead, ...]:
-        """Its files, as a source of a run names them."""
-        return self.files
 
     def finding(self, name: str) -> SourceFinding:
         """The finding of this name. Raises KeyError where it was not evaluated."""

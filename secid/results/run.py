@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from secid.results.inputs import EncoderInfo, IdfInfo, Shown
-from secid.results.sources import ControlResult, SourceResult
+from secid.results.sources import ControlResult, SourceReport
 
 if TYPE_CHECKING:
     import pyarrow
@@ -215,7 +215,7 @@ class Run(Shown):
     encoder: EncoderInfo
     idf: IdfInfo
     budget: float
-    sources: tuple[SourceResult, ...]
+    sources: tuple[SourceReport, ...]
     controls: tuple[ControlResult, ...]
     comparisons: tuple[Comparison, ...]
     analyses: Mapping[str, Any]
@@ -251,7 +251,7 @@ class Run(Shown):
     def metrics(self) -> dict[str, float]:
         """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
 
-        NAME is one of `SourceResult.flat`. What is None or not finite is left out.
+        NAME is one of `SourceReport.flat`. What is None or not finite is left out.
         """
         named = {f"{source.name}/{name}": value for source in self.sources for name, value in source.flat().items()}
         numbers = ((name, value) for name, value in sorted(named.items()) if isinstance(value, int | float))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose
-from typing import Literal
+from typing import Any, Literal
 
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo, Example, InputFile, TripletExample
@@ -123,7 +123,7 @@ class BudgetPoint:
     """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
     bias_nats: how much a sample of this size falls short on average; at large budgets scores of
-    unequal samples must not be compared (see SourceResult.compared_curve).
+    unequal samples must not be compared (see SourceScore.compared_curve).
     """
 
     budget: float
@@ -133,20 +133,18 @@ class BudgetPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """What is measured of any set of triplets, a source's or a control's. Means are over triplets.
+class Score:
+    """The score of a set of triplets, a source's or a control's, and its parts. Means are over triplets.
 
-    interval_95           : of the score, for the process that made the source, queries being the
-                            sampling unit.   bias_nats : estimate of its finite-sample shortfall.
+    nats                  : ECI_sem.   interval_95 : of the process that made the source, queries being the sampling
+                            unit.   bias_nats : estimate of its finite-sample shortfall.
     effective_rank        : exp of the entropy of M's spectrum, 1 to d.
     diversity_fraction    : 1 - ECI / tr M: what the log-det takes off the trace, in [0, 1).
     top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty where tr M = 0.
     """
 
-    n_queries: int
-    n_triplets: int
-    eci_nats: float
-    eci_per_dimension: float
+    nats: float
+    per_dimension: float
     standard_error_nats: float
     interval_95: tuple[float, float]
     bias_nats: float
@@ -167,32 +165,16 @@ class Measurement:
     low_locality_fraction: float
     high_coverage_fraction: float
 
+    @property
+    def compared_curve(self) -> tuple[BudgetPoint, ...]:
+        """The curve at which sources compare beyond budget 1."""
+        return self.budget_curve
 
-@dataclass(frozen=True, kw_only=True)
-class SourceIdentity:
-    """Where a source came from, and what became of its rows.
-
-    n_read = n_used + sum(skipped). Used rows of the same query and positive form one of n_records records;
-    n_not_sampled records more were left out by a sample (--max-records, --until-ranked).
-    rank_group        : sources whose order is not established share one; None for a source that shares too few
-                        queries with every other. Source: METHOD 16.1.
-    probability_first : chance of the highest score under the joint normal of the scores; None if the scores are of
-                        different queries.
-    """
-
-    name: str
-    rank: int
-    rank_group: int | None
-    probability_first: float | None
-    paths: tuple[InputFile, ...]
-    schema: str
-    n_read: int
-    n_used: int
-    n_records: int
-    skipped: Mapping[str, int]
-    n_not_sampled: int = 0
-    dropped_negatives: Mapping[str, int]
-    examples: tuple[Example, ...]
+    def at(self, budget: float) -> BudgetPoint:
+        """Return the score at a budget, beyond 1 on `compared_curve`; that at B = 1 if the curve lacks the budget."""
+        curve = self.compared_curve if budget > 1.0 else self.budget_curve
+        of_all = BudgetPoint(budget=1.0, nats=self.nats, interval_95=self.interval_95, bias_nats=self.bias_nats)
+        return next((point for point in curve if point.budget == budget), of_all)
 
 
 Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
@@ -203,6 +185,19 @@ no_verdict : no counted defect is above its limit, but the encoder cannot read t
 repair     : the flagged negatives must be dropped first.
 unusable   : without the flagged negatives too few records would keep one.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardness:
+    """How near negatives are to their query: 0 as near as random passages, 1 as near as the positive.
+
+    interval_95 : None if there are too few queries for one.   n_queries : distinct queries that were sampled for it.
+    Source: METHOD 10.
+    """
+
+    value: float
+    interval_95: tuple[float, float] | None
+    n_queries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,73 +219,121 @@ class TableNumbers:
     """The columns of the table of one source. Source: METHOD 16.1.
 
     n_queries, n_triplets : size of the set that the columns are of.   score : at the run's budget.   trace : tr M.
-    hardness, hardness_interval_95, inversion_fraction : as in SourceResult.
     """
 
     n_queries: int
     n_triplets: int
     score: BudgetPoint
     trace: float
-    hardness: float | None
-    hardness_interval_95: tuple[float, float] | None
+    hardness: Hardness | None
     inversion_fraction: float
+
+    @property
+    def hardness_value(self) -> float | None:
+        """The hardness without its interval."""
+        return None if self.hardness is None else self.hardness.value
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceResult(Measurement, SourceIdentity):
-    """One ranked source.
+class SourceScore(Score):
+    """The score of a source, and its place among the other sources of its run.
 
-    status          : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
-                      counted defect, and their share of all.   repair : the command that drops all counted defects that
-                      the source has; None unless the status is "repair".
-    gate_histograms : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
-    findings        : every finding that was evaluated, in the order of the catalogue.
-    finding_overlaps : triplets that have two findings at once, by the names of both.
-    languages       : of a sample of its negatives; None in a report of an earlier version.
-    hardness        : 0 as near to the query as random passages, 1 as near as the positive; None where it cannot be
-                      computed, with the reason in Run.not_evaluated. Source: METHOD 10.
-    hardness_queries : distinct queries that were sampled for it.
-    equal_curve     : its budget curve on the run's equal numbers; empty where nothing is cut of it.
-    on_shared       : the columns of the table if these use only some of the source's queries, else None. All other
-                      fields are of all its queries.
+    rank_group        : sources whose order is not established share one; None for a source that shares too few
+                        queries with every other. Source: METHOD 16.1.
+    probability_first : chance of the highest score under the joint normal of the scores; None if the scores are of
+                        different queries.
+    gate_histograms   : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
+    equal_curve       : its budget curve on the run's equal numbers; empty where nothing is cut of it.
+    on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
+                        fields are of all its queries.
     """
 
-    status: Status
-    n_flagged: int
-    flagged_share: float
-    repair: str | None = None
+    rank: int
+    rank_group: int | None
+    probability_first: float | None
     without_flagged: WithoutFlagged
     proxies: Proxies
     gate_histograms: Mapping[str, tuple[int, ...]]
-    findings: tuple[SourceFinding, ...]
-    finding_overlaps: Mapping[str, Mapping[str, int]]
-    hardness: float | None = None
-    hardness_interval_95: tuple[float, float] | None = None
-    hardness_queries: int | None = None
-    languages: Languages | None = None
     equal_curve: tuple[BudgetPoint, ...] = ()
     on_shared: TableNumbers | None = None
-
-    def in_table(self, budget: float) -> TableNumbers:
-        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is at B = 1."""
-        if self.on_shared is not None:
-            return self.on_shared
-        curve = self.compared_curve if budget > 1.0 else self.budget_curve
-        of_all = BudgetPoint(budget=1.0, nats=self.eci_nats, interval_95=self.interval_95, bias_nats=self.bias_nats)
-        return TableNumbers(
-            n_queries=self.n_queries,
-            n_triplets=self.n_triplets,
-            score=next((point for point in curve if point.budget == budget), of_all),
-            trace=self.trace,
-            hardness=self.hardness,
-            hardness_interval_95=self.hardness_interval_95,
-            inversion_fraction=self.inversion_fraction,
-        )
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
         """The curve at which sources compare: on equal numbers, where they have any. Source: METHOD 7."""
         return self.equal_curve or self.budget_curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCounts:
+    """What became of the rows of a source: n_read = n_used + sum(skipped).
+
+    n_records : used rows of the same query and positive form one.   n_not_sampled : records more that a sample left
+    out (--max-records, --until-ranked).   dropped_negatives : single negatives of used rows left out, by reason.
+    """
+
+    n_read: int
+    n_used: int
+    n_records: int
+    n_not_sampled: int = 0
+    skipped: Mapping[str, int]
+    dropped_negatives: Mapping[str, int]
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceReport:
+    """What is known of one source.
+
+    status           : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
+                       counted defect, and their share of all.   repair : the command that drops all counted defects
+                       that the source has; None unless the status is "repair".
+    findings         : every finding that was evaluated, in the order of the catalogue.
+    finding_overlaps : triplets that have two findings at once, by the names of both.
+    languages        : of a sample of its negatives.
+    score            : None without an encoder.   hardness : None also where it cannot be computed, with the reason in
+                       Run.not_evaluated.
+    """
+
+    name: str
+    files: tuple[InputFile, ...]
+    rows: RowCounts
+    n_queries: int
+    n_triplets: int
+    status: Status
+    n_flagged: int
+    flagged_share: float
+    repair: str | None = None
+    findings: tuple[SourceFinding, ...]
+    finding_overlaps: Mapping[str, Mapping[str, int]]
+    languages: Languages | None = None
+    score: SourceScore | None = None
+    hardness: Hardness | None = None
+
+    @property
+    def schema(self) -> str:
+        """The shapes of its files."""
+        return ", ".join(sorted({file.schema for file in self.files}))
+
+    @property
+    def scored(self) -> SourceScore:
+        """The score of a source that has one. Raises ValueError for a source that no encoder has seen."""
+        if self.score is None:
+            raise ValueError(f"{self.name} has no score")
+        return self.score
+
+    def in_table(self, budget: float) -> TableNumbers:
+        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is at B = 1."""
+        score = self.scored
+        if score.on_shared is not None:
+            return score.on_shared
+        return TableNumbers(
+            n_queries=self.n_queries,
+            n_triplets=self.n_triplets,
+            score=score.at(budget),
+            trace=score.trace,
+            hardness=self.hardness,
+            inversion_fraction=score.inversion_fraction,
+        )
 
     def finding(self, name: str) -> SourceFinding | None:
         """The finding of this name; None where it was not evaluated."""
@@ -298,10 +341,27 @@ class SourceResult(Measurement, SourceIdentity):
 
     def flat(self) -> dict[str, str | float | None]:
         """Its texts and numbers by name: the fields that are one, the ends of an interval as NAME_low and NAME_high,
-        and the share of negatives with a finding as findings.NAME.
+        and the share of negatives with a finding as findings.NAME. The numbers of its score have their own names,
+        except `eci_nats` and `eci_per_dimension`.
         """
+        score: dict[str, Any] = {} if self.score is None else dict(vars(self.score))
+        for name in ("nats", "per_dimension"):
+            if name in score:
+                score[f"eci_{name}"] = score.pop(name)
+        hardness = self.hardness
+        values: dict[str, Any] = {
+            "name": self.name,
+            **vars(self.rows),
+            **vars(self),
+            **score,
+            "schema": self.schema,
+            "hardness": hardness and hardness.value,
+            "hardness_interval_95": hardness and hardness.interval_95,
+            "hardness_queries": hardness and hardness.n_queries,
+        }
+        del values["score"]
         row: dict[str, str | float | None] = {}
-        for name, value in vars(self).items():
+        for name, value in values.items():
             if "interval_95" in name:
                 row |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
             elif value is None or isinstance(value, str | int | float):
@@ -312,19 +372,6 @@ class SourceResult(Measurement, SourceIdentity):
 def control_name(kind: str, of: str | None) -> str:
     """A control as pages, mixtures and messages name it: "bm25 pool", "shuffled of NAME"."""
     return kind.replace("_", " ") + ("" if of is None else f" of {of}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ControlIdentity:
-    """kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
-    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone. n_candidates: documents
-    that negatives were drawn from (random) or searched in (bm25_pool, dense_pool), null for other kinds.
-    """
-
-    kind: str
-    of: str | None
-    n_new_texts: int
-    n_candidates: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,9 +393,21 @@ class Against:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlResult(Measurement, ControlIdentity):
-    """One control, scored like a source and never ranked among them. Source: METHOD 6."""
+class ControlResult:
+    """One control, scored like a source and never ranked among them. Source: METHOD 6.
 
+    kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
+    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone. n_candidates: documents
+    that negatives were drawn from (random) or searched in (bm25_pool, dense_pool), null for other kinds.
+    """
+
+    kind: str
+    of: str | None
+    n_new_texts: int
+    n_candidates: int | None = None
+    n_queries: int
+    n_triplets: int
+    score: Score
     against: tuple[Against, ...]
 
 

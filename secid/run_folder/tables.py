@@ -174,7 +174,7 @@ def read_run_texts(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None
 
 def run_key(run: Run) -> str:
     """SHA-256 of what was scored, under which encoder, and of the scores: what sets a run apart from any other."""
-    sources = [[source.name, source.eci_nats, [file.sha256 for file in source.paths]] for source in run.sources]
+    sources = [[source.name, source.scored.nats, [file.sha256 for file in source.files]] for source in run.sources]
     parts = [run.encoder.fingerprint, run.idf.sha256, run.settings.get("seed"), sources]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -146,7 +146,7 @@ def command_of_probe(
     trained, or a source has too few queries.
     """
     name = values.encoder if encoder is None else encoder
-    once = any(file.read_once for source in run.sources for file in source.paths)
+    once = any(file.read_once for source in run.sources for file in source.files)
     few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
     if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None

@@ -16,12 +16,26 @@ from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import FEWEST_QUERIES, Difference, finite
-from secid.pool import Plan
-from secid.results import Against, BudgetPoint, ControlResult, InputFile, Proxies, RunWarning, SourceResult, Status
+from secid.pool import Plan, PlannedSource
+from secid.results import (
+    Against,
+    BudgetPoint,
+    ControlResult,
+    Hardness,
+    InputFile,
+    Proxies,
+    RowCounts,
+    RunWarning,
+    Score,
+    SourceReport,
+    SourceScore,
+    Status,
+)
 from secid.results.commands import no_command, repair_command
 from secid.results.document import words_of_loading
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
+from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import QuerySums, RandomReference, total
 
@@ -147,10 +161,9 @@ SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
 
 
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
-    """The fields that sources and controls share (results.Measurement)."""
+    """The fields of a score (results.Score)."""
     table = item.table
     return {
-        "n_triplets": len(table) if table.planned is None else table.planned.n_triplets,
         **score_fields(item.eigenvalues, trace(item.state.matrix()), item.influence),
         **vars(
             gate_means(
@@ -184,9 +197,8 @@ def score_fields(eigenvalues: Floats, trace: float, effect: HasErrors) -> dict[s
     points = _curve(eigenvalues, effect)
     score = next(point for point in points if point.budget == 1.0)
     return {
-        "n_queries": effect.n_queries,
-        "eci_nats": score.nats,
-        "eci_per_dimension": score.nats / len(eigenvalues),
+        "nats": score.nats,
+        "per_dimension": score.nats / len(eigenvalues),
         "standard_error_nats": float(effect.standard_errors()[effect.budgets.index(1.0)]),
         "interval_95": score.interval_95,
         "bias_nats": score.bias_nats,
@@ -235,38 +247,64 @@ def table_numbers(item: Measured, cut: Measured, reference: RandomReference | No
         n_triplets=round(item.triplets.n_negatives),
         score=score,
         trace=trace(item.state.matrix()),
-        hardness=None if hardness is None else hardness.value,
-        hardness_interval_95=None if hardness is None else finite(hardness.interval),
+        hardness=hardness_of(hardness),
         inversion_fraction=item.table.average(item.table.gates().consistency.numpy() < INVERSION),
     )
 
 
-def source_result(
+def hardness_of(estimate: Estimate | None) -> Hardness | None:
+    """The published hardness; None where there is no estimate."""
+    if estimate is None:
+        return None
+    return Hardness(value=estimate.value, interval_95=finite(estimate.interval), n_queries=len(estimate.queries))
+
+
+def source_report(
     context: Context,
     item: Measured,
     level: Measured | None,
     files: Mapping[str, InputFile],
     run: str | None,
     **ranked: Any,
-) -> SourceResult:
+) -> SourceReport:
     """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut.
 
     run    : the run folder that will be written; None for none.
     ranked : the fields that depend on the other sources: its ranks, and its columns of the table.
     """
-    settings, findings, hardness = context.settings, context.findings[item.name], context.hardness.get(item.name)
+    settings, findings = context.settings, context.findings[item.name]
     planned = item.table.source
     inputs = tuple(files[path] for path in planned.source.paths)
-    tally, answer = planned.tally, findings.status
-    return SourceResult(
+    answer = findings.status
+    return SourceReport(
         name=planned.name,
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
         repair=repair_of(run, planned.name, answer.status, answer.defects, inputs, vars(settings)),
-        without_flagged=context.without_flagged[item.name],
-        paths=inputs,
-        schema=", ".join(sorted({file.schema for file in inputs})),
+        files=inputs,
+        rows=row_counts(planned),
+        n_queries=item.influence.n_queries,
+        n_triplets=planned.n_triplets,
+        findings=findings.findings,
+        finding_overlaps=findings.overlaps,
+        languages=findings.languages,
+        score=SourceScore(
+            without_flagged=context.without_flagged[item.name],
+            proxies=Proxies(**vars(_proxies(item))),
+            gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
+            equal_curve=() if level is None or level is item else _curve(level.eigenvalues, level.influence),
+            **measurement(item, settings),
+            **ranked,
+        ),
+        hardness=hardness_of(context.hardness.get(item.name)),
+    )
+
+
+def row_counts(planned: PlannedSource) -> RowCounts:
+    """What became of a source's rows."""
+    tally = planned.tally
+    return RowCounts(
         n_read=tally.n_read,
         n_used=tally.n_used,
         n_records=planned.n_records,
@@ -274,17 +312,6 @@ def source_result(
         skipped=tally.skipped,
         dropped_negatives=tally.dropped,
         examples=tally.examples,
-        equal_curve=() if level is None or level is item else _curve(level.eigenvalues, level.influence),
-        findings=findings.findings,
-        finding_overlaps=findings.overlaps,
-        languages=findings.languages,
-        hardness=None if hardness is None else hardness.value,
-        hardness_interval_95=None if hardness is None else finite(hardness.interval),
-        hardness_queries=None if hardness is None else len(hardness.queries),
-        proxies=Proxies(**vars(_proxies(item))),
-        gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
-        **measurement(item, settings),
-        **ranked,
     )
 
 
@@ -301,8 +328,10 @@ def control_result(
         of=control.of,
         n_new_texts=n_new_texts,
         n_candidates=control.n_candidates,
+        n_queries=item.influence.n_queries,
+        n_triplets=len(item.table) if item.table.planned is None else item.table.planned.n_triplets,
+        score=Score(**measurement(item, settings)),
         against=against,
-        **measurement(item, settings),
     )
 
 

@@ -46,10 +46,10 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import as_read, noted_collection
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceResult
+from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
 from secid.scoring.encoders import fitting
-from secid.scoring.publish import control_result, source_result, table_numbers
+from secid.scoring.publish import control_result, source_report, table_numbers
 from secid.scoring.stages import StoredReference, measure
 from secid.settings import Resolved, Settings
 from secid.triplets.guide import Guide
@@ -171,7 +171,7 @@ def finished(
     names = [item.name for item in ranked]
     with clock.stage("publish"):
         compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
-        sources = source_results(context, tie_groups(names, compared), files, run_folder)
+        sources = source_reports(context, tie_groups(names, compared), files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)
     context.embedder.close()
@@ -209,9 +209,9 @@ def finished(
     )
 
 
-def source_results(
+def source_reports(
     context: Context, groups: Mapping[str, int | None], files: Mapping[str, InputFile], run_folder: str | None
-) -> tuple[SourceResult, ...]:
+) -> tuple[SourceReport, ...]:
     """The published numbers of all sources, in rank order. groups : letters of ties by name."""
     settings, ranked = context.settings, context.ranked
     first: Sequence[float | None] = [None] * len(ranked)
@@ -223,7 +223,7 @@ def source_results(
         first = chances(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
     level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
-        source_result(
+        source_report(
             context,
             item,
             own,

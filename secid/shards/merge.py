@@ -38,9 +38,11 @@ from secid.results import (
     InputFile,
     Overlap,
     Proxies,
+    RowCounts,
     Run,
     SourceFinding,
-    SourceResult,
+    SourceReport,
+    SourceScore,
     TripletExample,
     defects_to_drop,
 )
@@ -77,7 +79,7 @@ class Sums:
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
         """Those of a shard, where the source has this number. sample: queries that are to be sampled."""
-        n, n_sound = part.result.n_triplets, part.result.without_flagged.n_triplets
+        n, n_sound = part.result.n_triplets, part.result.scored.without_flagged.n_triplets
         self.parts.append(part)
         self.total += InformationState(torch.from_numpy(arrays[f"{number}.total"]), float(n))
         self.sound += InformationState(torch.from_numpy(arrays[f"{number}.sound"]), float(n_sound))
@@ -297,13 +299,13 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
 
-def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers | None:
+def on_shared(between: Between, name: str, sample: SourceReport) -> TableNumbers | None:
     """Return a source's columns of the table, None if they use all its queries. The hardness is the sample's."""
     key = between.in_table(*between.places(name))
     if key not in between.sets:
         return None
     score, n = between.sets[key], round(between.sets[key].state.n_negatives)
-    error, own = float(score.standard_errors()[0]), sample.on_shared
+    error, own = float(score.standard_errors()[0]), sample.scored.on_shared
     ends = score_interval(score.nats, error, score.n_queries, BUDGET)
     return TableNumbers(
         n_queries=score.n_queries,
@@ -311,7 +313,6 @@ def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers
         score=BudgetPoint(budget=BUDGET, nats=score.nats, interval_95=ends, bias_nats=float(score.bias_nats[0])),
         trace=trace(score.state.matrix()),
         hardness=None if own is None else own.hardness,
-        hardness_interval_95=None if own is None else own.hardness_interval_95,
         inversion_fraction=between.n_inverted[key] / n,
     )
 
@@ -327,57 +328,64 @@ def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, coun
 
 def source_of(
     whole: Whole,
-    sample: SourceResult,
+    sample: SourceReport,
     tally: Tally,
     files: Mapping[str, InputFile],
     merged: Merged,
     run: str | None,
     settings: Mapping[str, Any],
     **ranked: Any,
-) -> SourceResult:
+) -> SourceReport:
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
     findings = tuple(findings_of(whole, sample, moments, tally))
     unknown = moments["unknown_script"].value if "unknown_script" in moments else None
     status = readable(status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
-    inputs = tuple(files[file.path] for file in sample.paths)
+    inputs = tuple(files[file.path] for file in sample.files)
     results = [part.result for part in whole.parts]
-    means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
+    means: dict[str, Any] = {field.name: whole.mean(f"result.score.{field.name}") for field in fields(GateMeans)}
     proxies = {
-        name: whole.mean(f"result.proxies.{name}", "n_groups" if name.endswith("_record") else "result.n_triplets")
-        for name in vars(sample.proxies)
+        name: whole.mean(
+            f"result.score.proxies.{name}", "n_groups" if name.endswith("_record") else "result.n_triplets"
+        )
+        for name in vars(sample.scored.proxies)
     }
     return replace(
         sample,
-        **ranked,
         status=status,
         n_flagged=moments[FLAGGED].n,
         flagged_share=moments[FLAGGED].value,
         repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs, settings),
-        without_flagged=without_flagged(whole, sample),
-        paths=inputs,
-        n_read=tally.n_read,
-        n_used=tally.n_used,
-        n_records=tally.n_records,
-        n_not_sampled=0,
-        skipped=tally.skipped,
-        dropped_negatives=tally.dropped,
-        examples=tally.examples,
-        equal_curve=sample.compared_curve if merged.sampled_queries else sample.equal_curve,
+        files=inputs,
+        rows=RowCounts(
+            n_read=tally.n_read,
+            n_used=tally.n_used,
+            n_records=tally.n_records,
+            skipped=tally.skipped,
+            dropped_negatives=tally.dropped,
+            examples=tally.examples,
+        ),
+        n_queries=score.n_queries,
+        n_triplets=whole.n("result.n_triplets"),
         findings=findings,
         finding_overlaps=overlaps_of(whole, sample),
-        proxies=Proxies(**proxies),
-        gate_histograms={
-            name: tuple(map(sum, zip(*(result.gate_histograms[name] for result in results), strict=True)))
-            for name in SHOWN_GATES
-        },
-        n_triplets=whole.n("result.n_triplets"),
-        **score_fields(score.eigen.values, trace(score.state.matrix()), score),
-        **means,
+        score=replace(
+            sample.scored,
+            without_flagged=without_flagged(whole, sample.scored),
+            proxies=Proxies(**proxies),
+            gate_histograms={
+                name: tuple(map(sum, zip(*(result.scored.gate_histograms[name] for result in results), strict=True)))
+                for name in SHOWN_GATES
+            },
+            equal_curve=sample.scored.compared_curve if merged.sampled_queries else sample.scored.equal_curve,
+            **score_fields(score.eigen.values, trace(score.state.matrix()), score),
+            **means,
+            **ranked,
+        ),
     )
 
 
-def without_flagged(whole: Whole, sample: SourceResult) -> WithoutFlagged:
+def without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
     """The source without its counted defects; its hardness is the sample's."""
     sound = whole.sound
     if not sound.state.n_negatives:
@@ -391,7 +399,7 @@ def without_flagged(whole: Whole, sample: SourceResult) -> WithoutFlagged:
 
 
 def findings_of(
-    whole: Whole, sample: SourceResult, moments: Mapping[str, Moments], tally: Tally
+    whole: Whole, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
     """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
     findings, compared = [], whole.compared()
@@ -416,7 +424,7 @@ def examples_of(whole: Whole, name: str) -> tuple[TripletExample, ...]:
     return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
 
 
-def overlaps_of(whole: Whole, sample: SourceResult) -> dict[str, dict[str, int]]:
+def overlaps_of(whole: Whole, sample: SourceReport) -> dict[str, dict[str, int]]:
     """How many negatives have two findings at once."""
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():

@@ -30,7 +30,7 @@ from secid.findings.status import ListedNegatives, records_left, sound_negatives
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
-from secid.results import SourceResult
+from secid.results import SourceReport
 from secid.results.catalogue import FINDINGS, FORMAL, TEXT_FINDINGS
 from secid.results.document import adapter_of
 from secid.scoring.run import Scored
@@ -72,7 +72,7 @@ class SourceNumbers(ListedNumbers):
     file      : the name of its file, which may hold several sources.   n_groups  : records that have a triplet.
     """
 
-    result: SourceResult
+    result: SourceReport
     file: str
     n_groups: int
 
@@ -154,7 +154,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     }
 
 
-def numbers_of(item: Measured, plan: Plan, result: SourceResult, compared: Mapping[str, GapMoments]) -> SourceNumbers:
+def numbers_of(item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]) -> SourceNumbers:
     """The numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     of_rows = {

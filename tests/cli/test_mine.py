@@ -71,7 +71,7 @@ def test_score_check_and_select_read_the_files_at_once(invoke, tiny):
     mine(["near=dense", "lex=bm25"], "mined", str(tiny))
     assert invoke("check", "mined/near.jsonl", "mined/lex.jsonl").code == 0
     run = api.score(["mined/near.jsonl", "mined/lex.jsonl"], str(tiny), collection=str(FIXTURES), run="run")
-    assert {source.name: source.n_read for source in run.sources} == {"near": 66, "lex": 66}
+    assert {source.name: source.rows.n_read for source in run.sources} == {"near": 66, "lex": 66}
     api.select("run", "copy.jsonl", source="near", top=2, encoder=str(tiny))
     before = {row["query_id"]: row for row in lines("mined/near.jsonl")}
     for row in lines("copy.jsonl"):
@@ -327,7 +327,7 @@ def test_what_outscores_its_positive_is_what_score_says(tiny):
     source = api.mine(["near=dense"], "out", str(tiny), collection="beir", k=4).sources[0]
     run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
     assert any(len(row["pos"]) > 1 for row in lines("out/near.jsonl"))
-    assert 0 < source.inverted_share == pytest.approx(run.sources[0].inversion_fraction)
+    assert 0 < source.inverted_share == pytest.approx(run.sources[0].score.inversion_fraction)
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -88,7 +88,7 @@ def test_the_default_budget_is_the_runs_and_a_whole_share_is_the_source(scored):
     for budget in (1.0, 1000.0):
         for source in read_run(scored).sources:
             found = api.mix(scored, {source.name: 1.0}, budget=budget)
-            point = next(p for p in source.budget_curve if p.budget == budget)
+            point = next(p for p in source.score.budget_curve if p.budget == budget)
             assert found.nats == found.parts[0].single_nats == pytest.approx(point.nats, rel=1e-7)
 
 
@@ -100,7 +100,7 @@ def test_a_mixture_by_number_scores_what_a_source_of_all_its_negatives_does(tmp_
         write_rows(tmp_path / f"{name}.jsonl", table)
     run = api.score(["plain.jsonl", "terse.jsonl", "both.jsonl"], str(tiny), run="run", controls="none")
     whole = next(source for source in run.sources if source.name == "both")
-    for point in whole.budget_curve:
+    for point in whole.score.budget_curve:
         found = api.mix("run", {"plain": 48 / 72, "terse": 24 / 72}, budget=point.budget)
         assert found.nats == pytest.approx(point.nats, rel=1e-5)
 
@@ -368,7 +368,7 @@ def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
     assert found.after.interval_95 == pytest.approx(found.before.interval_95, rel=1e-9)
     assert found.after == replace(found.before, eci_nats=ANY, interval_95=ANY)
     assert found.after.eci_nats == pytest.approx(found.before.eci_nats, rel=1e-9)
-    assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].eci_nats != pytest.approx(
+    assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].score.nats != pytest.approx(
         found.before.eci_nats
     )
     fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10, by="weight")
@@ -626,7 +626,7 @@ def test_a_source_without_the_column_of_slices_is_selected_from_too(tmp_path, ti
     write_rows(tmp_path / "tagged.jsonl", [{**row, "lang": "de"} for row in rows(20, 3, "terse")])
     run = api.score(["plain.jsonl", "tagged.jsonl"], str(tiny), run="run", controls="none", by="lang")
     found = api.select("run", "kept.jsonl", source="plain", min_weight=0.0)
-    assert found.after.eci_nats == pytest.approx(next(s.eci_nats for s in run.sources if s.name == "plain"), rel=1e-6)
+    assert found.after.eci_nats == pytest.approx(next(s.score.nats for s in run.sources if s.name == "plain"), rel=1e-6)
 
 
 def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny):

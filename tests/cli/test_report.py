@@ -141,7 +141,8 @@ def test_metrics_are_the_numbers_of_the_report_and_nothing_else(run, invoke):
 
 def test_a_number_that_is_not_finite_is_no_metric(run):
     whole = read_run(run)
-    broken = replace(whole, sources=(replace(whole.sources[0], trace=math.nan, frobenius=math.inf),))
+    damaged = replace(whole.sources[0].score, trace=math.nan, frobenius=math.inf)
+    broken = replace(whole, sources=(replace(whole.sources[0], score=damaged),))
     lost = {f"{whole.sources[0].name}/{name}" for name in ("trace", "frobenius")}
     alone = replace(whole, sources=whole.sources[:1])
     assert alone.metrics().keys() - broken.metrics().keys() == lost

@@ -27,7 +27,7 @@ def test_the_table_shows_every_source_in_rank_order(fixture_run: FixtureRun):
     assert code == 0
     report = json.loads((fixture_run.folder / "report.json").read_text(encoding="utf-8"))
     names = [source["name"] for source in report["sources"]]
-    scores = [source["eci_nats"] for source in report["sources"]]
+    scores = [source["score"]["nats"] for source in report["sources"]]
     assert set(names) == SOURCES
     assert scores == sorted(scores, reverse=True)
     lines = out[out.index("score ± CI") :].splitlines()[1:]
@@ -77,7 +77,7 @@ def test_pages_asked_for_equal_those_of_the_run_folder(fixture_run: FixtureRun):
 
 def test_rows_read_are_used_or_skipped(fixture_run: FixtureRun):
     for source in secid.read_run(fixture_run.folder).sources:
-        assert source.n_read == source.n_used + sum(source.skipped.values())
+        assert source.rows.n_read == source.rows.n_used + sum(source.rows.skipped.values())
 
 
 def test_the_command_and_the_api_give_the_same_json(tiny, source, invoke):
@@ -111,7 +111,7 @@ def test_a_source_can_be_named_and_shards_are_one_source(tiny, tmp_path, source,
     assert outcome.code == 0
     assert names_in(outcome) == ["mine", "mined"]
     mined = next(item for item in json.loads(outcome.out)["sources"] if item["name"] == "mined")
-    assert (mined["n_read"], len(mined["paths"])) == (10, 2)
+    assert (mined["rows"]["n_read"], len(mined["files"])) == (10, 2)
 
 
 def test_standard_input_is_a_source(tiny, tmp_path, source):
@@ -174,9 +174,9 @@ def test_bad_rows_are_counted_and_shown(tiny, tmp_path, invoke):
     assert outcome.code == 0
     assert "1 × broken line" in outcome.out
     source = secid.read_run(tmp_path / "run").sources[0]
-    assert source.skipped == {"broken_line": 1}
-    assert (source.n_read, source.n_used) == (4, 3)
-    assert source.examples[0].line == 4
+    assert source.rows.skipped == {"broken_line": 1}
+    assert (source.rows.n_read, source.rows.n_used) == (4, 3)
+    assert source.rows.examples[0].line == 4
     assert "broken" in Path("run/report.md").read_text(encoding="utf-8")
 
 
@@ -279,7 +279,7 @@ def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
     (table,) = run.analyses["ablations"]
     for row in table.rows:
         assert row.scores == pytest.approx(
-            {item.name: next(p.nats for p in item.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
+            {item.name: next(p.nats for p in item.score.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
         )
 
 
@@ -295,7 +295,7 @@ def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp
     run = secid.score([source], encoder=str(tiny), other_encoders=[str(tmp_path / "rows.parquet")])
     assert "query_echo" in {control.kind for control in run.controls}
     alone = secid.score([source], encoder=str(tmp_path / "rows.parquet"), controls="none")
-    assert run.analyses["ablations"][0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].eci_nats, rel=1e-9)}
+    assert run.analyses["ablations"][0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].score.nats, rel=1e-9)}
 
 
 def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invoke):

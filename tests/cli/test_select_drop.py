@@ -352,7 +352,7 @@ def two(tmp_path, tiny) -> Path:
 
 def test_without_its_counted_defects_the_copy_is_what_the_report_says(two):
     before = next(source for source in read_run(two).sources if source.name == "in")
-    expected = before.without_flagged
+    expected = before.score.without_flagged
     found = api.select(two, "out.jsonl", source="in", drop=DEFECTS)
     after = found.after
     assert (found.before.status, found.before.flagged_share) == (before.status, before.flagged_share)
@@ -376,8 +376,8 @@ def test_the_written_file_scores_as_the_selection(two, tiny, schema, suffix):
     (again,) = score_sources(*given).run.sources
     assert again.schema == {"st-ntuple": "triplet"}.get(schema, schema)
     assert again.n_triplets == found.after.n_triplets
-    assert again.eci_nats == pytest.approx(found.after.eci_nats, rel=1e-9)
-    assert again.hardness == pytest.approx(found.after.hardness, rel=1e-9)
+    assert again.score.nats == pytest.approx(found.after.eci_nats, rel=1e-9)
+    assert again.hardness.value == pytest.approx(found.after.hardness, rel=1e-9)
 
 
 def test_each_file_is_opened_and_understood_once(two, monkeypatch):

@@ -61,7 +61,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     assert other["merged"] == {"n_shards": 2, "n_texts": 311, "sampled_queries": None}
     for a, b in zip(own["sources"], other["sources"], strict=True):
         assert a["name"] == b["name"]
-        assert a["eci_nats"] == pytest.approx(b["eci_nats"], rel=1e-6)
+        assert a["score"]["nats"] == pytest.approx(b["score"]["nats"], rel=1e-6)
     assert "metrics.json" in listing(tmp_path)
     assert f"Together they encoded {held / 311:.2f} times the 311" in (tmp_path / "merged" / "report.html").read_text()
     clean = invoke("select", "first", "--source", "poisoned", "--drop", "false_negative", "-o", "clean.jsonl")

@@ -130,4 +130,4 @@ def test_a_row_of_100_000_negatives(work: Path) -> None:
     (checked,) = secid.check(["many.jsonl"]).sources
     (scored,) = secid.score(["many.jsonl"], HashEncoder(), controls="none").sources
     assert (checked.n_negatives, scored.n_triplets, scored.n_queries) == (100_000, 100_000, 1)
-    assert 0 < scored.eci_nats <= scored.trace
+    assert 0 < scored.score.nats <= scored.score.trace

@@ -163,9 +163,9 @@ def check(run: secid.Run, theirs: Expected, most_sets: int = 64) -> None:
         assert [pair.established for pair in run.comparisons] == [p < 0.05 for p in reference.holm(all_p)]
     common = oracle.common_queries(theirs.queries)
     for source in run.sources:
-        assert (source.on_shared is None) == (common is None)
-        if source.on_shared is not None and common is not None:
-            assert source.on_shared.n_queries == len(common)
+        assert (source.score.on_shared is None) == (common is None)
+        if source.score.on_shared is not None and common is not None:
+            assert source.score.on_shared.n_queries == len(common)
 
 
 @pytest.mark.parametrize("seed", range(12))

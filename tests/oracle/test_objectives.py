@@ -167,7 +167,7 @@ def test_every_objective_has_a_name_and_a_sentence():
 @pytest.mark.parametrize("policy", ["first", "random", "all"])
 def test_scores_are_the_same_with_and_without(policy, case):
     lens, plain = case.run(positives=policy), case.run(positives=policy, objectives=False)
-    assert [source.eci_nats for source in lens.sources] == [source.eci_nats for source in plain.sources]
+    assert [source.score.nats for source in lens.sources] == [source.score.nats for source in plain.sources]
     assert lens.idf.sha256 == plain.idf.sha256
     assert [source.findings for source in lens.sources] == [source.findings for source in plain.sources]
     assert plain.analyses.get("objectives") is None
@@ -283,7 +283,7 @@ def test_parts_of_sources_come_in_the_order_of_their_rank(tmp_path):
     near = [{**row, "neg": [text.replace("is", "was") for text in row["pos"]] + row["neg"][:2]} for row in rows]
     rows_of = {"a": near, "b": rows, "c": [{**row, "neg": row["neg"][:1]} for row in rows]}
     run = scored(tmp_path, rows_of, objectives=True).run
-    ranks = {source.name: source.rank for source in run.sources}
+    ranks = {source.name: source.score.rank for source in run.sources}
     assert list(ranks) != sorted(ranks)
     for parts in (
         run.analyses["separation"].sources,

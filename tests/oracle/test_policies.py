@@ -81,7 +81,7 @@ def expected(records: list[reference.Record], policy: str) -> float:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_scores_what_the_reference_scores(policy, records, source):
-    reference.assert_close(ours(source, policy).eci_nats, expected(records, policy))
+    reference.assert_close(ours(source, policy).score.nats, expected(records, policy))
 
 
 def test_the_policies_of_these_records_differ(records):
@@ -96,7 +96,7 @@ def test_all_counts_negatives_not_pairs(records, source):
 def test_random_scores_what_the_reference_scores_for_its_draw(seed, records, source):
     drawn = drawn_first(records, seed)
     assert drawn != records
-    reference.assert_close(ours(source, "random", seed=seed).eci_nats, expected(drawn, "first"))
+    reference.assert_close(ours(source, "random", seed=seed).score.nats, expected(drawn, "first"))
 
 
 def test_random_draws_every_positive_about_as_often(records):
@@ -111,6 +111,6 @@ def test_random_draws_every_positive_about_as_often(records):
 
 
 def test_random_draws_one_positive_a_record_by_the_seed(records, source):
-    one, again, other = (ours(source, "random", seed=seed).eci_nats for seed in (1, 1, 2))
+    one, again, other = (ours(source, "random", seed=seed).score.nats for seed in (1, 1, 2))
     assert one == again != other
     assert ours(source, "random", seed=1).n_triplets == sum(len(negatives) for _, _, negatives in records)

@@ -12,7 +12,6 @@ from scipy.stats import t as student
 from secid.analyses.agreement import numbers_of
 from secid.analyses.budgets import EqualNumbers
 from secid.findings.rows import SAMPLED
-from secid.pages.glossary import score_point
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import resolve_sources
@@ -135,7 +134,7 @@ def ablated(run: Run, name: str) -> dict[str, dict[str, float | None]]:
 def test_diagnostics_of_every_source(run, expected):
     for source in run.sources:
         theirs = reference.summary(expected.measured()[source.name])
-        reference.assert_close({key: getattr(source, key) for key in theirs}, theirs)
+        reference.assert_close({key: source.flat()[key] for key in theirs}, theirs)
 
 
 def test_temperatures(run, expected):
@@ -166,7 +165,7 @@ def test_weights(run, expected):
 
 def test_samples_are_nested_and_equal_a_run_on_that_sample(run, scored, sources, tmp_path):
     ours = ablated(run, "sample")
-    assert ours["100 %"] == {source.name: source.eci_nats for source in run.sources}
+    assert ours["100 %"] == {source.name: source.score.nats for source in run.sources}
     smaller: set[bytes] = set()
     for share, count in ((0.25, 10), (0.5, 20), (0.75, 30)):
         # source a has every query of the run, so its sample of n queries is the run's
@@ -191,7 +190,7 @@ def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share
     ours = ablated(run, "sample")[f"{100 * share:g} %"]
     assert {name for name, value in ours.items() if value is None} == set(sources) - set(present)
     reference.assert_close(
-        {source.name: source.eci_nats for source in alone.sources}, {name: ours[name] for name in present}, rel=2e-7
+        {source.name: source.score.nats for source in alone.sources}, {name: ours[name] for name in present}, rel=2e-7
     )
 
 
@@ -206,7 +205,7 @@ def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share
 def test_a_variant_equals_a_separate_run(run, sources, tmp_path, aspect, setting, override):
     alone = score(sources, tmp_path, controls="none", **override).run
     reference.assert_close(
-        {source.name: source.eci_nats for source in alone.sources}, ablated(run, aspect)[setting], rel=2e-7
+        {source.name: source.score.nats for source in alone.sources}, ablated(run, aspect)[setting], rel=2e-7
     )
 
 
@@ -229,7 +228,7 @@ def test_proxies(run, expected):
         measured = expected.measured()[source.name]
         theirs = {f"{name}_pair": value for name, value in reference.pair_proxies(measured).items()}
         theirs |= {f"{name}_record": value for name, value in reference.record_proxies(measured).items()}
-        reference.assert_close(vars(source.proxies), theirs)
+        reference.assert_close(vars(source.score.proxies), theirs)
 
 
 def test_findings_of_the_gates(run, expected):
@@ -256,26 +255,26 @@ def test_spectrum_and_budget_curve(run, expected):
     for source in run.sources:
         measured = expected.measured()[source.name]
         eigenvalues = reference.spectrum(measured.weight, measured.direction)
-        curve = reference.budget_curve(eigenvalues, [point.budget for point in source.budget_curve])
-        reference.assert_close({point.budget: point.nats for point in source.budget_curve}, curve)
+        curve = reference.budget_curve(eigenvalues, [point.budget for point in source.score.budget_curve])
+        reference.assert_close({point.budget: point.nats for point in source.score.budget_curve}, curve)
         shape = reference.shape_of_spectrum(eigenvalues)
-        assert source.effective_rank == pytest.approx(shape["effective_rank"], rel=1e-6)
-        assert source.diversity_fraction == pytest.approx(shape["diversity_fraction"], rel=1e-5)
+        assert source.score.effective_rank == pytest.approx(shape["effective_rank"], rel=1e-6)
+        assert source.score.diversity_fraction == pytest.approx(shape["diversity_fraction"], rel=1e-5)
 
 
 def test_intervals_bias_and_comparisons(run, expected):
     measured = expected.measured()
     sums = {name: reference.source_sums(item) for name, item in measured.items()}
     for source in run.sources:
-        assert source.standard_error_nats == pytest.approx(reference.standard_error(sums[source.name]), rel=1e-5)
+        assert source.score.standard_error_nats == pytest.approx(reference.standard_error(sums[source.name]), rel=1e-5)
         item = measured[source.name]
-        assert source.bias_nats == pytest.approx(
+        assert source.score.bias_nats == pytest.approx(
             reference.bias_nats(item.queries, item.weight, item.direction), rel=1e-4
         )
-        low, high = source.interval_95
+        low, high = source.score.interval_95
         n = source.n_queries
         reach = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1))
-        assert high - low == pytest.approx(2 * reach * source.standard_error_nats, rel=1e-6)
+        assert high - low == pytest.approx(2 * reach * source.score.standard_error_nats, rel=1e-6)
     for pair in run.comparisons:
         gap, error, n = reference.shared_difference(measured[pair.first], measured[pair.second])
         assert pair.difference_nats == pytest.approx(gap, rel=1e-5)
@@ -286,21 +285,21 @@ def test_intervals_bias_and_comparisons(run, expected):
     assert [pair.p_holm for pair in run.comparisons] == pytest.approx(
         reference.holm([pair.p for pair in run.comparisons])
     )
-    assert {source.probability_first for source in run.sources} == {None}  # rows are of different queries
+    assert {source.score.probability_first for source in run.sources} == {None}  # rows are of different queries
 
 
 def test_pairs_of_full_means_would_be_noticed(run, expected):
     """Else the test above says little: each source's own score less the other's is another number."""
     assert len({source.n_queries for source in run.sources}) > 1
-    nats = {source.name: source.eci_nats for source in run.sources}
+    nats = {source.name: source.score.nats for source in run.sources}
     gaps = [nats[pair.first] - nats[pair.second] - pair.difference_nats for pair in run.comparisons]
     assert max(map(abs, gaps)) > 1e-3
 
 
 def test_a_query_echo_scores_zero_and_no_control_is_ranked(run):
     echo = next(control for control in run.controls if control.kind == "query_echo")
-    assert echo.eci_nats == 0.0
-    assert echo.coverage_mean == 1.0
+    assert echo.score.nats == 0.0
+    assert echo.score.coverage_mean == 1.0
     assert echo.n_new_texts == echo.n_queries == 40
     assert {source.name for source in run.sources} == {"a", "b", "c"}
 
@@ -313,13 +312,13 @@ def test_every_kind_of_control_is_made(run):
 
 def test_the_same_source_under_two_names_ties(sources, tmp_path):
     twice = score({"a": sources["a"], "again": sources["a"]}, tmp_path).run
-    assert [source.rank_group for source in twice.sources] == [1, 1]
+    assert [source.score.rank_group for source in twice.sources] == [1, 1]
     assert twice.comparisons[0].z is None
     assert not twice.comparisons[0].established
     assert twice.analyses["overlap"][0].negative_jaccard_mean == 1.0
     for control in twice.controls:
         gaps = [each.difference_nats for each in control.against]
-        assert gaps == pytest.approx([twice.sources[0].eci_nats - control.eci_nats] * len(gaps))
+        assert gaps == pytest.approx([twice.sources[0].score.nats - control.score.nats] * len(gaps))
 
 
 def test_sources_of_different_queries_are_the_first_warning(sources, tmp_path):
@@ -399,7 +398,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
         alone = score(own, tmp_path / part.value, frozen=scored.frequencies, controls="none").run
         reference.assert_close(
             {s.name: (s.score_nats, *s.interval_95) for s in part.sources},
-            {s.name: (s.eci_nats, *s.interval_95) for s in alone.sources},
+            {s.name: (s.score.nats, *s.score.interval_95) for s in alone.sources},
             rel=1e-6,  # blocks are cut elsewhere, and a block's product is float32
         )
         assert sum(s.n_triplets for s in part.sources) < sum(s.n_triplets for s in scored.run.sources)
@@ -432,16 +431,16 @@ def test_the_same_rows_in_another_order_are_a_tie_not_an_order(sources, tmp_path
         twice = {"a": sources["a"], "b": [sources["a"][place] for place in shuffled]}
         run = score(twice, tmp_path / str(seed), until_ranked=0.95, controls="none").run
         assert run.comparisons[0].z is None
-        assert [source.rank_group for source in run.sources] == [1, 1]
+        assert [source.score.rank_group for source in run.sources] == [1, 1]
         assert run.early_stop.pairs == ()
-        assert {source.probability_first for source in run.sources} == {0.5}
+        assert {source.score.probability_first for source in run.sources} == {0.5}
 
 
 def test_controls_do_not_depend_on_the_order_of_rows(sources, tmp_path):
     doubled = {name: [*rows, *[(q, p[::-1], n[::-1]) for q, p, n in rows]] for name, rows in sources.items()}
     turned = {name: rows[::-1] for name, rows in doubled.items()}
     runs = [score(table, tmp_path / name).run for name, table in (("a", doubled), ("b", turned))]
-    ours = [{(c.kind, c.of): c.eci_nats for c in run.controls} for run in runs]
+    ours = [{(c.kind, c.of): c.score.nats for c in run.controls} for run in runs]
     reference.assert_close(*[{str(key): value for key, value in table.items()} for table in ours], rel=1e-6)
 
 
@@ -452,8 +451,8 @@ def test_too_few_queries_give_no_order_and_no_interval(sources, tmp_path):
     assert run.comparisons[0].interval_95 == (-1.0, 1.0)
     assert {item.source: item.interval_95 for item in run.controls[0].against}["a"] == (-1.0, 1.0)
     assert not any(pair.established for pair in run.comparisons)
-    assert {source.probability_first for source in run.sources} == {0.5}
-    assert next(source for source in run.sources if source.name == "a").interval_95 == (0.0, 1.0)
+    assert {source.score.probability_first for source in run.sources} == {0.5}
+    assert next(source for source in run.sources if source.name == "a").score.interval_95 == (0.0, 1.0)
     assert any(warning.kind == "few_queries" for warning in run.warnings)
 
 
@@ -467,7 +466,7 @@ def test_an_early_stop_at_max_records_leaves_open_what_is_open(tmp_path):
     assert run.sources[0].n_queries <= 40
     assert run.comparisons[0].established is False
     assert run.early_stop.undecided == (("a", "b"),)
-    assert run.sources[0].n_not_sampled == 260
+    assert run.sources[0].rows.n_not_sampled == 260
 
 
 def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path):
@@ -484,7 +483,7 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
         measured = reference.measure_triplets([triplet for _, triplet in triplets], expected.q_vec, expected.p_vec, idf)
         theirs = reference.summary(measured, [len(record[1]) for record, _ in triplets])
         assert source.n_triplets == theirs["n_triplets"] < len(triplets)
-        for bins in source.gate_histograms.values():
+        for bins in source.score.gate_histograms.values():
             assert sum(bins) == source.n_triplets
         for finding in source.findings:
             if FINDINGS[finding.name].needs == "rows" and finding.name not in SAMPLED:
@@ -506,22 +505,22 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
 
     both = {"many": rows(60, "stone", 4), "few": rows(30, "other", 1)}
     run = score(both, tmp_path, budget=1_000.0, temperature=1.0, controls="none").run
-    own = {s.name: next(p.nats for p in s.budget_curve if p.budget == run.budget) for s in run.sources}
+    own = {s.name: next(p.nats for p in s.score.budget_curve if p.budget == run.budget) for s in run.sources}
     assert own["many"] > own["few"]
     assert [source.name for source in run.sources] == ["few", "many"]
     assert run.comparisons[0].first == "few"
     assert run.comparisons[0].difference_nats > 0
     assert run.analyses["budgets"].equal_numbers == EqualNumbers(n_queries=30, n_triplets=30)
-    few, many = (score_point(source, run.budget) for source in run.sources)
+    few, many = (source.in_table(run.budget).score for source in run.sources)
     assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # what is shown is what ranks
-    assert run.sources[0].equal_curve == ()  # nothing is cut of the smallest
+    assert run.sources[0].score.equal_curve == ()  # nothing is cut of the smallest
     assert many.interval_95[0] < many.nats < many.interval_95[1]
     equal = score({"x": both["few"], "y": rows(30, "else", 1)}, tmp_path / "equal", budget=1_000.0).run
     assert equal.analyses["budgets"].equal_numbers is None
-    assert all(source.equal_curve == () for source in equal.sources)
+    assert all(source.score.equal_curve == () for source in equal.sources)
     below = score(both, tmp_path / "below", budget=0.5, temperature=1.0, controls="none").run
-    shown = {s.name: score_point(s, 0.5).nats for s in below.sources}
-    own = {s.name: next(p.nats for p in s.budget_curve if p.budget == 0.5) for s in below.sources}
+    shown = {s.name: s.in_table(0.5).score.nats for s in below.sources}
+    own = {s.name: next(p.nats for p in s.score.budget_curve if p.budget == 0.5) for s in below.sources}
     assert shown["few"] == own["few"]
     assert shown["many"] != own["many"]  # on the queries that both have
     gap = shown[below.comparisons[0].first] - shown[below.comparisons[0].second]
@@ -535,7 +534,7 @@ def test_crossings_agree_with_the_curves_on_equal_numbers(tmp_path):
     wide = [(f"stone {n}", [f"lake{n}"], [f"stone x{n}y{k}" for k in range(6)]) for n in range(50)]
     run = score({"near": near, "wide": wide}, tmp_path, temperature=1.0, controls="none").run
     assert run.analyses["budgets"].equal_numbers == EqualNumbers(n_queries=30, n_triplets=60)
-    curves = {s.name: {p.budget: p.nats for p in s.compared_curve} for s in run.sources}
+    curves = {s.name: {p.budget: p.nats for p in s.score.compared_curve} for s in run.sources}
     assert curves["near"].keys() == curves["wide"].keys()
     ahead = max(curves, key=lambda name: curves[name][1.0])
     passed = []
@@ -579,7 +578,7 @@ def test_every_number_of_a_finding_can_be_recomputed_from_the_rows(scored, tmp_p
         own = [place for place, name in enumerate(table["source"]) if name == source.name]
         assert len(own) == source.n_triplets
         inverted = sum(table["consistency"][place] < 0.5 for place in own)
-        assert inverted / len(own) == pytest.approx(source.inversion_fraction)
+        assert inverted / len(own) == pytest.approx(source.score.inversion_fraction)
         weight, information = (np.array([table[name][place] for place in own]) for name in ("weight", "information"))
         item = next(item for item in scored.measured if item.name == source.name)
         matrix = item.state.matrix().numpy()
@@ -591,6 +590,6 @@ def test_every_number_of_a_finding_can_be_recomputed_from_the_rows(scored, tmp_p
                 assert inside.sum() == finding.n_negatives
                 assert finding.share == pytest.approx(inside.mean())
             assert finding.weight_fraction == pytest.approx(weight[inside].sum() / weight.sum(), rel=1e-6)
-            part = source.eci_nats * information[inside].sum() / information.sum()
+            part = source.score.nats * information[inside].sum() / information.sum()
             assert finding.score_nats == pytest.approx(part, rel=1e-6)
         assert any(0 < finding.weight_fraction < 1 for finding in source.findings)

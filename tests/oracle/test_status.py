@@ -11,7 +11,7 @@ import pytest
 
 from secid.findings import status
 from secid.measure.interval import reach_95
-from secid.results import SourceResult, commands
+from secid.results import SourceReport, commands
 from secid.results.catalogue import DEFECTS
 from secid.triplets import random_reference
 from tests.fake_encoder import HashEncoder
@@ -118,8 +118,8 @@ def measured_anew(kept: list[tuple[str, str, str]], sources: Sources) -> dict[st
     }
 
 
-def stated(source: SourceResult) -> dict[str, Any]:
-    without = {**vars(source.without_flagged)}
+def stated(source: SourceReport) -> dict[str, Any]:
+    without = {**vars(source.score.without_flagged)}
     without["interval_95"] = without["interval_95"] and list(without["interval_95"])
     return {
         "status": source.status,
@@ -135,7 +135,7 @@ def all_passages_are_drawn(monkeypatch):
     monkeypatch.setattr(random_reference, "PASSAGES", 10_000)
 
 
-def run_of(folder: Any, sources: Sources) -> dict[str, SourceResult]:
+def run_of(folder: Any, sources: Sources) -> dict[str, SourceReport]:
     run = scored(folder, sources, HashEncoder(), max_bad_fraction=1.0).run
     return {source.name: source for source in run.sources}
 
@@ -149,11 +149,11 @@ def test_what_is_said_of_damaged_sources_follows_from_their_rows(tmp_path):
         assert_close(stated(source), theirs, rel=1e-6, abs=1e-9)
         statuses[name] = theirs["status"]
         if theirs["n_flagged"] == 0:
-            assert source.without_flagged.eci_nats == source.eci_nats
-            assert source.without_flagged.interval_95 == source.interval_95
-            assert source.without_flagged.hardness == source.hardness
+            assert source.score.without_flagged.eci_nats == source.score.nats
+            assert source.score.without_flagged.interval_95 == source.score.interval_95
+            assert source.score.without_flagged.hardness == source.hardness.value
     assert statuses == {"clean": "no_defects", "some": "repair", "most": "unusable", "half": "repair"}
-    assert results["some"].without_flagged.eci_nats != results["some"].eci_nats
+    assert results["some"].score.without_flagged.eci_nats != results["some"].score.nats
     check = {source.name: source for source in checked(tmp_path / "check", sources).sources}
     for name, source in results.items():
         own = check[name]
@@ -182,18 +182,18 @@ def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_ru
     """What `secid select --drop` writes, scored again: another IDF or another reference would give other numbers."""
     sources = {"some": damaged(4), "clean": clean(200)}
     before = scored(tmp_path, sources, HashEncoder(), max_bad_fraction=1.0)
-    theirs = next(source for source in before.run.sources if source.name == "some").without_flagged
+    theirs = next(source for source in before.run.sources if source.name == "some").score.without_flagged
     kept: Rows = [{**row, "neg": []} for row in sources["some"]]
     for number, text, defects in flags_of(sources["some"], sources):
         kept[number]["neg"] += [] if defects else [text]
     own = [scored(tmp_path / name, {"some": kept}, HashEncoder(), run) for name, run in (("in", before), ("out", None))]
     inside, outside = (item.run.sources[0] for item in own)
     assert inside.n_triplets == theirs.n_triplets
-    assert inside.eci_nats == pytest.approx(theirs.eci_nats, rel=1e-6)
-    assert inside.interval_95 == pytest.approx(theirs.interval_95, rel=1e-6)
-    assert inside.hardness == pytest.approx(theirs.hardness, rel=1e-6)
-    assert outside.eci_nats != pytest.approx(theirs.eci_nats, rel=1e-5)
-    assert outside.hardness != pytest.approx(theirs.hardness, rel=1e-5)
+    assert inside.score.nats == pytest.approx(theirs.eci_nats, rel=1e-6)
+    assert inside.score.interval_95 == pytest.approx(theirs.interval_95, rel=1e-6)
+    assert inside.hardness.value == pytest.approx(theirs.hardness, rel=1e-6)
+    assert outside.score.nats != pytest.approx(theirs.eci_nats, rel=1e-5)
+    assert outside.hardness.value != pytest.approx(theirs.hardness, rel=1e-5)
 
 
 def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):

@@ -95,7 +95,7 @@ def main() -> None:
             outside.append(1 - clock.seconds() / first)
             again, _ = timed(lambda: ours(paths, encoder, Path(name)), 3)
     report("all sources, cold", plain_all, median(cold))
-    furthest = max(abs(source.eci_nats - expected[source.name]) for source in run.sources)
+    furthest = max(abs(source.scored.nats - expected[source.name]) for source in run.sources)
     print(f"largest difference of a score: {furthest:.1e} nats")
     print(f"outside the forward pass: {median(outside):.1%} of {median(cold):.2f} s")
     print(f"second run from the cache: {again:.2f} s, {median(cold) / again:.1f} times as fast as the first")

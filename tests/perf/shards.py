@@ -107,7 +107,7 @@ def work(task: dict[str, Any]) -> None:
         given = {"state_dir": task["state_dir"], "shard": task["shard"], "prepare": task["kind"] == "prepare"}
         score_shard(task["sources"], encoder, **given, **settings)
         return
-    scores = {source.name: source.eci_nats for source in run.sources}
+    scores = {source.name: source.score.nats for source in run.sources}
     waste = run.merged.n_texts_held / run.merged.n_texts if run.merged else 1.0
     print(json.dumps({"scores": scores, "waste": waste}))
 

@@ -124,7 +124,7 @@ def run(sources: list[Path], vectors: Path, controls: str, profile: Path | None,
         "processor": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         "mb": most / 2**20,
         "stages": {name: entry["seconds"] for name, entry in report["timing"].items()},
-        "scores": {source["name"]: source["eci_nats"] for source in report["sources"]},
+        "scores": {source["name"]: source["score"]["nats"] for source in report["sources"]},
     }
 
 

@@ -128,11 +128,12 @@ def score(folder: Path, sources: dict[str, list[Row]], write: Writer = as_jsonl,
 
 def numbers(run: Any) -> Iterator[tuple[str, dict[str, float]]]:
     for source in run.sources:
+        hardness = source.hardness and source.hardness.value
         yield (
             source.name,
             {
                 name: value
-                for name, value in vars(source).items()
+                for name, value in {**vars(source), **vars(source.score), "hardness": hardness}.items()
                 if isinstance(value, float) and name != "probability_first"
             },
         )
@@ -161,9 +162,9 @@ def base(tmp_path_factory):
 
 def test_the_sources_of_these_tests_differ(base):
     """Else nothing below could fail."""
-    scores = [source.eci_nats for source in base.sources]
+    scores = [source.score.nats for source in base.sources]
     assert all(a - b > 1e-3 for a, b in pairwise(scores))
-    assert any(source.dropped_negatives for source in base.sources)
+    assert any(source.rows.dropped_negatives for source in base.sources)
 
 
 def test_a_changed_negative_would_be_noticed(base, tmp_path):
@@ -191,8 +192,8 @@ def test_one_row_a_negative_is_the_same_record(tmp_path):
     triplets = score(tmp_path / "triplets", first_positive, as_triplets)
     assert_same(triplets, lists)
     for one, other in zip(lists.sources, triplets.sources, strict=True):
-        assert one.n_records == other.n_records
-        assert one.n_read < other.n_read
+        assert one.rows.n_records == other.rows.n_records
+        assert one.rows.n_read < other.rows.n_read
 
 
 def test_a_rotation_of_all_vectors_changes_nothing(base, tmp_path):
@@ -200,7 +201,7 @@ def test_a_rotation_of_all_vectors_changes_nothing(base, tmp_path):
     turned = score(tmp_path / "turned", SOURCES, encoder=encoder(rotation))
     assert_same(turned, base, 1e-4)  # the vectors themselves are rounded to float32 after the rotation
     for found, expected in zip(turned.sources, base.sources, strict=True):
-        assert found.eci_nats == pytest.approx(expected.eci_nats, rel=3e-6)
+        assert found.score.nats == pytest.approx(expected.score.nats, rel=3e-6)
 
 
 def test_the_number_of_threads_changes_nothing(base, tmp_path):
@@ -222,11 +223,11 @@ def test_the_size_of_a_block_changes_nothing(base, tmp_path, block, monkeypatch)
 def test_a_source_scores_the_same_beside_its_own_copy(base, tmp_path):
     """The pool of documents stays the same, so the coverage does."""
     doubled = score(tmp_path / "doubled", {**SOURCES, "copy": SOURCES["one"]})
-    by_name = {source.name: source.eci_nats for source in doubled.sources}
+    by_name = {source.name: source.score.nats for source in doubled.sources}
     assert (
         by_name["copy"]
         == by_name["one"]
-        == pytest.approx(next(source.eci_nats for source in base.sources if source.name == "one"), rel=RELATIVE)
+        == pytest.approx(next(source.score.nats for source in base.sources if source.name == "one"), rel=RELATIVE)
     )
 
 
@@ -236,12 +237,12 @@ def test_bounds_hold_and_the_information_matrix_is_psd(tmp_path):
     assert [entry["source"] for entry in index] == [source.name for source in run.sources]
     for source, entry in zip(run.sources, index, strict=True):
         matrix = load_file(f"run/state/{entry['file']}")["information_total"] / entry["n_negatives"]
-        assert 0.0 < source.eci_nats <= source.trace <= 1.0
-        assert float(torch.trace(matrix)) == pytest.approx(source.trace, rel=RELATIVE)
+        assert 0.0 < source.score.nats <= source.score.trace <= 1.0
+        assert float(torch.trace(matrix)) == pytest.approx(source.score.trace, rel=RELATIVE)
         assert torch.equal(matrix, matrix.T)
         assert float(torch.linalg.eigvalsh(matrix).min()) > -1e-12
         assert float(torch.linalg.slogdet(torch.eye(DIMENSION) + matrix).logabsdet) == pytest.approx(
-            source.eci_nats, rel=1e-9
+            source.score.nats, rel=1e-9
         )
 
 
@@ -260,12 +261,12 @@ def test_two_directions_hold_more_than_one_of_the_same_weight(tmp_path):
     sources = {"single": negatives(["east"] * 6), "double": negatives(["east", "north"] * 3)}
     run = score(tmp_path / "planes", sources, encoder=from_callable(plane, "plane"), temperature=1.0)
     found = {source.name: source for source in run.sources}
-    assert found["single"].trace == pytest.approx(found["double"].trace, rel=RELATIVE)
-    assert found["single"].eci_nats == pytest.approx(np.log1p(found["single"].trace), rel=1e-9)
-    assert found["double"].eci_nats > found["single"].eci_nats * 1.01
+    assert found["single"].score.trace == pytest.approx(found["double"].score.trace, rel=RELATIVE)
+    assert found["single"].score.nats == pytest.approx(np.log1p(found["single"].score.trace), rel=1e-9)
+    assert found["double"].score.nats > found["single"].score.nats * 1.01
     # The two directions meet at 60 degrees, so M has the eigenvalues 3/4 and 1/4 of its trace
-    shares = np.array([0.75, 0.25]) * found["double"].trace
-    assert found["double"].eci_nats == pytest.approx(np.log1p(shares).sum(), rel=1e-6)
+    shares = np.array([0.75, 0.25]) * found["double"].score.trace
+    assert found["double"].score.nats == pytest.approx(np.log1p(shares).sum(), rel=1e-6)
 
 
 texts = st.text(alphabet="abc .é", min_size=0, max_size=6)
@@ -289,12 +290,12 @@ def test_rows_read_are_used_or_skipped_whatever_they_hold(rows, tmp_path):
         max_bad_fraction=1.0,
     )
     (source,) = run.sources
-    assert source.n_read == len(whole)
-    assert source.n_read == source.n_used + sum(source.skipped.values())
+    assert source.rows.n_read == len(whole)
+    assert source.rows.n_read == source.rows.n_used + sum(source.rows.skipped.values())
     usable = [
         row
         for row in whole
         if row["query"].strip() and any(map(str.strip, row["pos"])) and any(map(str.strip, row["neg"]))
     ]
-    assert source.n_used == len(usable)
-    assert 0.0 <= source.eci_nats <= source.trace <= 1.0
+    assert source.rows.n_used == len(usable)
+    assert 0.0 <= source.score.nats <= source.score.trace <= 1.0

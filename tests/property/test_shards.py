@@ -68,7 +68,7 @@ def test_the_sources_show_what_crosses_shards(one: secid.Run) -> None:
     """Else the test above says little."""
     for name in ("hub", "shared_opening", "preamble", "false_negative", "repeat", "empty"):
         assert any(source.finding(name).n_negatives for source in one.sources), name  # type: ignore[union-attr]
-    assert all(source.skipped for source in one.sources)
+    assert all(source.rows.skipped for source in one.sources)
 
 
 @pytest.mark.parametrize(("of_positives", "repair", "seed"), [(12, True, 2), (2, False, 0)])
@@ -115,7 +115,7 @@ def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
     # The end of an interval near 0 is the score less as much again, so its error is that of the score.
     assert differences(one, merged, 1e-6, absolute=1e-7) == []
     for own, other in zip(one.sources, merged.sources, strict=True):
-        assert own.eci_nats == pytest.approx(other.eci_nats, rel=1e-7)
+        assert own.score.nats == pytest.approx(other.score.nats, rel=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -180,7 +180,7 @@ def test_what_one_shard_alone_has(tmp_path: Path, sample: int) -> None:
     settings: dict[str, Any] = {**EXACT, "max_bad_fraction": 1.0, "source_column": "src"}
     merged = secid.merge(in_shards([str(path)], tmp_path / "state", 9, **settings), HashEncoder(), sample=sample)
     one = secid.score([str(path)], HashEncoder(), **settings)
-    assert [source.skipped["broken_line"] for source in one.sources] == [1, 1]
+    assert [source.rows.skipped["broken_line"] for source in one.sources] == [1, 1]
     assert differences(one, merged) == []
 
 

@@ -59,7 +59,7 @@ def test_the_lines_of_a_run(snapshot):
 
 
 def test_the_table_has_the_numbers_of_the_json():
-    hardness = replace(RUN.sources[0], hardness=None, hardness_interval_95=None, findings=RUN.sources[0].findings[1:])
+    hardness = replace(RUN.sources[0], hardness=None, findings=RUN.sources[0].findings[1:])
     run = replace(RUN, sources=(hardness, *RUN.sources[1:]))
     table = run.to_arrow().to_pylist()
     assert [row["name"] for row in table] == [source.name for source in run.sources]
@@ -82,4 +82,4 @@ def test_pandas_is_imported_where_it_is_asked_for():
 def test_a_frame_of_the_sources():
     pytest.importorskip("pandas")
     frame = RUN.to_pandas()
-    assert list(frame["eci_nats"]) == [source.eci_nats for source in RUN.sources]
+    assert list(frame["eci_nats"]) == [source.score.nats for source in RUN.sources]

@@ -53,8 +53,8 @@ def test_missing_texts_are_counted_with_examples():
     rows = [{"query": n, "positive": n, "negative": n + 20} for n in range(20)]
     ids = write("ids.jsonl", [*rows, {"query": 0, "positive": 1, "negative": 99}])
     source = score(ids, collection="collection").sources[0]
-    assert (source.n_read, source.n_used, source.skipped) == (21, 20, {"text_not_found": 1})
-    facts = [(e.line, e.fact) for e in source.examples if e.reason == "text_not_found"]
+    assert (source.rows.n_read, source.rows.n_used, source.rows.skipped) == (21, 20, {"text_not_found": 1})
+    facts = [(e.line, e.fact) for e in source.rows.examples if e.reason == "text_not_found"]
     assert facts == [(21, Fact("unknown_id", {"of": "passage", "id": "99"}))]
 
 
@@ -69,7 +69,7 @@ def test_labelled_pairs_score_as_the_same_lists_do():
     ]
     one, other = score(lists).sources[0], score(write("pairs.jsonl", pairs)).sources[0]
     assert one.n_triplets == other.n_triplets == 24
-    assert one.eci_nats == pytest.approx(other.eci_nats, rel=1e-12)
+    assert one.score.nats == pytest.approx(other.score.nats, rel=1e-12)
 
 
 def test_one_file_of_two_sources_is_ranked_as_two_and_an_empty_one_is_named():
@@ -139,7 +139,7 @@ def test_empty_negatives_are_a_finding_and_no_sign_of_a_misread_file():
     (source,) = score(write("half_empty.jsonl", rows)).sources
     empty = source.finding("empty")
     assert (empty.n_negatives, empty.share) == (6, 0.5)
-    assert source.dropped_negatives == {"empty_negative": 6}
+    assert source.rows.dropped_negatives == {"empty_negative": 6}
     with pytest.raises(BadRecordsError):
         score(write("half_empty.jsonl", rows), on_bad="fail")
 

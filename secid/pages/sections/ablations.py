@@ -173,6 +173,6 @@ def _score(row: AblationRow, name: str) -> str:
 
 def _order(run: Run, row: AblationRow) -> str:
     """The sources by their score under a setting, highest first, each by its rank in the run."""
-    ranks = {source.name: source.rank for source in run.sources}
+    ranks = {source.name: source.scored.rank for source in run.sources}
     between = "\u00a0" if len(ranks) <= UNBROKEN else " "
     return between.join(str(ranks[name]) for name in row.order if name in ranks)

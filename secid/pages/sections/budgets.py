@@ -16,8 +16,8 @@ SHOWN_CROSSINGS = 6
 
 def section(run: Run) -> Section | None:
     """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
-    curves = {source.name: source.compared_curve for source in run.sources}
-    whole = {source.name: source.budget_curve for source in run.sources}
+    curves = {source.name: source.scored.compared_curve for source in run.sources}
+    whole = {source.name: source.scored.budget_curve for source in run.sources}
     budgets = _shared(curves.values())
     if not budgets:
         return None
@@ -83,7 +83,7 @@ def _crossings(run: Run) -> str:
         return ""
     budgets = BUDGETS.of(run)
     if budgets is None or not budgets.crossings:
-        largest = max(point.budget for source in run.sources for point in source.compared_curve)
+        largest = max(point.budget for source in run.sources for point in source.scored.compared_curve)
         return f"No two sources change places between B = 1 and {budget(largest)}."
     crossings = [
         f"{named(item.second)} overtakes {named(item.first)} at B = {budget(item.budget)}" for item in budgets.crossings

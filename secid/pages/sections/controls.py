@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secid.pages.glossary import control_title, kind_name, names_of, score_name, score_point, terms
+from secid.pages.glossary import control_title, kind_name, names_of, score_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import capital, count, interval, nats, percent, plain
 from secid.results import Against, ControlResult, Run
@@ -139,9 +139,9 @@ def _scores(run: Run) -> Table:
         (
             control_title(control),
             *(_at_budget(control, run.budget) for _ in at),
-            nats(control.eci_nats),
-            interval(control.interval_95),
-            percent(control.diversity_fraction),
+            nats(control.score.nats),
+            interval(control.score.interval_95),
+            percent(control.score.diversity_fraction),
             count(control.n_queries),
             count(control.n_triplets),
             "–" if control.n_candidates is None else count(control.n_candidates),
@@ -155,5 +155,5 @@ def _scores(run: Run) -> Table:
 
 
 def _at_budget(control: ControlResult, budget: float) -> str:
-    point = score_point(control, budget)
+    point = control.score.at(budget)
     return f"{nats(point.nats)}\n({interval(point.interval_95, budget)})" if point.budget == budget else "–"

@@ -77,12 +77,16 @@ def section(run: Run) -> Section | None:
     guide = GUIDE.of(run)
     if guide is None:
         return None
-    scores = {source.name: source for source in run.sources}
+    scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
-        (plain(name), *_cells(by_name[name]), f"{nats(scores[name].eci_nats)}\n({interval(scores[name].interval_95)})")
+        (
+            plain(name),
+            *_cells(by_name[name]),
+            f"{nats(score.nats)}\n({interval(score.interval_95)})",
+        )
         + ((_without(by_name[name]),) if not guide.is_sampled else ())
-        for name in scores
+        for name, score in scores.items()
         if name in by_name
     )
     heads = [number("negatives"), wrapped("suspects"), wrapped("of random passages")]

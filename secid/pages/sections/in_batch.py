@@ -46,7 +46,8 @@ def section(run: Run) -> Section | None:
 def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
     """That the rows are a sample, where the encoder chose the positives of one."""
     n_rows = {item.source: item.n_rows for item in items}
-    sampled = any(source.n_not_sampled and n_rows.get(source.name) == source.n_records for source in run.sources)
+    rows = {source.name: source.rows for source in run.sources}
+    sampled = any(own.n_not_sampled and n_rows.get(name) == own.n_records for name, own in rows.items())
     return "; batches are of the sampled rows, since the encoder chooses the positives" if sampled else ""
 
 

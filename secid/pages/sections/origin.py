@@ -183,12 +183,12 @@ def read_section(run: Run) -> Section:
         (
             plain(source.name),
             plain(source.schema, 60),
-            count(source.n_read),
-            count(source.n_used),
-            count(source.n_records),
+            count(source.rows.n_read),
+            count(source.rows.n_used),
+            count(source.rows.n_records),
             count(source.n_queries),
             count(source.n_triplets),
-            by_reason({**source.skipped, **source.dropped_negatives}) or "nothing",
+            by_reason({**source.rows.skipped, **source.rows.dropped_negatives}) or "nothing",
         )
         for source in run.sources
     )
@@ -198,7 +198,7 @@ def read_section(run: Run) -> Section:
         *map(number, ("rows read", "rows used", "records", "queries", "negatives")),
         text("left out"),
     )
-    reasons = dict.fromkeys(reason for source in run.sources for reason in source.skipped if reason in REASONS)
+    reasons = dict.fromkeys(reason for source in run.sources for reason in source.rows.skipped if reason in REASONS)
     return Section(
         anchor="read",
         link="Input",
@@ -222,7 +222,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
             plain(fault_text(item.fact), DETAIL_LIMIT),
         )
         for source in run.sources
-        for item in source.examples
+        for item in source.rows.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
     return (Table(caption="Examples of what was left out", columns=columns, rows=rows),) if rows else ()
@@ -238,7 +238,7 @@ def _files(run: Run) -> Table:
             file.sha256[:16],
         )
         for source in run.sources
-        for file in source.paths
+        for file in source.files
     )
     columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
     return Table(caption="Files", columns=columns, rows=rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 
-from secid.pages.glossary import equal_numbers, score_name, score_point, terms
+from secid.pages.glossary import equal_numbers, score_name, terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.sections.verdict import queries
 from secid.pages.text import (
@@ -40,16 +40,17 @@ def ranking_section(run: Run) -> Section:
     """The score of each source with its interval and tie, and what it consists of."""
     rows = []
     for source in run.sources:
-        shown, point = source.in_table(run.budget), score_point(source, run.budget)
+        shown, score = source.in_table(run.budget), source.scored
+        point = shown.score
         rows.append(
             (
                 plain(source.name),
-                f"{count(source.rank)}{f' ({letter(source.rank_group)})' if run.comparisons else ''}",
+                f"{count(score.rank)}{f' ({letter(score.rank_group)})' if run.comparisons else ''}",
                 nats(point.nats),
                 interval(point.interval_95, run.budget),
-                percent(source.probability_first),
+                percent(score.probability_first),
                 _hardness_interval(shown),
-                percent(source.diversity_fraction),
+                percent(score.diversity_fraction),
                 queries(run, source),
             )
         )
@@ -78,9 +79,9 @@ def ranking_section(run: Run) -> Section:
 
 
 def _hardness_interval(shown: TableNumbers) -> str:
-    ends = shown.hardness_interval_95
     if shown.hardness is None:
         return "–"
+    ends = shown.hardness.interval_95
     return UNKNOWN if ends is None else f"{fraction(ends[0], 2)} to {fraction(ends[1], 2)}"
 
 
@@ -173,8 +174,8 @@ def gates_section(run: Run) -> Section:
         rows=tuple(
             (
                 plain(source.name),
-                *(fraction(getattr(source, field)) for field, _ in MEANS),
-                nats(source.trace),
+                *(fraction(getattr(source.scored, field)) for field, _ in MEANS),
+                nats(source.scored.trace),
             )
             for source in run.sources
         ),
@@ -194,7 +195,7 @@ def _proxies(run: Run) -> Table:
         (
             plain(source.name),
             *(
-                (percent if field == "ambiguity" else nats)(getattr(source.proxies, f"{field}_{form}"))
+                (percent if field == "ambiguity" else nats)(getattr(source.scored.proxies, f"{field}_{form}"))
                 for field in fields
                 for form in ("pair", "record")
             ),
@@ -207,14 +208,14 @@ def _proxies(run: Run) -> Table:
 
 def directions_section(run: Run) -> Section:
     """The spectrum of M."""
-    longest = max((len(source.top_eigenvalue_shares) for source in run.sources), default=0)
+    longest = max((len(source.scored.top_eigenvalue_shares) for source in run.sources), default=0)
     rows = tuple(
         (
             plain(source.name),
-            nats(source.effective_rank),
-            fraction(source.frobenius),
-            *(percent(share) for share in source.top_eigenvalue_shares),
-            *["–"] * (longest - len(source.top_eigenvalue_shares)),
+            nats(source.scored.effective_rank),
+            fraction(source.scored.frobenius),
+            *(percent(share) for share in source.scored.top_eigenvalue_shares),
+            *["–"] * (longest - len(source.scored.top_eigenvalue_shares)),
         )
         for source in run.sources
     )
@@ -255,7 +256,7 @@ def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
 def _more_queries(run: Run, stop: EarlyStop) -> str:
     """What decides a pair that the looks left undecided."""
     concerned = {name for pair in stop.undecided for name in pair}
-    if any(source.n_not_sampled for source in run.sources if source.name in concerned):
+    if any(source.rows.n_not_sampled for source in run.sources if source.name in concerned):
         return f" The looks ended at {_max_records(run)}: more queries may decide."
     return " All queries were scored: only other files could decide."
 
@@ -264,7 +265,7 @@ def _limit(run: Run) -> int | None:
     """The number of --max-records, where it left anything out or may have."""
     entry = run.settings.get("max_records")
     limit = entry.get("value") if isinstance(entry, Mapping) else None
-    return limit if isinstance(limit, int) and any(source.n_not_sampled for source in run.sources) else None
+    return limit if isinstance(limit, int) and any(source.rows.n_not_sampled for source in run.sources) else None
 
 
 def _max_records(run: Run) -> str:
@@ -276,7 +277,7 @@ def _max_records(run: Run) -> str:
 def _whole(run: Run, stop: EarlyStop) -> str:
     """What narrows the intervals of tied pairs: the queries that were left out, by what."""
     n_tied = sum(not pair.established for pair in run.comparisons)
-    if not n_tied or not any(source.n_not_sampled for source in run.sources):
+    if not n_tied or not any(source.rows.n_not_sampled for source in run.sources):
         return ""
     all_looks = len(stop.looks) >= len(stop.planned_looks)
     how = f"raise {_max_records(run)}" if _limit(run) is not None and all_looks else "score without --until-ranked"

@@ -16,7 +16,6 @@ from secid.pages.glossary import (
     equal_numbers,
     names_of,
     on_own_queries,
-    score_point,
 )
 from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.controls import Outcome, outcome
@@ -35,60 +34,60 @@ from secid.pages.text import (
     plural,
     score,
 )
-from secid.results import Run, SourceResult
+from secid.results import Run, SourceReport
 from secid.results.catalogue import DEFECTS
 from secid.results.sources import TableNumbers
 from secid.settings import flag_of
 
 # The answer to which sources to train on: one row a source, the same on every page.
 
-Cell = Callable[[Run, SourceResult], str]
+Cell = Callable[[Run, SourceReport], str]
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
     """The columns that fit a terminal of 80 columns; full: also the score without defects, and the top problem."""
     columns = COLUMNS | MORE_COLUMNS if full else COLUMNS
-    if full and any(source.on_shared for source in run.sources):  # those scores are of all queries
+    if full and any(source.scored.on_shared for source in run.sources):  # those scores are of all queries
         columns = {column: cell for column, cell in columns.items() if cell is not score_without_defects}
     rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
     return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
 
 
-def own_score(run: Run, source: SourceResult) -> str:
+def own_score(run: Run, source: SourceReport) -> str:
     """The score that the source is ranked by, with its interval."""
-    point = score_point(source, run.budget)
+    point = source.in_table(run.budget).score
     return score(point.nats, point.interval_95, run.budget)
 
 
-def score_without(source: SourceResult) -> str:
+def score_without(source: SourceReport) -> str:
     """ECI_sem without the flagged negatives; "–" where none is flagged."""
-    rest = source.without_flagged
+    rest = source.scored.without_flagged
     if source.n_flagged and not rest.n_triplets:
         return "none left"
     return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 
-def score_without_defects(_: Run, source: SourceResult) -> str:
+def score_without_defects(_: Run, source: SourceReport) -> str:
     """Return `score_without` as a cell."""
     return score_without(source)
 
 
-def queries(run: Run, source: SourceResult) -> str:
+def queries(run: Run, source: SourceReport) -> str:
     """Return the number of queries of a row.
 
     "35/120" : all sources share 35 of its 120.   "120*" : the rows of the table are of different queries.
     """
     own = count(source.n_queries)
-    if source.on_shared is not None:
-        return f"{count(source.on_shared.n_queries)}/{own}"
+    if source.scored.on_shared is not None:
+        return f"{count(source.scored.on_shared.n_queries)}/{own}"
     return f"{own}*" if on_own_queries(run) else own
 
 
-def _tie(run: Run, source: SourceResult) -> str:
-    return letter(source.rank_group) if run.comparisons else "–"
+def _tie(run: Run, source: SourceReport) -> str:
+    return letter(source.scored.rank_group) if run.comparisons else "–"
 
 
-def _top_problem(run: Run, source: SourceResult) -> str:
+def _top_problem(run: Run, source: SourceReport) -> str:
     return next((item.name for _, item in ranked(run, source)), "none")
 
 
@@ -97,7 +96,7 @@ COLUMNS: dict[Column, Cell] = {
     status("status"): lambda _, source: STATUS[source.status],
     number("score ± CI"): own_score,
     text("tie"): _tie,
-    number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness, 2),
+    number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness_value, 2),
     number("outscoring"): lambda run, source: percent(source.in_table(run.budget).inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
     number("queries"): queries,
@@ -292,7 +291,7 @@ def headline(run: Run) -> str:
 
 def most_outscore(source: TableNumbers) -> bool:
     """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
-    return (source.hardness or 0.0) > 1.0 or source.inversion_fraction > INVERTED
+    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > INVERTED
 
 
 def _one_label(run: Run) -> bool:
@@ -325,7 +324,7 @@ def _only_labels(run: Run) -> str:
 
 
 def _sampled(run: Run) -> str:
-    if not any(source.n_not_sampled for source in run.sources):
+    if not any(source.rows.n_not_sampled for source in run.sources):
         return ""
     return (
         "Scores, hardness, and findings that need tokens or the encoder are of the sampled queries; findings of the "
@@ -335,7 +334,7 @@ def _sampled(run: Run) -> str:
 
 def _shared(run: Run) -> str:
     """Name the queries that the table uses, if sources have different ones."""
-    shared = next((source.on_shared for source in run.sources if source.on_shared), None)
+    shared = next((source.scored.on_shared for source in run.sources if source.scored.on_shared), None)
     if shared is None:
         return ""
     queries = plural(shared.n_queries, "query", "queries")
@@ -392,7 +391,7 @@ def _budget(run: Run) -> str:
 
 def _hardness(run: Run) -> str:
     """The hardest and the easiest source; "" where their numbers are the same."""
-    shown = {source.name: source.in_table(run.budget).hardness for source in run.sources}
+    shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]
     missing = f" Hardness was not evaluated for {_names(unknown)}." if unknown else ""

@@ -31,8 +31,8 @@ def test_the_baseline_is_readable(prepared):
     document = json.loads(prepared.baseline.read_text(encoding="utf-8"))
     (source,) = json.loads((prepared.run / "report.json").read_text(encoding="utf-8"))["sources"]
     own = document["sources"]["used"]
-    assert own["score_nats"] == pytest.approx(source["eci_nats"], rel=1e-8)
-    assert own["hardness"]["value"] == pytest.approx(source["hardness"], rel=1e-8)
+    assert own["score_nats"] == pytest.approx(source["score"]["nats"], rel=1e-8)
+    assert own["hardness"]["value"] == pytest.approx(source["hardness"]["value"], rel=1e-8)
     assert own["findings"]["false_negative"] == {"value": 0.0, "standard_error": 0.0, "n_queries": 160}
     assert own["languages"] == {"en": 1.0}
     assert prepared.baseline.with_name("b.idf.safetensors").is_file()

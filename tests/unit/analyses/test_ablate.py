@@ -106,7 +106,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     whole, half, few = rows["100 %"], rows["50 %"], rows["10 %"]
     assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
     for source in run.sources:
-        assert whole.intervals_95[source.name] == (source.eci_nats, source.eci_nats)
+        assert whole.intervals_95[source.name] == (source.score.nats, source.score.nats)
     assert max(few.n_queries.values()) < FEWEST_QUERIES
     assert few.intervals_95 == {}
     assert few.open_swaps == few.swapped
@@ -114,7 +114,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     n, m = source.n_queries, half.n_queries[source.name]
     wider = reach_95(m) / reach_95(n) * (n / m - 1) ** 0.5
     upper = half.intervals_95[source.name][1] - half.scores[source.name]
-    assert upper == pytest.approx((source.interval_95[1] - source.eci_nats) * wider)
+    assert upper == pytest.approx((source.score.interval_95[1] - source.score.nats) * wider)
     assert not any(row.n_queries for item in run.analyses["ablations"] if item.name != "sample" for row in item.rows)
 
 
@@ -191,7 +191,7 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
     whole = {item.name: item for item in scored.measured}
     for source in scored.run.analyses["slices"][0].sources:
         inside = whole[source.name].table.coverage[:8]  # rows of the first slice come first
-        assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
+        assert source.score.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
     intervals = [{source.interval_95 for source in part.sources} for part in scored.run.analyses["slices"]]
     assert (0.0, 1.0) not in intervals[0]
     assert intervals[1] == {(0.0, 1.0)}  # four queries tell no interval

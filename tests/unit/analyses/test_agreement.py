@@ -154,16 +154,20 @@ def planted(scores, error):
     """A run of these scores, every difference with this standard error."""
     names = [f"s{number}" for number in range(len(scores))]
     sources = [
-        SimpleNamespace(name=n, eci_nats=v, compared_curve=(), on_shared=None, proxies=SimpleNamespace(other=v))
+        SimpleNamespace(
+            name=n,
+            scored=SimpleNamespace(nats=v, compared_curve=(), on_shared=None, proxies=SimpleNamespace(other=v)),
+        )
         for n, v in zip(names, scores, strict=True)
     ]
     comparisons = [
         SimpleNamespace(
             first=a.name,
             second=b.name,
-            interval_95=(a.eci_nats - b.eci_nats - 1.96 * error, a.eci_nats - b.eci_nats + 1.96 * error),
+            interval_95=(difference - 1.96 * error, difference + 1.96 * error),
         )
         for a, b in combinations(sources, 2)
+        for difference in [a.scored.nats - b.scored.nats]
     ]
     return SimpleNamespace(sources=sources, comparisons=comparisons, analyses={}, budget=1.0, not_evaluated={})
 
@@ -228,8 +232,8 @@ def test_beyond_budget_1_the_scores_on_equal_numbers_are_compared():
     run = planted([1.0, 2.0, 3.0], 1e-6)
     run.budget = 100.0
     for source, ranked in zip(run.sources, (30.0, 20.0, 10.0), strict=True):
-        curve = [(1.0, source.eci_nats), (10.0, ranked / 5), (100.0, ranked)]
-        source.compared_curve = tuple(SimpleNamespace(budget=budget, nats=nats) for budget, nats in curve)
+        curve = [(1.0, source.scored.nats), (10.0, ranked / 5), (100.0, ranked)]
+        source.scored.compared_curve = tuple(SimpleNamespace(budget=budget, nats=nats) for budget, nats in curve)
     outcomes = [Outcomes("ndcg", {"s0": 3.0, "s1": 2.0, "s2": 1.0}, {})]
     found = {item.number: item for item in agree(run, outcomes)}
     assert set(found) == {"ECI_sem", "ECI at B = 10", "ECI at B = 100", "other"}

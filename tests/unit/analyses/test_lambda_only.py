@@ -31,7 +31,7 @@ def test_it_is_one_minus_the_share_of_the_query_that_the_negatives_repeat(tmp_pa
     assert found["all"].residual_mean == pytest.approx(0.0, abs=1e-12)
     for source in run.sources:
         item = found[source.name]
-        assert item.residual_mean == pytest.approx(1.0 - source.coverage_mean)
+        assert item.residual_mean == pytest.approx(1.0 - source.score.coverage_mean)
         assert 0.0 <= item.interval_95[0] <= item.residual_mean <= item.interval_95[1] <= 1.0
 
 

@@ -130,7 +130,7 @@ def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
     negatives = [(str(q), s, n) for q, s, n in zip(triplets.query, table.s_query_negative, share, strict=True)]
     ours = {name: getattr(found, name) for name in ("auc", "within_auc", "aoc", "mw_loss")}
     assert_close(ours, oracle.of_pairs(positives, negatives, 0.05), rel=1e-9, abs=1e-7)
-    assert found.contrastive_loss == run.sources[0].proxies.mnrl_loss_record
+    assert found.contrastive_loss == run.sources[0].score.proxies.mnrl_loss_record
     assert sum(found.positive_histogram) == found.n_positives == len(positives)
     assert abs(sum(found.negative_histogram) - found.n_negatives) <= 1
     assert {item.source for item in run.analyses["in_batch"]} == {"a", "b"}

@@ -83,7 +83,7 @@ def test_a_score_takes_its_vectors_from_the_cache_the_second_time(tiny, tmp_path
     folder = secid.score(sources, str(tiny("bert")), **settings)
     run = secid.score(sources, model, **settings)
     again = secid.score(sources, model, other_encoders=[str(tiny("bert"))], run=tmp_path / "run", **settings)
-    assert [source.eci_nats for source in run.sources] == [source.eci_nats for source in folder.sources]
+    assert [source.score.nats for source in run.sources] == [source.score.nats for source in folder.sources]
     assert run.timing["encode"]["n_encoded"] > again.timing["encode"]["n_encoded"] == 0
     assert len(again.analyses["ablations"][-1].rows) == 2
     with pytest.raises(SecidError, match="cannot be read again"):

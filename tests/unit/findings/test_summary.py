@@ -156,7 +156,7 @@ def test_what_the_flagged_hold_of_weight_and_score_and_what_overlaps(tmp_path):
     for finding in source.findings:
         flags = item.table.has(finding.name)
         assert finding.weight_fraction == pytest.approx(weight[flags].sum() / weight.sum(), abs=1e-12)
-        assert finding.score_nats == pytest.approx(source.eci_nats * information[flags].sum() / information.sum())
+        assert finding.score_nats == pytest.approx(source.score.nats * information[flags].sum() / information.sum())
         overlaps = source.finding_overlaps[finding.name]
         for other in source.findings:
             assert overlaps[other.name] == int((flags & item.table.has(other.name)).sum())

@@ -15,7 +15,7 @@ from secid.analyses.registry import ANALYSES, from_json
 from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
 from secid.analyses.slices import Slice, SliceSource
 from secid.records import Fact
-from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceResult
+from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceReport
 from secid.results.sources import GuideResult, GuideSource, MarginCurve, SourceMargins
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -67,16 +67,17 @@ def hostile(run: Run) -> Run:
     fact = {"kind": "unknown_id", "values": {"of": everything, "id": everything}}
     for place, source in enumerate(document["sources"]):
         source |= {
-            "schema": everything,
             "status": "repair",
             "repair": everything,
+        }
+        source["rows"] |= {
             "skipped": {everything: 12},
-            "n_used": source["n_read"] - 12,
+            "n_used": source["rows"]["n_read"] - 12,
             "dropped_negatives": {everything: 3},
             "examples": [{"fact": fact, "reason": everything, "path": everything, "line": 1}],
         }
-        for file in source["paths"]:
-            file |= {"path": everything, "mapping": everything}
+        for file in source["files"]:
+            file |= {"path": everything, "mapping": everything, "schema": everything}
         for finding in source["findings"]:
             for example in finding["examples"]:
                 texts = {
@@ -109,10 +110,21 @@ def replaced(run: Run, **changes: Any) -> Run:
     return replace(run, **changes, analyses=results)
 
 
+def changed(item: Any, **changes: Any) -> Any:
+    """A source or a control with other fields, those of its score and of its row counts too, by name."""
+    if isinstance(changes.get("hardness"), float):
+        changes["hardness"] = replace(item.hardness, value=changes["hardness"])
+    for part in ("score", "rows"):
+        whole = getattr(item, part, None)
+        own = {name: changes.pop(name) for name in list(changes) if hasattr(whole, name) and not hasattr(item, name)}
+        changes |= {part: replace(whole, **own)} if own else {}
+    return replace(item, **changes)
+
+
 def bare(run: Run) -> Run:
     """The run with every part empty that may be empty."""
     sources = tuple(
-        replace(source, gate_histograms={}, findings=(), finding_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
+        changed(source, gate_histograms={}, findings=(), finding_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
         for source in run.sources[:1]
     )
     return replace(
@@ -134,14 +146,14 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
     names = [f"{word}{place}" for place in range(n_sources)]
     chosen = [originals[place % len(originals)] for place in range(n_sources)]
 
-    def filled(source: SourceResult) -> SourceResult:
+    def filled(source: SourceReport) -> SourceReport:
         example = next(finding.examples[0] for finding in source.findings if finding.examples)
         long = replace(example, query="q" * 300, positive="p " * 300, negative="n " * 300)
         items = (replace(item, examples=(long,) * 3 * (item.n_negatives > 0)) for item in source.findings)
         return replace(source, findings=tuple(items))
 
     sources = tuple(
-        replace(filled(source), name=name, rank=place + 1, repair=source.repair and f"secid select RUN --source {name}")
+        changed(filled(source), name=name, rank=place + 1, repair=source.repair and f"secid select RUN --source {name}")
         for place, (name, source) in enumerate(zip(names, chosen, strict=True))
     )
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
@@ -214,7 +226,7 @@ def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
             random_share=0.02,
             random_interval_95=(0.009, 0.045),
             excess_interval_95=(0.1 * number - 0.07, 0.1 * number),
-            without_suspects=source.without_flagged if sample is None else None,
+            without_suspects=source.scored.without_flagged if sample is None else None,
         )
         for number, source in enumerate(run.sources, 1)
     )
@@ -231,13 +243,13 @@ def sliced(run: Run) -> Run:
     sources = tuple(
         SliceSource(
             name=source.name,
-            rank=source.rank,
+            rank=source.scored.rank,
             rank_group=1,
             n_queries=9,
             n_triplets=45,
-            score_nats=source.eci_nats,
-            interval_95=source.interval_95,
-            trace=source.trace,
+            score_nats=source.scored.nats,
+            interval_95=source.scored.interval_95,
+            trace=source.scored.trace,
             consistency_mean=0.9,
             locality_mean=0.5,
             coverage_mean=0.1,
@@ -324,7 +336,7 @@ def compared(run: Run, established: bool) -> Run:
         replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
         for pair in run.comparisons
     )
-    sources = tuple(replace(source, rank_group=source.rank if established else 1) for source in run.sources)
+    sources = tuple(changed(source, rank_group=source.scored.rank if established else 1) for source in run.sources)
     return replace(run, comparisons=comparisons, sources=sources)
 
 

@@ -18,7 +18,7 @@ from tests.unit.pages import samples
 def run() -> Run:
     """Sources of equal numbers that change places nowhere."""
     golden = samples.golden()
-    sources = tuple(replace(source, equal_curve=()) for source in golden.sources)
+    sources = tuple(samples.changed(source, equal_curve=()) for source in golden.sources)
     return samples.replaced(golden, sources=sources, budgets=Budgets(crossings=(), equal_numbers=None))
 
 
@@ -30,7 +30,7 @@ def largest(run: Run) -> str:
 def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
     assert largest(run) == "10,000"
     first = run.sources[0]
-    longer = replace(first, budget_curve=(*first.budget_curve, replace(first.budget_curve[-1], budget=250_000.0)))
+    longer = samples.changed(first, budget_curve=(*first.score.budget_curve, replace(first.score.budget_curve[-1], budget=250_000.0)))
     assert largest(replace(run, sources=(longer, *run.sources[1:]))) == "250,000"
 
 
@@ -56,10 +56,10 @@ def test_what_equal_numbers_are_stands_beside_the_crossings(run):
 def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(run):
     """On its own numbers the larger scores higher at B = 10; on equal ones it does not."""
     small, large = run.sources[:2]
-    at_one, at_ten = (point for point in small.budget_curve if point.budget in (1.0, 10.0))
-    small = replace(small, budget_curve=(at_one, replace(at_ten, nats=3.0)))
+    at_one, at_ten = (point for point in small.score.budget_curve if point.budget in (1.0, 10.0))
+    small = samples.changed(small, budget_curve=(at_one, replace(at_ten, nats=3.0)))
     own = (at_one, replace(at_ten, nats=4.0), replace(at_ten, budget=900.0, nats=9.0))
-    large = replace(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
+    large = samples.changed(large, budget_curve=own, equal_curve=(at_one, replace(at_ten, nats=2.0)))
     numbers = EqualNumbers(n_queries=30, n_triplets=330)
     compared, whole = budget_section(
         samples.replaced(run, sources=(small, large), budgets=Budgets(crossings=(), equal_numbers=numbers))
@@ -74,9 +74,9 @@ def test_each_sources_own_number_of_negatives_has_a_column(run):
     """METHOD 7: the curve is reported at N too, which may differ from source to source."""
     sources = []
     for place, source in enumerate(run.sources):
-        curve = [point for point in source.budget_curve if point.budget in (1.0, 10.0)]
+        curve = [point for point in source.score.budget_curve if point.budget in (1.0, 10.0)]
         own = replace(curve[-1], budget=330.0 + place, nats=20.0 + place)
-        sources.append(replace(source, budget_curve=(*curve, own)))
+        sources.append(samples.changed(source, budget_curve=(*curve, own)))
     shown = budget_section(replace(run, sources=tuple(sources))).tables[0]
     assert [column.title for column in shown.columns] == ["source", "B = 1", "B = 10", "B = N"]
     assert shown.rows[1][-1].startswith("21.00\n(")

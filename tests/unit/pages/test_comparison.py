@@ -36,7 +36,7 @@ def headline(found):
 def reordered(run):
     """The run with its second and third source in the other order."""
     first, second, third, *rest = run.sources
-    return replace(run, sources=(first, replace(third, rank=2), replace(second, rank=3), *rest))
+    return replace(run, sources=(first, samples.changed(third, rank=2), samples.changed(second, rank=3), *rest))
 
 
 def test_equal_runs_have_no_changes(run):
@@ -47,7 +47,7 @@ def test_equal_runs_have_no_changes(run):
 
 
 def test_unknown_files_are_not_called_the_same(run):
-    unread = replace(run, sources=(replace(run.sources[0], paths=()), *run.sources[1:]))
+    unread = replace(run, sources=(replace(run.sources[0], files=()), *run.sources[1:]))
     for other in (unread, replace(unread, secid_version="9.9")):
         found = compare([("a", run), ("b", other)])
         assert [item.same_files for item in found.sources] == [None, True, True, True, True]
@@ -57,8 +57,8 @@ def test_unknown_files_are_not_called_the_same(run):
 
 def test_changed_settings_encoder_and_files_are_named(run):
     settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
-    file = replace(run.sources[0].paths[0], sha256="0" * 64)
-    sources = (replace(run.sources[0], paths=(file,)), *run.sources[1:])
+    file = replace(run.sources[0].files[0], sha256="0" * 64)
+    sources = (replace(run.sources[0], files=(file,)), *run.sources[1:])
     other = replace(
         run, settings=settings, encoder=replace(run.encoder, fingerprint="f", name="other"), sources=sources
     )
@@ -81,7 +81,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     first = run.sources[0]
-    assert sum(line.count(score(first.eci_nats, first.interval_95)) for line in lines) == 2
+    assert sum(line.count(score(first.score.nats, first.score.interval_95)) for line in lines) == 2
 
 
 def repaired(run):
@@ -105,12 +105,12 @@ def test_a_source_that_now_needs_repair_is_the_headline_with_its_defect(run, nam
 def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(run):
     dirty = next(source for source in run.sources if source.finding("false_negative").n_negatives)
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in dirty.findings)
-    curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.budget_curve)
-    clean = replace(dirty, findings=findings, status="no_defects", hardness=0.5, budget_curve=curve)
+    curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.score.budget_curve)
+    clean = samples.changed(dirty, findings=findings, status="no_defects", hardness=0.5, budget_curve=curve)
     other = replace(run, sources=tuple(clean if source is dirty else source for source in run.sources))
     page = page_of_comparison(compare([("monday", run), ("friday", other)]))
     row = next(row for row in page.answer.rows if row[0] == dirty.name)
-    assert (row[1], *row[4:]) == ("repair first → no defects", "+0.2500", f"{dirty.hardness:.2f} → 0.50")
+    assert (row[1], *row[4:]) == ("repair first → no defects", "+0.2500", f"{dirty.hardness.value:.2f} → 0.50")
     shares = {row[:2]: row[2:] for row in page.heat.rows}
     assert shares[dirty.name, "false_negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
     assert all(values[0] == values[1] for (name, _), values in shares.items() if name != dirty.name)
@@ -204,7 +204,7 @@ def test_fewer_than_two_common_sources_have_no_order(run):
 
 
 def test_sources_without_files_are_not_called_the_same(run):
-    bare = replace(run, sources=tuple(replace(source, paths=()) for source in run.sources))
+    bare = replace(run, sources=tuple(replace(source, files=()) for source in run.sources))
     found = compare([("a", bare), ("b", bare)])
     assert {item.same_files for item in found.sources} == {None}
     assert "unknown" in said(found)
@@ -267,8 +267,8 @@ def test_every_setting_is_on_one_side():
 
 def test_several_pairs_that_change_places_are_told_apart(run):
     first, second, third, *rest = run.sources
-    other = replace(run, sources=(replace(third, rank=1), first, replace(second, rank=3), *rest))
-    other = replace(other, sources=(other.sources[0], replace(first, rank=2), *other.sources[2:]))
+    other = replace(run, sources=(samples.changed(third, rank=1), first, samples.changed(second, rank=3), *rest))
+    other = replace(other, sources=(other.sources[0], samples.changed(first, rank=2), *other.sources[2:]))
     found = compare([("a", run), ("b", other)])
     assert {(item.first, item.second) for item in found.reversals} == {("random", "dense"), ("bm25", "dense")}
     assert headline(found).startswith("random and dense")
@@ -282,7 +282,7 @@ def test_what_is_concluded_word_for_word(run, snapshot):
     """Word for word, in tests/snapshots."""
     settings = {**run.settings, "temperature": {"value": 0.1, "from": "flag"}, "threads": {"value": 9, "from": "flag"}}
     sure = samples.compared(run, established=True)
-    unread = replace(run, sources=(replace(run.sources[0], paths=()), *run.sources[1:]))
+    unread = replace(run, sources=(replace(run.sources[0], files=()), *run.sources[1:]))
     others = {
         "nothing differs": run,
         "files not known": unread,

@@ -79,7 +79,7 @@ def test_no_html_but_its_own(sample):
 
 def test_hashes_are_whole_and_no_links():
     text = FORMATS[".md"](RUN)
-    assert f"| `{RUN.sources[0].paths[0].sha256[:16]}` |" in text
+    assert f"| `{RUN.sources[0].files[0].sha256[:16]}` |" in text
     assert f"| `{RUN.idf.sha256}` |" in text
 
 

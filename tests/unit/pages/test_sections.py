@@ -10,7 +10,7 @@ import pytest
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
 from secid.pages.findings import findings_of, sentence
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines, score_point
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
 from secid.pages.markdown import render
 from secid.pages.page import foreign, text
 from secid.pages.sections import page_of, section_of
@@ -38,10 +38,10 @@ def first_column(part):
 
 def test_beyond_b_1_the_score_is_that_on_equal_numbers():
     """The larger source scores higher on all it has, and lower on as many as the other has: that is what ranks it."""
-    whole = replace(RUN.sources[0].budget_curve[0], budget=1000.0, nats=179.7, interval_95=(170.0, 189.4))
+    whole = replace(RUN.sources[0].score.budget_curve[0], budget=1000.0, nats=179.7, interval_95=(170.0, 189.4))
     cut = replace(whole, nats=161.3, interval_95=(150.0, 172.6))
-    first = replace(RUN.sources[0], budget_curve=(replace(whole, nats=174.0),), equal_curve=())
-    second = replace(RUN.sources[1], budget_curve=(whole,), equal_curve=(cut,))
+    first = samples.changed(RUN.sources[0], budget_curve=(replace(whole, nats=174.0),), equal_curve=())
+    second = samples.changed(RUN.sources[1], budget_curve=(whole,), equal_curve=(cut,))
     numbers = EqualNumbers(n_queries=110, n_triplets=1100)
     run = samples.replaced(
         RUN, budget=1000.0, sources=(first, second), budgets=Budgets(crossings=(), equal_numbers=numbers)
@@ -53,7 +53,7 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
 
 
 def test_a_source_without_the_run_s_budget_has_its_score_at_1():
-    assert score_point(replace(RUN.sources[0], budget_curve=(), equal_curve=()), 10.0).budget == 1.0
+    assert samples.changed(RUN.sources[0], budget_curve=(), equal_curve=()).in_table(10.0).score.budget == 1.0
 
 
 def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():

@@ -61,7 +61,7 @@ def test_every_name_and_score_is_whole(sample, width):
     text = "".join(printed(sample, width).split())
     for source in sample.sources:
         assert "".join(plain(source.name).split()) in text
-        assert f"{source.eci_nats:.3f}±" in text
+        assert f"{source.score.nats:.3f}±" in text
 
 
 def test_80_columns_hold_a_row_a_source_with_every_column():
@@ -113,7 +113,7 @@ def test_the_repair_follows_the_defects_that_it_drops():
 
 def test_the_score_without_flagged_negatives_is_given_where_there_are_some():
     text = printed(RUN)
-    assert f"poisoned {RUN.sources[3].without_flagged.eci_nats:.3f}" in text
+    assert f"poisoned {RUN.sources[3].score.without_flagged.eci_nats:.3f}" in text
     assert "without the flagged" not in printed(CLEAN)
 
 
@@ -149,12 +149,12 @@ def test_no_line_is_a_command_for_a_ci_log():
 
 
 def test_a_score_of_too_few_queries_has_no_half_width():
-    few = replace(RUN.sources[-1], interval_95=(0.0, 1.0), budget_curve=(), equal_curve=())
-    assert f"{few.eci_nats:.3f} ±?" in printed(replace(RUN, sources=(*RUN.sources[:-1], few)))
+    few = samples.changed(RUN.sources[-1], interval_95=(0.0, 1.0), budget_curve=(), equal_curve=())
+    assert f"{few.score.nats:.3f} ±?" in printed(replace(RUN, sources=(*RUN.sources[:-1], few)))
 
 
 def test_what_was_left_out_or_not_evaluated_is_said():
-    source = replace(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
+    source = samples.changed(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
     run = replace(RUN, sources=(source, *RUN.sources[1:]), not_evaluated={"control x": "too few"})
     text = printed(run, 200)
     assert "2 rows (2 × empty query) and 3 negatives (3 × exact repeat)" in text

@@ -45,7 +45,7 @@ def column(table, title):
 def with_finding(name, share, n=90, source=1, **fields):
     """A run without findings but this one."""
     found = tuple(finding(name, share, n) if item.name == name else item for item in CLEAN.sources[source].findings)
-    made = replace(CLEAN.sources[source], findings=found, **fields)
+    made = samples.changed(CLEAN.sources[source], findings=found, **fields)
     return replace(CLEAN, sources=(*CLEAN.sources[:source], made, *CLEAN.sources[source + 1 :]))
 
 
@@ -111,7 +111,7 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
     status, hardness, outscoring, said
 ):
     (source,) = with_status(status).sources[:1]
-    hard = replace(source, hardness=hardness, inversion_fraction=outscoring)
+    hard = samples.changed(source, hardness=hardness, inversion_fraction=outscoring)
     run = replace(ONE, sources=(hard,))
     assert ("Most negatives outscore the positive in" in verdict(run)[0]) is said
     assert verdict(run)[0].startswith(statuses_line(run.sources))
@@ -163,7 +163,7 @@ def test_where_random_passages_are_not_below_every_source_nothing_is_said_of_the
 
 
 def test_equal_hardness_has_no_range():
-    alike = replace(RUN, sources=tuple(replace(source, hardness=0.501) for source in RUN.sources))
+    alike = replace(RUN, sources=tuple(samples.changed(source, hardness=0.501) for source in RUN.sources))
     assert [any("Hardness runs" in line for line in verdict(run)) for run in (RUN, alike)] == [True, False]
 
 
@@ -207,7 +207,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
         "–",
         "–",
         "–",
-        f"{poisoned.without_flagged.eci_nats:.3f} ±0.038",
+        f"{poisoned.score.without_flagged.eci_nats:.3f} ±0.038",
         "–",
     ]
     assert column(table, "top problem")[3] == "false_negative"
@@ -239,7 +239,7 @@ def test_defects_come_first_and_the_repair_acts_on_them():
 @pytest.mark.parametrize(("path", "once"), [("-", True), ("/dev/fd/63", True), ("/dev/shm/a.jsonl", False)])
 def test_no_command_is_printed_for_rows_that_cannot_be_read_again(path, once):
     run = with_finding("inversion", 0.5)
-    source = replace(run.sources[1], paths=(replace(run.sources[1].paths[0], path=path),))
+    source = replace(run.sources[1], files=(replace(run.sources[1].files[0], path=path),))
     items = [item for _, item in ranked(run, source)]
     assert [bool(item.command) for item in items] == ([False, False] if once else [True])
     assert ("no command" in [item.name for item in items]) == once
@@ -318,14 +318,14 @@ def test_each_source_to_repair_comes_first_with_its_command_however_few_findings
 
 
 def test_a_source_without_a_sound_negative_has_none_left():
-    rest = replace(RUN.sources[3].without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
-    table = answer_table(replace(RUN, sources=(replace(RUN.sources[3], without_flagged=rest),)), full=True)
+    rest = replace(RUN.sources[3].score.without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
+    table = answer_table(replace(RUN, sources=(samples.changed(RUN.sources[3], without_flagged=rest),)), full=True)
     assert column(table, "score without defects") == ["none left"]
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])
 def test_rows_left_out_are_a_finding_from_one_in_a_hundred_on(skipped, n):
-    source = replace(CLEAN.sources[0], n_read=400, skipped=skipped)
+    source = samples.changed(CLEAN.sources[0], n_read=400, skipped=skipped)
     items = [item for _, item in ranked(replace(CLEAN, sources=(source,)), source)]
     assert [item.name for item in items] == ["rows left out"] * n
     assert [shlex.split(item.command)[:2] for item in items] == [["secid", "check"]] * n
@@ -360,7 +360,7 @@ def test_a_share_of_other_queries_than_the_columns_is_said():
 
 def test_what_was_left_out_has_its_place():
     example = Example(reason="broken_line", path="a.jsonl", line=7)
-    source = replace(CLEAN.sources[0], skipped={"broken_line": 1}, dropped_negatives={}, examples=(example,))
+    source = samples.changed(CLEAN.sources[0], skipped={"broken_line": 1}, dropped_negatives={}, examples=(example,))
     (line,) = skipped_lines(replace(CLEAN, sources=(source,)))
     assert "1 row (1 × broken line)" in line
     assert "a.jsonl:7" in line

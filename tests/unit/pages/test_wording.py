@@ -71,7 +71,7 @@ def test_settings(snapshot):
 
 def test_early_stop(snapshot):
     early = samples.early(RUN)
-    left_out = replace(early.sources[1], n_not_sampled=900)
+    left_out = samples.changed(early.sources[1], n_not_sampled=900)
     limited = replace(
         early,
         sources=(early.sources[0], left_out, *early.sources[2:]),

@@ -52,12 +52,12 @@ def test_lengths_change_nothing(sources):
     unit, long = (secid.score(sources, encoder, cache=False) for encoder in (HashEncoder(), LongRows(name="long")))
     assert [source.name for source in long.sources] == [source.name for source in unit.sources]
     for one, other in zip(unit.sources, long.sources, strict=True):
-        assert other.eci_nats == pytest.approx(one.eci_nats, rel=1e-6)
-        assert other.standard_error_nats == pytest.approx(one.standard_error_nats, rel=1e-5)
-        assert other.trace == pytest.approx(one.trace, rel=1e-6)
-        assert other.trace <= 1
-    assert [control.eci_nats for control in long.controls] == pytest.approx(
-        [control.eci_nats for control in unit.controls], rel=1e-6, abs=1e-9
+        assert other.score.nats == pytest.approx(one.score.nats, rel=1e-6)
+        assert other.score.standard_error_nats == pytest.approx(one.score.standard_error_nats, rel=1e-5)
+        assert other.score.trace == pytest.approx(one.score.trace, rel=1e-6)
+        assert other.score.trace <= 1
+    assert [control.score.nats for control in long.controls] == pytest.approx(
+        [control.score.nats for control in unit.controls], rel=1e-6, abs=1e-9
     )
 
 

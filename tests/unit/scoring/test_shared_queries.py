@@ -26,15 +26,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> secid.Run:
 def test_a_source_that_keeps_easier_queries_does_not_change_its_place(run: secid.Run) -> None:
     sources = {source.name: source for source in run.sources}
     bm25, dense = (sources[name].in_table(1.0) for name in ("bm25", "dense"))
-    assert sources["bm25"].hardness == pytest.approx(1.5, abs=0.05)
-    assert bm25.hardness == pytest.approx(0.67, abs=0.05)
-    assert dense.hardness == pytest.approx(0.79, abs=0.05)
+    assert sources["bm25"].hardness.value == pytest.approx(1.5, abs=0.05)
+    assert bm25.hardness.value == pytest.approx(0.67, abs=0.05)
+    assert dense.hardness.value == pytest.approx(0.79, abs=0.05)
     assert (bm25.n_queries, dense.n_queries) == (35, 35)
-    assert bm25.hardness < dense.hardness < sources["bm25"].hardness
+    assert bm25.hardness.value < dense.hardness.value < sources["bm25"].hardness.value
     (pair,) = run.comparisons
     assert pair.hardness is not None
     sign = 1 if pair.first == "bm25" else -1
-    assert sign * pair.hardness.value == pytest.approx(bm25.hardness - dense.hardness)
+    assert sign * pair.hardness.value == pytest.approx(bm25.hardness.value - dense.hardness.value)
     first, second = (sources[name].in_table(1.0).score.nats for name in (pair.first, pair.second))
     assert pair.difference_nats == pytest.approx(first - second)
     assert [pair.first, pair.second] == [source.name for source in run.sources]
@@ -45,10 +45,10 @@ def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_p
     alone = score(
         write_unlike(tmp_path, {"bm25": dict.fromkeys(range(35), 0.67), "dense": dict.fromkeys(range(35), 0.79)})
     )
-    assert {s.name: s.eci_nats for s in alone.sources} == pytest.approx(
+    assert {s.name: s.score.nats for s in alone.sources} == pytest.approx(
         {s.name: s.in_table(1.0).score.nats for s in run.sources}, rel=0.05
     )
-    assert all(source.on_shared is None for source in alone.sources)
+    assert all(source.score.on_shared is None for source in alone.sources)
 
 
 def test_a_pair_that_shares_less_than_the_table_needs_is_compared_on_what_it_shares(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_a_pair_that_shares_less_than_the_table_needs_is_compared_on_what_it_sha
     run = score(write_unlike(tmp_path / "all", {"a": first, "b": second}))
     (pair,) = run.comparisons
     shared = {"a": {n: first[n] for n in range(48, 80)}, "b": {n: second[n] for n in range(48, 80)}}
-    alone = {source.name: source.eci_nats for source in score(write_unlike(tmp_path / "shared", shared)).sources}
-    whole = {source.name: source.eci_nats for source in run.sources}
+    alone = {source.name: source.score.nats for source in score(write_unlike(tmp_path / "shared", shared)).sources}
+    whole = {source.name: source.score.nats for source in run.sources}
     assert pair.n_shared_queries == 32
     of_shared, of_whole = (scores[pair.first] - scores[pair.second] for scores in (alone, whole))
     # The pool that words are counted in differs, which moves a score by a few percent.
@@ -93,14 +93,14 @@ def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
     easy, hard = dict.fromkeys(range(60), 0.5), dict.fromkeys(range(60, 120), 0.9)
     paths = write_unlike(tmp_path, {"a": easy, "b": hard, "c": dict.fromkeys(range(20, 100), 0.7)})
     run = score(paths)
-    assert {source.probability_first for source in run.sources} == {None}
+    assert {source.score.probability_first for source in run.sources} == {None}
     assert {frozenset((pair.first, pair.second)) for pair in run.comparisons} == {frozenset("ac"), frozenset("bc")}
     kinds = {warning.kind: warning.values for warning in run.warnings}
     assert kinds["few_shared_queries"] == {
         "first": "a", "second": "b", "n_shared_queries": 0, "n_apart": 1, "n_pairs": 3,
     }  # fmt: skip
     assert kinds["own_queries"] == {"n_common": 0, "n_smallest": 60, "n_largest": 80}
-    ranks = {source.name: source.rank for source in run.sources}
+    ranks = {source.name: source.score.rank for source in run.sources}
     assert all(ranks[pair.first] < ranks[pair.second] for pair in run.comparisons)
     assert "crossings" in run.not_evaluated
     cells = [row[-1] for row in answer_table(run, full=False).rows]
@@ -119,8 +119,8 @@ def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -
     assert (bm25, dense) == pytest.approx((0.83, 0.7), abs=0.05)
     (pair,) = run.comparisons
     assert (pair.first, pair.second, pair.n_shared_queries) == ("dense", "bm25", 200)
-    assert sources["dense"].rank < sources["bm25"].rank < sources["small"].rank
-    assert sources["small"].rank_group is None
+    assert sources["dense"].score.rank < sources["bm25"].score.rank < sources["small"].score.rank
+    assert sources["small"].score.rank_group is None
 
 
 def test_the_largest_source_decides_whether_the_table_is_of_common_queries() -> None:

@@ -127,7 +127,7 @@ def test_columns_of_a_run_are_those_of_its_rows(tmp_path):
         assert (columns["weight"] >= 0).all()
         assert item.table.triplets.n_negatives == 60
         share = np.ones(len(table)) if table.share is None else table.share
-        assert run.run.sources[0].weight_mean == pytest.approx(np.average(columns["weight"], weights=share))
+        assert run.run.sources[0].score.weight_mean == pytest.approx(np.average(columns["weight"], weights=share))
         assert len(table.s_query_positive) == len(set(zip(table.triplets.record, table.triplets.positive, strict=True)))
 
 
