@@ -20,11 +20,11 @@ from secid.settings import flag_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.left_out import Answer, By, Selection
-    from secid.export.mixture import Blend, MixtureScore
-    from secid.export.writer import Schema
     from secid.pages.page import Table
     from secid.results import Run
+    from secid.tools.export.left_out import Answer, By, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.writer import Schema
 
 # `secid select`.
 
@@ -182,8 +182,8 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
-    from secid.export.left_out import RULES
     from secid.results.catalogue import FINDINGS
+    from secid.tools.export.left_out import RULES
 
     before, after = selected.before, selected.after
     ranked = [reason for reason in selected.left_out if reason in RULES]
