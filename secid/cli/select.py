@@ -20,11 +20,11 @@ from secid.settings import flag_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.left_out import Answer, By, Selection
-    from secid.export.mixture import Blend, MixtureScore
-    from secid.export.writer import Schema
     from secid.pages.page import Table
     from secid.results import Run
+    from secid.tools.export.left_out import Answer, By, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.writer import Schema
 
 # `secid select`.
 
@@ -186,9 +186,9 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
-    from secid.export.left_out import RULES
     from secid.pages.text import points
     from secid.results.catalogue import FINDINGS
+    from secid.tools.export.left_out import RULES
 
     before, after = selected.before, selected.after
     for name, (of_source, of_copy) in selected.widened.items():
