@@ -15,8 +15,8 @@ from secid.files import check_writable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.writer import Written
     from secid.pages.formats import Judged
+    from secid.tools.export.writer import Written
 
 # Writes lines to standard output and standard error through the sanitiser.
 #

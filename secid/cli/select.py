@@ -20,17 +20,21 @@ from secid.settings import flag_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from secid.export.left_out import Answer, By, Selection
-    from secid.export.mixture import Blend, MixtureScore
-    from secid.export.writer import Schema
     from secid.pages.page import Table
     from secid.results import Run
+    from secid.tools.export.left_out import Answer, By, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.writer import Schema
 
 # `secid select`.
 
 EASIEST = (
     "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
     "hardest are kept."
+)
+WIDENED = (
+    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
+    "the texts of negatives and positives alike."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
@@ -182,10 +186,13 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
-    from secid.export.left_out import RULES
+    from secid.pages.text import points
     from secid.results.catalogue import FINDINGS
+    from secid.tools.export.left_out import RULES
 
     before, after = selected.before, selected.after
+    for name, (of_source, of_copy) in selected.widened.items():
+        yield WIDENED.format(name, points(of_copy), points(of_source))
     ranked = [reason for reason in selected.left_out if reason in RULES]
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
         yield EASIEST.format(by)

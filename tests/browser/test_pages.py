@@ -112,7 +112,12 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
         by_score = seen.page.evaluate(FIRST_COLUMN)
         head = seen.page.locator(".cards thead th", has_text="hardness")
         head.locator("button").click()
-        by_hardness = [item.name for item in sorted(samples.golden().sources, key=lambda item: -(item.hardness.value if item.hardness else -9))]
+        by_hardness = [
+            item.name
+            for item in sorted(
+                samples.golden().sources, key=lambda item: -(item.hardness.value if item.hardness else -9)
+            )
+        ]
         assert seen.page.evaluate(FIRST_COLUMN) == by_hardness != by_score
         assert head.get_attribute("aria-sort") == "descending"
         head.locator("button").click()

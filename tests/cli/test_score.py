@@ -279,7 +279,8 @@ def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
     (table,) = run.analyses["ablations"]
     for row in table.rows:
         assert row.scores == pytest.approx(
-            {item.name: next(p.nats for p in item.score.budget_curve if p.budget == 100) for item in run.sources}, rel=1e-6
+            {item.name: next(p.nats for p in item.score.budget_curve if p.budget == 100) for item in run.sources},
+            rel=1e-6,
         )
 
 
@@ -295,7 +296,9 @@ def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp
     run = secid.score([source], encoder=str(tiny), other_encoders=[str(tmp_path / "rows.parquet")])
     assert "query_echo" in {control.kind for control in run.controls}
     alone = secid.score([source], encoder=str(tmp_path / "rows.parquet"), controls="none")
-    assert run.analyses["ablations"][0].rows[1].scores == {"songs": pytest.approx(alone.sources[0].score.nats, rel=1e-9)}
+    assert run.analyses["ablations"][0].rows[1].scores == {
+        "songs": pytest.approx(alone.sources[0].score.nats, rel=1e-9)
+    }
 
 
 def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invoke):

@@ -36,7 +36,9 @@ ABSENT = tuple(finding(name, 0.0, 0) for name in FINDINGS)
 def clean(run: Run) -> Run:
     """The run with sources that have no finding, no overlap and no ablation."""
     sources = tuple(
-        samples.changed(item, findings=ABSENT, skipped={}, status="no_defects", n_flagged=0, flagged_share=0.0, repair=None)
+        samples.changed(
+            item, findings=ABSENT, skipped={}, status="no_defects", n_flagged=0, flagged_share=0.0, repair=None
+        )
         for item in run.sources
     )
     return samples.replaced(run, sources=sources, overlap=(), ablations=(), not_evaluated={}, warnings=())

@@ -30,7 +30,9 @@ def largest(run: Run) -> str:
 def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
     assert largest(run) == "10,000"
     first = run.sources[0]
-    longer = samples.changed(first, budget_curve=(*first.score.budget_curve, replace(first.score.budget_curve[-1], budget=250_000.0)))
+    longer = samples.changed(
+        first, budget_curve=(*first.score.budget_curve, replace(first.score.budget_curve[-1], budget=250_000.0))
+    )
     assert largest(replace(run, sources=(longer, *run.sources[1:]))) == "250,000"
 
 

@@ -76,7 +76,9 @@ def test_without_the_page_s_style_sources_keep_their_colour():
 def test_dots_at_one_place_lie_side_by_side():
     run = situations.RUN
     one, other, *others = run.sources
-    same = samples.changed(other, hardness=one.hardness, inversion_fraction=one.score.inversion_fraction, findings=one.findings)
+    same = samples.changed(
+        other, hardness=one.hardness, inversion_fraction=one.score.inversion_fraction, findings=one.findings
+    )
     apart, together = (
         re.findall(r'cx="([^"]+)" cy="([^"]+)"[^>]*?class="src"(?:[^>]*translate\((\S+) 0\))?', str(chart.draw()))
         for chart in map(hardness_chart, (run, replace(run, sources=(one, same, *others))))

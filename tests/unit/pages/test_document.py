@@ -113,7 +113,7 @@ def test_schema_and_report_agree():
     schema = schema_of(Run)
     document = json.loads(to_json(samples.sliced(samples.early(samples.golden()))))
     assert disagreements(document, schema, schema) == []
-    del document["sources"][0]["rank"]
+    del document["sources"][0]["score"]["rank"]
     document["controls"][0]["surplus"] = 1
     document["encoder"]["dim"] = "384"
     assert len(disagreements(document, schema, schema)) == 3

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from secid.mining.choose import EXCLUDED, WHY
 from secid.pages import mine_text
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
+from secid.tools.mining.choose import EXCLUDED, WHY
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 
