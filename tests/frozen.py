@@ -34,6 +34,16 @@ ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
 """The place of a value in a file: keys of objects, positions in lists."""
 
+SCORE = (
+    *("standard_error_nats", "interval_95", "bias_nats", "trace", "frobenius", "effective_rank", "diversity_fraction"),
+    *("top_eigenvalue_shares", "budget_curve", "consistency_mean", "locality_mean", "coverage_mean", "residual_mean"),
+    *("positive_coverage_mean", "weight_mean", "pair_loss_mean", "inversion_fraction", "low_locality_fraction"),
+    "high_coverage_fraction",
+)
+"""Fields of the score of a source and of a control."""
+PLACE = ("rank", "rank_group", "probability_first", "without_flagged", "proxies", "gate_histograms", "equal_curve")
+"""Further fields of the score of a source."""
+ROWS = ("n_read", "n_used", "n_records", "n_not_sampled", "skipped", "dropped_negatives", "examples")
 RENAMED: Mapping[str, str | None] = {
     **{
         name: f"analyses.{name}"
@@ -44,13 +54,30 @@ RENAMED: Mapping[str, str | None] = {
     "equal_numbers": "analyses.budgets.equal_numbers",
     "separation": "analyses.separation.sources",
     "corpus_separation": "analyses.separation.corpus",
+    **{f"{of}[*].{name}": f"{of}[*].score.{name}" for of in ("sources", "controls") for name in SCORE},
+    **{
+        f"{of}[*].eci_{name}": f"{of}[*].score.{name}"
+        for of in ("sources", "controls")
+        for name in ("nats", "per_dimension")
+    },
+    **{f"sources[*].{name}": f"sources[*].score.{name}" for name in PLACE},
+    **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
+    "sources[*].paths": "sources[*].files",
+    "sources[*].schema": None,
+    "sources[*].languages.mojibake": None,
+    "sources[*].hardness": "sources[*].hardness.value",
+    "sources[*].hardness_interval_95": "sources[*].hardness.interval_95",
+    "sources[*].hardness_queries": "sources[*].hardness.n_queries",
+    "sources[*].on_shared": "sources[*].score.on_shared",
+    "sources[*].on_shared.hardness": "sources[*].score.on_shared.hardness.value",
+    "sources[*].on_shared.hardness_interval_95": "sources[*].score.on_shared.hardness.interval_95",
 }
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 
 A place covers all below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". Before a
 colon it may name a file: "check.json:sources[*].n_rows". The stars of both sides correspond in order. An entry is
-passed over in files where the new tree still has the place, or has nothing below the first key of the other one. If
-the place as a whole was null or empty, the new tree need not have it.
+passed over in files where the new tree still has the place, other than as the new place of an entry, or has nothing
+below the first key of the other one. If the place as a whole was null or empty, the new tree need not have it.
 """
 REORDERED = ("analyses.margins", "analyses.guide.sources")
 """Lists, by their place in the new tree, whose parts are compared by `name` or `source`. A changed order is noted."""
@@ -184,9 +211,11 @@ class Places:
     def drop_unmoved(self, new: Iterable[Key]) -> None:
         """Leave out patterns that the new tree does not follow in this file; see RENAMED."""
         places = {place[:length] for place in new for length in range(1, len(place) + 1)}
+        aims = [keys_of(target) for target in self.patterns.values() if target is not None]
         for pattern, target in list(self.patterns.items()):
             aim = keys_of(target) if target is not None else None
-            left = any(covers(pattern, place) and not (aim and covers(aim[: len(place)], place)) for place in places)
+            below = (place for place in places if covers(pattern, place))
+            left = any(not any(covers(aim[: len(place)], place) for aim in aims) for place in below)
             if left or (aim and (aim[0],) not in places):
                 del self.patterns[pattern]
 

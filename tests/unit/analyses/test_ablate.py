@@ -191,7 +191,7 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
     whole = {item.name: item for item in scored.measured}
     for source in scored.run.analyses["slices"][0].sources:
         inside = whole[source.name].table.coverage[:8]  # rows of the first slice come first
-        assert source.score.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
+        assert source.coverage_mean == pytest.approx(inside.mean(), rel=1e-12)
     intervals = [{source.interval_95 for source in part.sources} for part in scored.run.analyses["slices"]]
     assert (0.0, 1.0) not in intervals[0]
     assert intervals[1] == {(0.0, 1.0)}  # four queries tell no interval

@@ -116,7 +116,7 @@ def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -
         "bm25": 200, "dense": 200, "small": 35,
     }  # fmt: skip
     bm25, dense = (sources[name].in_table(1.0).hardness for name in ("bm25", "dense"))
-    assert (bm25, dense) == pytest.approx((0.83, 0.7), abs=0.05)
+    assert (bm25.value, dense.value) == pytest.approx((0.83, 0.7), abs=0.05)
     (pair,) = run.comparisons
     assert (pair.first, pair.second, pair.n_shared_queries) == ("dense", "bm25", 200)
     assert sources["dense"].score.rank < sources["bm25"].score.rank < sources["small"].score.rank
