@@ -1,7 +1,8 @@
 """The Python API: what the commands do, as functions that return results.
 
 The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`.
+`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`. A tool
+is imported by the functions that need it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,6 @@ from secid.scoring.encoders import (
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
 from secid.settings import SettingsDict, resolve
-from secid.tools.mining.mine import mine as mine
-from secid.tools.mining.mine import mine_sweep as mine_sweep
-from secid.tools.shards.run import merge as merge
-from secid.tools.shards.run import score_on_ray as score_on_ray
-from secid.tools.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -44,8 +40,8 @@ if TYPE_CHECKING:
     from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import By, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
-    from secid.tools.export.writer import Schema
     from secid.tools.gating.baseline import Baseline
+    from secid.write.writer import Schema
 
 
 def score(

@@ -24,7 +24,7 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.run_folder.tables import read_frequencies, read_reference
 from secid.settings import FIELDS, Resolved, Settings
 from secid.tools.export.left_out import UNSCORED
-from secid.tools.export.writer import SCHEMAS
+from secid.write.writer import SCHEMAS
 from tests.cli.conftest import rows, write_rows
 from tests.scored import score_sources
 

@@ -24,7 +24,7 @@ from secid.records import Source
 from secid.results import Run
 from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, whole
 from secid.settings import Settings
-from secid.tools.export.rows import Place, Row, RowsOnDisk
+from secid.write.rows import Place, Row, RowsOnDisk
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""

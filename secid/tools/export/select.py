@@ -31,7 +31,7 @@ from secid.scoring.stages import measure
 from secid.settings import FIELDS, Resolved, Settings, flag_of
 from secid.tools.export.left_out import Answer, Facts, Request, Selected, Selection, note_widening, refuse_worse
 from secid.tools.export.read_again import Original, find_source, plan_again, text_rules_of
-from secid.tools.export.writer import new_files
+from secid.write.writer import new_files
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
