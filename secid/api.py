@@ -94,20 +94,24 @@ def score(
         opened(files, values) as readers,
     ):
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        from secid.pool.plan import QuerySubset
         from secid.scoring.encoders import load_guide
-        from secid.scoring.run import scored_plan
+        from secid.scoring.run import finished, read_sources
+        from secid.scoring.stages import Background, measure
 
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
         guide = load_guide(values, loaded, recorder)
-        plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
-        with plans as (scored, plan):
+        subset, background = QuerySubset.of(values), Background()
+        with read_sources(readers, resolved, subset, background, work, clock, recorder) as read:
+            context = measure(read, loaded, guide, background, work, clock, recorder)
+            scored = finished(context, read, loaded, background, clock, named)
             command = command_of_probe(words, encoder, values, settings, scored.run)
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
-                    scored = with_other_encoders(scored, plan, other_encoders, values, work, recorder)
+                    scored = with_other_encoders(scored, read, other_encoders, work, recorder)
         try:
             folder.write(scored, recorder, clock)
         except OutputError as error:
