@@ -32,6 +32,10 @@ EASIEST = (
     "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
     "hardest are kept."
 )
+WIDENED = (
+    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
+    "the texts of negatives and positives alike."
+)
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
 TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
@@ -182,10 +186,13 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
+    from secid.pages.text import points
     from secid.results.catalogue import FINDINGS
     from secid.tools.export.left_out import RULES
 
     before, after = selected.before, selected.after
+    for name, (of_source, of_copy) in selected.widened.items():
+        yield WIDENED.format(name, points(of_copy), points(of_source))
     ranked = [reason for reason in selected.left_out if reason in RULES]
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
         yield EASIEST.format(by)
