@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -94,8 +93,8 @@ class ReadSources:
     files: Mapping[str, InputFile]
     texts: Mapping[str, SourceFindings]
     collection: Collection | None = None
-    batch_rows: Mapping[str, Conflicts] = MappingProxyType({})
-    positives: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
+    batch_rows: Mapping[str, Conflicts] = field(default_factory=dict)
+    positives: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     one_positive: bool = False
 
 
