@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from secid.pages.formats import Judged
-    from secid.tools.export.writer import Written
+    from secid.write.writer import Written
 
 # Writes lines to standard output and standard error through the sanitiser.
 #

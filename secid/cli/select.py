@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from secid.results import Run
     from secid.tools.export.left_out import Answer, By, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
-    from secid.tools.export.writer import Schema
+    from secid.write.writer import Schema
 
 # `secid select`.
 
