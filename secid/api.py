@@ -448,7 +448,7 @@ def gate(
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
     from secid.gating.baseline import refuse_encoders_of_baseline, settings_for
-    from secid.pages.sections.origin import fact_lines
+    from secid.pages.encoder_page import fact_lines
     from secid.read import opened, resolve_sources
 
     for line in fact_lines(ignored(resolved.values, encoder)):

@@ -32,8 +32,6 @@ from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 By = Literal["similarity", "weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
 
-RULES = ("top", "min_weight", "max")
-"""Why a ranking rule leaves a negative out."""
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
