@@ -31,15 +31,15 @@ if TYPE_CHECKING:
         write_mixture,
     )
     from secid.errors import SecidError
-    from secid.gating.baseline import Baseline
     from secid.results import Run, SourceResult
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
+    from secid.tools.gating.baseline import Baseline
 
 __version__ = VERSION
 
 _MODULES = {
-    "Baseline": "secid.gating.baseline",
+    "Baseline": "secid.tools.gating.baseline",
     "GateVerdict": "secid.results.gate",
     "Probe": "secid.results.probe",
     "Run": "secid.results",

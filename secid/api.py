@@ -1,7 +1,7 @@
 """The Python API: what the commands do, as functions that return results.
 
 The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`mining/`, `score_shard`, `merge` and `score_on_ray` in `shards/`, `describe_encoder` in `scoring/`.
+`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from secid.errors import NothingToScoreError, OutputError, RunNotWrittenError, UsageError
 from secid.files import check_writable, work_folder
-from secid.mining.mine import mine as mine
-from secid.mining.mine import mine_sweep as mine_sweep
 from secid.progress import Clock, Progress, Silent
 from secid.results.document import OF_LOADING, PROBE_NAME, LoadingSettings, read_check, refuse_settings, settings_of
 from secid.run_folder.write import Recorder, RunFolder, add_probe
@@ -31,21 +29,23 @@ from secid.scoring.encoders import (
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
 from secid.settings import SettingsDict, resolve
-from secid.shards.run import merge as merge
-from secid.shards.run import score_on_ray as score_on_ray
-from secid.shards.run import score_shard as score_shard
+from secid.tools.mining.mine import mine as mine
+from secid.tools.mining.mine import mine_sweep as mine_sweep
+from secid.tools.shards.run import merge as merge
+from secid.tools.shards.run import score_on_ray as score_on_ray
+from secid.tools.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
-    from secid.export.flagged import Flagged
-    from secid.export.left_out import By, Selection
-    from secid.export.mixture import Blend, MixtureScore
-    from secid.export.writer import Schema
-    from secid.gating.baseline import Baseline
     from secid.results import Run
     from secid.results.check import Audit, Check
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
+    from secid.tools.export.flagged import Flagged
+    from secid.tools.export.left_out import By, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.writer import Schema
+    from secid.tools.gating.baseline import Baseline
 
 
 def score(
@@ -134,7 +134,7 @@ def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float 
     Source: METHOD 7.
     """
     from secid.analyses.registry import read_run_folder
-    from secid.export.mixture import score_of_mixture
+    from secid.tools.export.mixture import score_of_mixture
 
     folder, report = read_run_folder(run)
     return score_of_mixture(folder, report, shares, report.budget if budget is None else budget)
@@ -160,7 +160,7 @@ def write_mixture(
     Raises SecidError. Source: METHOD 7.
     """
     from secid.analyses.registry import read_run_folder
-    from secid.export.mixture import write_blend
+    from secid.tools.export.mixture import write_blend
 
     folder, report = read_run_folder(run)
     chosen = settings_of(report).seed if seed is None else seed
@@ -193,8 +193,8 @@ def select(
     source  : which source; may be None where the run has one.
     drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
               is every counted defect; "none" or () keeps all.
-    top, min_weight, max_negatives, by : see secid.export.left_out.Rule. By default the hardest negatives stay, those
-              within 5 % of their positive last.
+    top, min_weight, max_negatives, by : see secid.tools.export.left_out.Rule. By default the hardest negatives stay,
+              those within 5 % of their positive last.
     schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
               flagembedding.
     force   : write the copy even if its status is worse than the source's, which is an error otherwise.
@@ -211,7 +211,7 @@ def select(
 
     Source: METHOD 7, 8, 14.
     """
-    from secid.export.left_out import Request, Rule, defects_of_ranking, findings_to_drop
+    from secid.tools.export.left_out import Request, Rule, defects_of_ranking, findings_to_drop
 
     refuse_settings(settings, OF_LOADING, "the run")
     own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
@@ -219,12 +219,12 @@ def select(
     request = Request(source, rule, Path(path), schema, force)
     origin, watcher = Path(run), progress or Silent()
     if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
-        from secid.export.select import select_checked
+        from secid.tools.export.select import select_checked
 
         with work_folder() as work:
             return select_checked(read_check(origin), request, work, watcher)
     from secid.analyses.registry import read_run_folder
-    from secid.export.select import select as write_copy
+    from secid.tools.export.select import select as write_copy
 
     folder, report = read_run_folder(run)
     if drop is None and rule.ranked:
@@ -255,7 +255,7 @@ def flagged(
     Source: METHOD 14.
     """
     from secid.analyses.registry import read_run_folder
-    from secid.export.flagged import write_flagged
+    from secid.tools.export.flagged import write_flagged
 
     (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
     with work_folder() as work:
@@ -384,8 +384,8 @@ def probe(
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
-    from secid.probing.options import Options, rates_of, refuse_untrainable
     from secid.read import given_sources, opened
+    from secid.tools.probing.options import Options, rates_of, refuse_untrainable
 
     options = Options(
         steps=steps, n_seeds=seeds, n_folds=folds, batch=batch, n_held_out=held_out, lora=lora,
@@ -402,7 +402,7 @@ def probe(
     clock = Clock()
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
-        from secid.probing.run import probe_sources
+        from secid.tools.probing.run import probe_sources
 
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
@@ -437,8 +437,8 @@ def gate(
     >>> secid.gate(["fixtures/sources/random.jsonl"], "runs/doc.json").exit_code
     1
     """
-    from secid.gating.baseline import read_baseline
-    from secid.gating.policy import parse_policy, read_policy
+    from secid.tools.gating.baseline import read_baseline
+    from secid.tools.gating.policy import parse_policy, read_policy
 
     if isinstance(policy, Mapping):
         rules, origin = parse_policy(policy, "policy"), "given"
@@ -447,9 +447,9 @@ def gate(
     known = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
-    from secid.gating.baseline import refuse_encoders_of_baseline, settings_for
     from secid.pages.encoder_page import fact_lines
     from secid.read import opened, resolve_sources
+    from secid.tools.gating.baseline import refuse_encoders_of_baseline, settings_for
 
     for line in fact_lines(ignored(resolved.values, encoder)):
         progress.note(line)
@@ -460,7 +460,7 @@ def gate(
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with opened(files, resolved.values) as readers:
         refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
-        from secid.gating.judge import judge, prepare
+        from secid.tools.gating.judge import judge, prepare
 
         prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
         return judge(readers, prepared, resolved, progress, encoder)
@@ -473,13 +473,13 @@ def baseline(
 
     run    : a run folder of `score`.   path : a .json file.
     update : replace an existing baseline; without it the file must not exist.
-    Returns the content of NAME.json; gating.baseline.changes compares two. Raises SecidError.
+    Returns the content of NAME.json; tools.gating.baseline.changes compares two. Raises SecidError.
 
     >>> import secid
     >>> sorted(secid.baseline("runs/doc", "runs/first.json").sources)
     ['bm25', 'poisoned']
     """
-    from secid.gating.baseline import read_baseline
+    from secid.tools.gating.baseline import read_baseline
 
     target = Path(path)
     if target.suffix != ".json":
@@ -488,6 +488,6 @@ def baseline(
         read_baseline(target)
     elif target.exists():
         raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
-    from secid.gating.collect import collect, write_baseline
+    from secid.tools.gating.collect import collect, write_baseline
 
     return write_baseline(*collect(Path(run)), target)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 TARGETS = [
     *("measure/*", "triplets/*", "analyses/*", "findings/*"),
     *(f"pool/{name}" for name in ("coverage", "tokens", "normal_form")),
-    *("gating/checks", "gating/limits", "mining/choose", "probing/judge", "probing/task"),
+    *("tools/gating/checks", "tools/gating/limits", "tools/mining/choose", "tools/probing/judge", "tools/probing/task"),
 ]
 SWAPS: dict[type, tuple[Any, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),
@@ -58,16 +58,16 @@ EQUIVALENT: dict[str, str] = {
     "triplets/random_reference.py random_like(): flags[keep] = score[keep] < limit + DOT_ROUNDING": (
         "no cosine exceeds a percentile by exactly 1e-12"
     ),
-    "probing/task.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
+    "tools/probing/task.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
         "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
     ),
-    "gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
+    "tools/gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
     (
         "triplets/measure_set.py variant_scores(): inside = rows.query[places < variant.sample] if "
         "variant.sample <= 1.0 else rows.query"
     ): "every scored query has a place below 1",
     (
-        "mining/choose.py Choice.lists(): self._last(m) if self.capped or m.pick == 'top' else "
+        "tools/mining/choose.py Choice.lists(): self._last(m) if self.capped or m.pick == 'top' else "
         "min(self._last(m), m.window[0] + self.k - 1)"
     ): "the length of the first lists; they are made longer until they hold enough",
     (
@@ -82,7 +82,7 @@ EQUIVALENT: dict[str, str] = {
         "a loop has enough returns over gaps of 2 to 4 as well, by trial of all patterns of 20 to 23 tokens"
     ),
     (
-        'gating/checks.py _finding(): if bound.counted and check.outcome == "pass" and share.estimate.value '
+        'tools/gating/checks.py _finding(): if bound.counted and check.outcome == "pass" and share.estimate.value '
         "> (FINDINGS[finding].limit or 1.1):"
     ): "no share exceeds 1",
     "pool/tokens.py : BLOB_BYTES = 1 << 18": "how much is split at once",
@@ -94,9 +94,10 @@ EQUIVALENT: dict[str, str] = {
         "triplets/embedding.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
         "self._row_bytes, max(0, n_bytes))"
     ): "the system refuses to reserve no byte, which is passed over",
-    "mining/choose.py Choice.lists(): complete[pending] = (depth >= n_candidates) | (order.ids < 0).all(axis=1)": (
-        "lists that end early are made longer until they hold all candidates"
-    ),
+    (
+        "tools/mining/choose.py Choice.lists(): complete[pending] = (depth >= n_candidates) | "
+        "(order.ids < 0).all(axis=1)"
+    ): "lists that end early are made longer until they hold all candidates",
     "measure/blocks.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
     "findings/copies.py Positives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
         "beyond the last offset only where there is no query, and none is known"

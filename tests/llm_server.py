@@ -103,9 +103,9 @@ def running() -> AbstractContextManager[Server]:
 ASK = """
 import sys
 from pathlib import Path
-from secid.mining.answers import Pair
-from secid.mining.llm import Endpoint, llm_negatives
-from secid.mining.methods import Llm, MiningPlan
+from secid.tools.mining.answers import Pair
+from secid.tools.mining.llm import Endpoint, llm_negatives
+from secid.tools.mining.methods import Llm, MiningPlan
 from secid.progress import Silent
 from tests.llm_server import PROMPT
 

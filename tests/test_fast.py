@@ -11,7 +11,8 @@ import pytest
 from tests.fast import FAST, SLOW, TESTS, is_fast
 
 ROOT = TESTS.parent
-FOLDERS = sorted(path.parent.name for path in (ROOT / "secid").glob("*/*.py"))
+PACKAGE = ROOT / "secid"
+FOLDERS = sorted(path.parent.name for path in [*PACKAGE.glob("*/*.py"), *PACKAGE.glob("tools/*/*.py")])
 HEAVY = ("transformers", "sentence_transformers", "datasets", "playwright")
 COLLECT = f"""
 import sys, pytest
@@ -32,9 +33,9 @@ def test_every_file_that_is_named_is_there_and_named_once():
     assert all(not is_fast(TESTS / name) for names in SLOW.values() for name in names)
 
 
-@pytest.mark.parametrize("folder", dict.fromkeys(FOLDERS))
+@pytest.mark.parametrize("folder", dict.fromkeys(name for name in FOLDERS if name != "tools"))
 def test_every_folder_of_the_package_has_fast_tests(folder: str):
-    """tests/unit has the package's folders; commands are tested in tests/cli."""
+    """tests/unit has the package's folders and those of tools; commands are tested in tests/cli."""
     own = TESTS / ("cli" if folder == "cli" else f"unit/{folder}")
     assert any(path.is_relative_to(own) for path in fast_files())
 

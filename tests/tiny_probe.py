@@ -11,15 +11,15 @@ import pytest
 
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import learner as training
-from secid.probing import schedule
-from secid.probing.learner import Work
-from secid.probing.options import Options
-from secid.probing.run import probe
-from secid.probing.task import Task, read_task
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import Settings
+from secid.tools.probing import learner as training
+from secid.tools.probing import schedule
+from secid.tools.probing.learner import Work
+from secid.tools.probing.options import Options
+from secid.tools.probing.run import probe
+from secid.tools.probing.task import Task, read_task
 from tests.tiny_bert import save_tiny_bert
 
 Row = tuple[str, Sequence[str], Sequence[str]]

@@ -67,9 +67,9 @@ from secid.encode import load
 from secid.findings.copies import run_sets
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
-from secid.probing.judge import clustered_covariance
-from secid.probing.task import copies_among, groups
 from secid.settings import resolve
+from secid.tools.probing.judge import clustered_covariance
+from secid.tools.probing.task import copies_among, groups
 
 Array = Any
 Vectors = tuple[Array, Array]

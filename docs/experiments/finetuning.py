@@ -38,14 +38,14 @@ from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
-from secid.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
-from secid.probing.learner import Learner, Work, held_out, train_and_rank
-from secid.probing.options import Options
-from secid.probing.task import Arm, Task, read_task
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair
 from secid.settings import Settings, resolve
+from secid.tools.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
+from secid.tools.probing.learner import Learner, Work, held_out, train_and_rank
+from secid.tools.probing.options import Options
+from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32
 

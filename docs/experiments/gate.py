@@ -25,10 +25,6 @@ import numpy as np
 import secid
 from secid.encode import from_callable, load
 from secid.encode.encoder import Role
-from secid.gating.baseline import check_table, settings_for
-from secid.gating.collect import collect, read_baseline_table, write_baseline
-from secid.gating.judge import Against, prepare, source_verdict
-from secid.gating.policy import Policy
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
@@ -36,6 +32,10 @@ from secid.records import Record
 from secid.results.gate import SourceVerdict
 from secid.scoring.run import scored_plan
 from secid.settings import Settings, resolve
+from secid.tools.gating.baseline import check_table, settings_for
+from secid.tools.gating.collect import collect, read_baseline_table, write_baseline
+from secid.tools.gating.judge import Against, prepare, source_verdict
+from secid.tools.gating.policy import Policy
 
 PREAMBLES = (
     "Sure, here is a passage that looks relevant: ",

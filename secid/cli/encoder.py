@@ -182,9 +182,9 @@ class Document(StrEnum):
 KINDS = {
     Document.report: ("secid.analyses.registry", "Report"),
     Document.gate: ("secid.results.gate", "GateVerdict"),
-    Document.policy: ("secid.gating.policy", "Policy"),
+    Document.policy: ("secid.tools.gating.policy", "Policy"),
     Document.probe: ("secid.results.probe", "Probe"),
-    Document.baseline: ("secid.gating.baseline", "Baseline"),
+    Document.baseline: ("secid.tools.gating.baseline", "Baseline"),
 }
 """The class that each document is, and where it is: only what is asked for is imported."""
 

@@ -81,13 +81,13 @@ def gate(
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
         raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
-    from secid.gating.policy import read_policy
+    from secid.tools.gating.policy import read_policy
 
     read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
         from secid.cli.outputs import check_outputs, files_read
-        from secid.gating.baseline import table_path
         from secid.pages.gate_page import GATE_FORMATS
+        from secid.tools.gating.baseline import table_path
 
         given = filter(None, (against, table_path(against), policy, paired))
         check_outputs(out, GATE_FORMATS, chain(given, files_read(sources, settings)))
@@ -105,8 +105,8 @@ def gate(
 
 def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     from secid.errors import UsageError
-    from secid.gating.baseline import read_baseline
-    from secid.gating.limits import write_policy
+    from secid.tools.gating.baseline import read_baseline
+    from secid.tools.gating.limits import write_policy
 
     if sources:
         raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
@@ -170,15 +170,15 @@ def baseline(
             remedy="secid baseline RUN, or secid baseline update RUN; write ./update for a folder named update",
         )
     from secid.api import baseline as write
-    from secid.gating.baseline import DEFAULT_NAME, changes, read_baseline
+    from secid.tools.gating.baseline import DEFAULT_NAME, changes, read_baseline
 
     path = out or Path(DEFAULT_NAME)
     before = read_baseline(path) if is_update else None
     after = write(folders[0], path, update=is_update)
     if quiet:
         return
-    from secid.gating.limits import above_advice, above_sentence
     from secid.pages.text import plural
+    from secid.tools.gating.limits import above_advice, above_sentence
 
     if before is None:
         say(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}")

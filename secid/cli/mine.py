@@ -13,8 +13,8 @@ from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Spl
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from secid.export.writer import Schema
-    from secid.mining.methods import OnShort
+    from secid.tools.export.writer import Schema
+    from secid.tools.mining.methods import OnShort
 
 mining = partial(flag, group="Mining")
 AS_OF_SCORE = (

@@ -192,7 +192,7 @@ def _score_shard(
     """Scores one part of the queries and writes its state. outputs: flags of a report, which a shard has none of."""
     from secid.cli.console import ConsoleProgress
     from secid.errors import UsageError
-    from secid.shards.run import score_shard
+    from secid.tools.shards.run import score_shard
 
     if state_dir is None:
         raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
@@ -279,7 +279,7 @@ def _merge(
 
     Example: secid merge s3://bucket/run
     """
-    from secid.shards.run import merge as put_together
+    from secid.tools.shards.run import merge as put_together
 
     show(
         lambda progress, folder: put_together(

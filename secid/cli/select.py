@@ -15,8 +15,8 @@ from secid.errors import UsageError
 from secid.results.document import OF_LOADING
 
 if TYPE_CHECKING:
-    from secid.export.left_out import By
-    from secid.export.writer import Schema
+    from secid.tools.export.left_out import By
+    from secid.tools.export.writer import Schema
 
 # `secid select`.
 

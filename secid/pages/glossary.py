@@ -381,7 +381,7 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
-    """What a written file has otherwise than its input, or not at all. The counts are as in export.writer.Written."""
+    """What a written file has otherwise than its input, or not at all. The counts are as in `Written`."""
     if n_made_ids:
         yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
     if not_held:

@@ -17,10 +17,10 @@ from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from secid.export.flagged import Flagged
-    from secid.export.left_out import Answer, Selection
-    from secid.export.mixture import Blend, MixtureScore
-    from secid.export.writer import Written
+    from secid.tools.export.flagged import Flagged
+    from secid.tools.export.left_out import Answer, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.writer import Written
 
 RULES = ("top", "min_weight", "max")
 """Why a ranking rule leaves a negative out."""

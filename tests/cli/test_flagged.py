@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid import api
-from secid.export.flagged import NUMBERS
 from secid.pool.normal_form import normal_form
+from secid.tools.export.flagged import NUMBERS
 from tests.cli.conftest import listing, rows, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 

@@ -23,8 +23,8 @@ import pytest
 from secid import api
 from secid.errors import BadRecordsError, InputError, OutputError, UsageError
 from secid.files import locked
-from secid.mining import questions as module
 from secid.results.document import json_of
+from secid.tools.mining import questions as module
 from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
 from tests.fake_encoder import HashEncoder
 from tests.oracle.test_mining import collection
@@ -335,7 +335,7 @@ def test_a_full_disk_leaves_nothing_and_a_folder_that_was_there_stays(monkeypatc
     if is_there:
         Path("deep/out").mkdir(parents=True)
     full = OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr("secid.mining.find.write_rows", Mock(side_effect=full))
+    monkeypatch.setattr("secid.tools.mining.find.write_rows", Mock(side_effect=full))
     with pytest.raises(OutputError) as caught:
         mine(["lex=bm25"], "deep/out")
     assert caught.value.where == "deep/out/lex.jsonl"
@@ -402,7 +402,7 @@ def test_the_next_command_typed_back_scores_the_files(invoke, tiny):
 @pytest.mark.parametrize(("decimals", "most"), [(6, 0.2), (9, 1.0)])
 def test_rows_of_other_batches_change_no_negative_and_few_numbers_in_their_last_digit(decimals, most, monkeypatch):
     """And more digits would nearly all change."""
-    monkeypatch.setattr("secid.mining.find.DECIMALS", decimals)
+    monkeypatch.setattr("secid.tools.mining.find.DECIMALS", decimals)
 
     class Unsteady(HashEncoder):
         def encode(self, texts: Sequence[str], role: Any) -> Any:
@@ -469,7 +469,7 @@ def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(
 KILLED = """
 import os
 from secid.cli.app import main
-from secid.mining import write as run
+from secid.tools.mining import write as run
 write = run.write_rows
 def killed(*arguments):
     write(*arguments)

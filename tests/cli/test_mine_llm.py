@@ -17,8 +17,8 @@ import pytest
 from secid import api
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import EndpointError, InputError, OutputError, SecidError
-from secid.mining import llm
-from secid.mining import questions as module
+from secid.tools.mining import llm
+from secid.tools.mining import questions as module
 from tests import llm_server
 from tests.cli.conftest import listing, start
 from tests.cli.test_mine import FIXTURES, lines
@@ -90,7 +90,7 @@ def test_a_run_without_an_answer_leaves_nothing(server, out):
 
 def test_a_full_disk_at_the_first_answer_leaves_nothing(server, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
-    monkeypatch.setattr("secid.mining.answers.os.fsync", Mock(side_effect=full))
+    monkeypatch.setattr("secid.tools.mining.answers.os.fsync", Mock(side_effect=full))
     error = failure(lambda: ask(server, concurrency=1))
     assert (type(error), error.where) == (OutputError, "out/.llm-gpt.jsonl")
     assert listing(".") == ["prompt.txt"]
@@ -117,7 +117,7 @@ def test_an_error_says_how_many_answers_are_kept(server):
 def test_what_was_paid_is_kept_where_the_run_ends_at_any_later_time(server, monkeypatch, error):
     progress = Notes()
     with monkeypatch.context() as patch:
-        patch.setattr("secid.mining.find.write_rows", Mock(side_effect=error))
+        patch.setattr("secid.tools.mining.find.write_rows", Mock(side_effect=error))
         with pytest.raises((KeyboardInterrupt, OutputError)) as caught:
             ask(server, progress=progress)
     kept = f"66 answers are kept, {KEPT}"

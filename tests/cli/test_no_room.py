@@ -11,8 +11,8 @@ import pytest
 
 from secid import api
 from secid.errors import OutputError
-from secid.export.writer import new_files, writing
 from secid.files import work_folder
+from secid.tools.export.writer import new_files, writing
 from tests.cli.conftest import child_environment, listing, rows, write_rows
 from tests.cli.test_select_drop import planted
 
@@ -59,7 +59,7 @@ def test_select_blames_the_work_directory(tmp_path, tiny, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("secid.export.select.read_facts", full)  # before anything is written
+    monkeypatch.setattr("secid.tools.export.select.read_facts", full)  # before anything is written
     with pytest.raises(OutputError) as caught:
         api.select("run", "out.jsonl", drop="preamble")
     assert "out.jsonl" not in str(caught.value)

@@ -16,11 +16,11 @@ import pytest
 import secid
 from secid.analyses.agreement import outcomes_of
 from secid.errors import SecidError, SettingsError, UsageError
-from secid.probing import options
-from secid.probing import run as probing
-from secid.probing.learner import DivergedError, Learner
 from secid.results import commands
 from secid.results.document import json_of, read_probe
+from secid.tools.probing import options
+from secid.tools.probing import run as probing
+from secid.tools.probing.learner import DivergedError, Learner
 from tests.cli.conftest import (
     FIXTURES,
     ROOT,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from secid.cli.encoder import Document
-from secid.gating.baseline import from_json, to_json
-from secid.gating.limits import policy_text
-from secid.gating.policy import Policy, parse_policy
 from secid.results.document import json_of, schema_of
+from secid.tools.gating.baseline import from_json, to_json
+from secid.tools.gating.limits import policy_text
+from secid.tools.gating.policy import Policy, parse_policy
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
 from tests.unit.gating.conftest import baseline_of, check, source_of, verdict

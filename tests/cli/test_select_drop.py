@@ -16,8 +16,6 @@ import pytest
 from secid import api, read_run
 from secid.encode import load
 from secid.errors import InputError
-from secid.export.left_out import UNSCORED
-from secid.export.writer import SCHEMAS
 from secid.progress import Silent
 from secid.read import reader
 from secid.read.stream import ByteStream
@@ -25,6 +23,8 @@ from secid.records import Source
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.run_folder.tables import read_frequencies, read_reference
 from secid.settings import FIELDS, Resolved, Settings
+from secid.tools.export.left_out import UNSCORED
+from secid.tools.export.writer import SCHEMAS
 from tests.cli.conftest import rows, write_rows
 from tests.scored import score_sources
 

@@ -31,8 +31,8 @@ COMMANDS = {
 }
 HALFWAY = {
     "check": "secid.scoring.check.overlaps",
-    "mine": "secid.mining.find.write_rows",
-    "probe": "secid.probing.learner.Learner._gradients",
+    "mine": "secid.tools.mining.find.write_rows",
+    "probe": "secid.tools.probing.learner.Learner._gradients",
     "gate": "secid.scoring.stages.inspected",
     "shard": "secid.scoring.stages.inspected",
 }

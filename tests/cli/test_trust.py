@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 import secid
 from secid.errors import UsageError
-from secid.shards.store import RECORD
+from secid.tools.shards.store import RECORD
 from tests.cli.conftest import Invoke, listing, write_rows
 from tests.embedding_server import Server, running
 from tests.tiny_bert import save_tiny_bert

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from secid.export.left_out import Answer, Selection
-from secid.export.mixture import Blend, MixtureScore, Part
 from secid.records import Fact
+from secid.tools.export.left_out import Answer, Selection
+from secid.tools.export.mixture import Blend, MixtureScore, Part
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages.samples import GOLDEN

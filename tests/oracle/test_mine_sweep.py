@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import secid
-from secid.mining.sweep import RELATIVE, WINDOWS
 from secid.results.mine import Sweep, Swept
+from secid.tools.mining.sweep import RELATIVE, WINDOWS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.mining import Rules

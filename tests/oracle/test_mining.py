@@ -15,8 +15,8 @@ import pytest
 
 import secid
 from secid.encode import Role
-from secid.mining.choose import EXCLUDED, WHY
 from secid.results.mine import Mined
+from secid.tools.mining.choose import EXCLUDED, WHY
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.mining import Expected, Negative, Rules

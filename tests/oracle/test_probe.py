@@ -9,8 +9,8 @@ import torch
 from secid.findings.copies import run_sets
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
-from secid.probing import task
-from secid.probing.learner import measures
+from secid.tools.probing import task
+from secid.tools.probing.learner import measures
 from tests.oracle import probe as reference
 
 WORDS = [f"w{number}" for number in range(40)]

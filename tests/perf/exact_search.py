@@ -45,7 +45,7 @@ def search_by_secid(folder: Path, d: int, k: int, threads: int) -> tuple[float, 
     import torch
 
     from secid.measure.blocks import Vectors
-    from secid.mining.choose import DenseRanking
+    from secid.tools.mining.choose import DenseRanking
 
     torch.set_num_threads(threads)
     stores = {role: np.memmap(folder / f"{role}.f32", np.float32, "r").reshape(-1, d) for role in ("query", "passage")}

@@ -95,7 +95,7 @@ def encoder_of(dimension: int, pace: float) -> Any:
 def work(task: dict[str, Any]) -> None:
     """One process: a part of the counts, a shard, the merge, or the run without shards. The last two print JSON."""
     from secid import score
-    from secid.shards.run import merge, score_shard
+    from secid.tools.shards.run import merge, score_shard
 
     encoder = encoder_of(task["dimension"], task["pace"] / task["slower"])
     settings: dict[str, Any] = {"threads": 1, "cache": False}

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from secid.export.rows import row_of
-from secid.export.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
 from secid.read import open_source
 from secid.records import Extras, Record, Source
 from secid.settings import Settings
+from secid.tools.export.rows import row_of
+from secid.tools.export.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
 
 NAMES = [
     *(

@@ -13,8 +13,8 @@ import torch
 
 import secid
 from secid.measure.blocks import Vectors
-from secid.mining import choose, find
-from secid.mining.choose import DenseRanking
+from secid.tools.mining import choose, find
+from secid.tools.mining.choose import DenseRanking
 from secid.triplets import search
 from secid.triplets.search import dots
 from tests.oracle.test_mining import K, Twins, collection, typed

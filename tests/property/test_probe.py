@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secid.probing.task import Arm, Task, folds
+from secid.tools.probing.task import Arm, Task, folds
 from tests.oracle import probe as reference
 from tests.tiny_probe import Row, task_of
 

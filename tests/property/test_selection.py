@@ -19,7 +19,6 @@ from secid.analyses.controls import make_controls
 from secid.arrays import SCORE_UNIT, best, best_first
 from secid.encode import from_callable
 from secid.findings.judgements import passage_finder
-from secid.gating.checks import with_worst
 from secid.measure.blocks import Vectors
 from secid.pool import content_of, key_ranks
 from secid.pool.texts import TextSpool
@@ -27,6 +26,7 @@ from secid.progress import Silent
 from secid.records import Record, Source
 from secid.results.gate import Check, CheckExample
 from secid.settings import Settings
+from secid.tools.gating.checks import with_worst
 from secid.triplets import search
 from secid.triplets.search import dots, nearest_passages
 from secid.triplets.table import triplets_of

@@ -19,7 +19,7 @@ from secid.analyses.registry import read_run
 from secid.errors import BadRecordsError, EncoderError, InputError, SettingsError, UsageError
 from secid.results import defects_to_drop
 from secid.run_folder.tables import read_states
-from secid.shards.store import StateDir
+from secid.tools.shards.store import StateDir
 from tests.fake_encoder import HashEncoder
 from tests.shard_runs import differences, write_sources
 from tests.unlike import HardnessEncoder, write_unlike

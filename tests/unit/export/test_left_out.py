@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from secid.errors import UsageError
-from secid.export.left_out import defects_of_ranking, findings_to_drop
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.tools.export.left_out import defects_of_ranking, findings_to_drop
 
 
 def test_names_are_parsed_as_the_catalogue_lists_them():

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from secid.errors import OutputError, UsageError
-from secid.export.rows import Passage, Row, RowsOnDisk, row_of
-from secid.export.writer import MINED, SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
 from secid.read import open_source
 from secid.read.detect import SHAPES
 from secid.records import Defect, Record, Source
 from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
+from secid.tools.export.rows import Passage, Row, RowsOnDisk, row_of
+from secid.tools.export.writer import MINED, SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
 from tests.tiny_bert import save_tiny_bert
 
 RESERVED = {"label", "labels", "score", "scores", "dataset_name", "return_loss"}

@@ -6,11 +6,11 @@ from dataclasses import replace
 from math import sqrt
 from typing import Any
 
-from secid.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
 from secid.results import EncoderInfo, IdfInfo, Languages, SourceFinding
 from secid.results.catalogue import FINDINGS, FORMAL
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
+from secid.tools.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
 
 N_QUERIES = 400
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)

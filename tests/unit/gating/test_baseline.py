@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from secid.errors import InputError, UsageError
-from secid.gating.baseline import (
+from secid.tools.gating.baseline import (
     changes,
     check_table,
     differences,

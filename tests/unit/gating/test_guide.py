@@ -11,13 +11,13 @@ import pytest
 
 from secid import api
 from secid.errors import UsageError
-from secid.gating.baseline import read_baseline
-from secid.gating.limits import limits_for
-from secid.gating.policy import Policy
 from secid.pages.gate_page import gate_page, to_junit
 from secid.pages.glossary import why_not
 from secid.pages.markdown import render
 from secid.results.document import json_of
+from secid.tools.gating.baseline import read_baseline
+from secid.tools.gating.limits import limits_for
+from secid.tools.gating.policy import Policy
 from tests.fake_encoder import PieceEncoder
 from tests.oracle.test_guide import encoder_of, vectors
 from tests.snapshots import refusal

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from secid.errors import UsageError
-from secid.gating.baseline import settings_for
-from secid.gating.limits import limits_for, policy_text, write_policy
-from secid.gating.policy import parse_policy, read_policy
 from secid.settings import resolve
+from secid.tools.gating.baseline import settings_for
+from secid.tools.gating.limits import limits_for, policy_text, write_policy
+from secid.tools.gating.policy import parse_policy, read_policy
 from tests.snapshots import Snapshot, refusal
 from tests.unit.gating.conftest import UNKNOWN, baseline_of, source_of
 

@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm, t
 
-from secid.gating.baseline import Tail
-from secid.gating.limits import (
+from secid.results.catalogue import DEFECTS
+from secid.tools.gating.baseline import Tail
+from secid.tools.gating.limits import (
     GROSS,
     Bound,
     above_advice,
@@ -22,8 +23,7 @@ from secid.gating.limits import (
     share_margin,
     up,
 )
-from secid.gating.policy import Policy, parse_policy
-from secid.results.catalogue import DEFECTS
+from secid.tools.gating.policy import Policy, parse_policy
 from tests.unit.gating.conftest import baseline_of, measured, source_of
 
 DRAWS = 4_000

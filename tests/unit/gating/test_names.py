@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.errors import SettingsError
-from secid.gating.baseline import predecessor, stem
+from secid.tools.gating.baseline import predecessor, stem
 
 
 @pytest.mark.parametrize(

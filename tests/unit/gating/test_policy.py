@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from secid.errors import SettingsError, UsageError
-from secid.gating.policy import CHECK_NAMES, LIMITED, Policy, parse_policy, read_policy
 from secid.pages.explain import explained
 from secid.results.document import schema_of
 from secid.settings import resolve
+from secid.tools.gating.policy import CHECK_NAMES, LIMITED, Policy, parse_policy, read_policy
 from tests.snapshots import Snapshot, refusal, situations
 
 
@@ -84,7 +84,9 @@ def test_names_of_checks():
 
 
 def test_it_loads_nothing_heavy():
-    code = "import sys, secid.gating.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
+    code = (
+        "import sys, secid.tools.gating.policy\nprint([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
+    )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"
 

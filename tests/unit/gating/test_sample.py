@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secid.gating.collect import folder_samples, measured_sample
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.catalogue import FINDINGS
 from secid.run_folder.tables import write_negatives, write_state
 from secid.scoring.run import Scored
 from secid.settings import resolve
+from secid.tools.gating.collect import folder_samples, measured_sample
 from tests.fake_encoder import HashEncoder
 from tests.scored import score_sources
 

@@ -7,10 +7,10 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from secid.gating.baseline import Measurement
-from secid.gating.checks import MOST_NEEDED, decided, gap_between
-from secid.gating.limits import Bound
 from secid.measure.interval import reach_95
+from secid.tools.gating.baseline import Measurement
+from secid.tools.gating.checks import MOST_NEEDED, decided, gap_between
+from secid.tools.gating.limits import Bound
 from secid.triplets.estimates import Estimate, share_interval
 
 SIDES = ("at least", "at most", "within ±")

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from secid.errors import EndpointError, OutputError, UsageError
-from secid.mining import answers, llm
-from secid.mining.answers import Pair, Written
-from secid.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
-from secid.mining.methods import Llm, MiningPlan, parse_miners
 from secid.results.mine import Usage
 from secid.settings import Settings
+from secid.tools.mining import answers, llm
+from secid.tools.mining.answers import Pair, Written
+from secid.tools.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
+from secid.tools.mining.methods import Llm, MiningPlan, parse_miners
 from tests import llm_server
 from tests.kills import ROOT
 from tests.llm_server import Server, completion, right, texts

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from secid.errors import UsageError
-from secid.mining.choose import passing
-from secid.mining.methods import METHODS, Dense, Hybrid, parse_miners
 from secid.pages.explain import explained
 from secid.results.mine import PRESETS
+from secid.tools.mining.choose import passing
+from secid.tools.mining.methods import METHODS, Dense, Hybrid, parse_miners
 from tests.snapshots import Snapshot, situations
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from secid.mining.choose import EXCLUDED, WHY
 from secid.pages import mine_text
 from secid.pages.terminal import print_page
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
+from secid.tools.mining.choose import EXCLUDED, WHY
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secid.encode.transformer import TransformerEncoder
-from secid.probing.task import Task
+from secid.tools.probing.task import Task
 from tests.tiny_probe import keyed_task, tiny_encoder
 
 

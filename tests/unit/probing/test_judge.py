@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from secid.probing.judge import Judge, between_runs, effective_number, gap
-from secid.probing.task import Arm
 from secid.results.probe import Gap
+from secid.tools.probing.judge import Judge, between_runs, effective_number, gap
+from secid.tools.probing.task import Arm
 
 N, PER_GROUP, N_FOLDS = 300, 2, 3
 GROUP = np.arange(N) // PER_GROUP

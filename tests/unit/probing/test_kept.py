@@ -16,15 +16,15 @@ import pytest
 
 from secid.encode import CacheFolder
 from secid.encode.transformer import TransformerEncoder
-from secid.probing import learner, schedule
-from secid.probing.learner import Work
-from secid.probing.options import Options
-from secid.probing.run import probe
-from secid.probing.schedule import TrainingFiles
-from secid.probing.task import Arm, Lists, Task
 from secid.progress import Silent
 from secid.results.probe import Probe
 from secid.settings import Settings
+from secid.tools.probing import learner, schedule
+from secid.tools.probing.learner import Work
+from secid.tools.probing.options import Options
+from secid.tools.probing.run import probe
+from secid.tools.probing.schedule import TrainingFiles
+from secid.tools.probing.task import Arm, Lists, Task
 from tests.kills import _environment
 from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
 

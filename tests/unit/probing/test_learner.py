@@ -16,7 +16,7 @@ from torch import Tensor
 from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step, info_nce
+from secid.tools.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step, info_nce
 from tests.snapshots import refusal
 from tests.tiny_probe import tiny_encoder
 
@@ -131,7 +131,7 @@ def test_out_of_memory_gives_the_same_in_smaller_pieces(
     expected = gradients(learner)
     fit(learner)
     trained = rows_of(learner)
-    monkeypatch.setattr("secid.probing.learner.CPU_TOKENS", 512)
+    monkeypatch.setattr("secid.tools.probing.learner.CPU_TOKENS", 512)
     small = learner_of(encoder)
     sizes = no_memory(monkeypatch, 40, error)
     for own, other in zip(gradients(small), expected, strict=True):

@@ -15,15 +15,15 @@ import torch
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
-from secid.probing import learner as training
-from secid.probing import schedule
-from secid.probing.learner import DivergedError, Learner, Step, Work
-from secid.probing.options import Options
-from secid.probing.run import RANDOM, probe
-from secid.probing.task import Arm, Lists, Task
 from secid.progress import Silent
 from secid.results.probe import Probe
 from secid.settings import Settings
+from secid.tools.probing import learner as training
+from secid.tools.probing import schedule
+from secid.tools.probing.learner import DivergedError, Learner, Step, Work
+from secid.tools.probing.options import Options
+from secid.tools.probing.run import RANDOM, probe
+from secid.tools.probing.task import Arm, Lists, Task
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
 

@@ -14,11 +14,11 @@ import pytest
 
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import InputError
-from secid.probing import task as candidates
-from secid.probing.learner import Work, steps_of
-from secid.probing.task import Arm, Task, candidates_of
 from secid.progress import Silent
 from secid.settings import Settings
+from secid.tools.probing import task as candidates
+from secid.tools.probing.learner import Work, steps_of
+from secid.tools.probing.task import Arm, Task, candidates_of
 from tests.snapshots import refusal
 from tests.tiny_probe import Row, task_of
 
@@ -66,7 +66,9 @@ def test_known_positives_are_a_control_where_enough_queries_have_two(tmp_path: P
 
 def test_a_collection_adds_candidates_and_random_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [f"further {n}" for n in range(50)] + ["N1", " "]
-    monkeypatch.setattr("secid.probing.task.open_collection", lambda _: SimpleNamespace(passages=lambda: iter(more)))
+    monkeypatch.setattr(
+        "secid.tools.probing.task.open_collection", lambda _: SimpleNamespace(passages=lambda: iter(more))
+    )
     task = task_of(tmp_path, {"one": [("q1", ["p1"], ["n1"] * 2), ("q2", ["p2"], ["n1"])]})
     found = {text.lower() for text in task.passages.take(task.candidates)}
     assert found == {"p1", "p2", "n1", *more[:50]}

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from secid.errors import InputError, UsageError
-from secid.export.rows import row_of
 from secid.pool.reading import read_plan
 from secid.read import open_source
 from secid.read.evaluation import DEPTH
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
+from secid.tools.export.rows import row_of
 from tests.notes import Notes
 
 from .conftest import read, refused, write_jsonl, zstd

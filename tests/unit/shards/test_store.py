@@ -15,7 +15,7 @@ from fsspec.registry import known_implementations
 from safetensors.numpy import save
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.shards.store import StateDir
+from secid.tools.shards.store import StateDir
 
 TYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "bool"]
 HEADER = {"shard": 3, "of": 8, "score": 0.1 + 0.2, "sources": ["ünicode", None]}
@@ -225,7 +225,7 @@ KILLED = """
 import shutil, sys, time
 from pathlib import Path
 import numpy as np
-from secid.shards.store import StateDir
+from secid.tools.shards.store import StateDir
 
 url, source, victim = sys.argv[1:]
 real = shutil.copyfile
@@ -327,7 +327,7 @@ def test_urls_that_cannot_be_opened(monkeypatch):
 
 def test_a_path_needs_no_fsspec(tmp_path):
     code = (
-        "import sys, numpy\nfrom secid.shards.store import StateDir\nstates = StateDir(sys.argv[1])\n"
+        "import sys, numpy\nfrom secid.tools.shards.store import StateDir\nstates = StateDir(sys.argv[1])\n"
         "states.write('a', {}, {'x': numpy.zeros(3)})\nstates.read('a')\nassert 'fsspec' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

@@ -1,0 +1,385 @@
+"""Chooses the negatives that a copy of a source keeps, and logs those that it leaves out. Needs no encoder.
+
+Source: METHOD 7, 14.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TextIO, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import Flags, Floats, best_first
+from secid.errors import NothingToScoreError, UsageError
+from secid.findings.status import ListedNegatives
+from secid.measure.in_batch import MARGIN, flagged
+from secid.pages.findings import STATUS
+from secid.pages.text import percent
+from secid.pool import Plan, PlannedSource, content_of, select
+from secid.progress import Progress
+from secid.results import SourceFinding, Status, defects_to_drop
+from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
+from secid.tools.export.read_again import Original
+from secid.tools.export.rows import Row
+from secid.tools.export.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
+
+By = Literal["similarity", "weight", "influence", "information"]
+Strings = npt.NDArray[np.object_]
+
+UNSCORED = "not scored: outside the sample or the first K"
+NONE = "none"
+"""Value of --drop that drops no finding."""
+ROUNDING = 1e-5
+"""Relative: a share in a report has six digits."""
+LAST = -10.0
+"""Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
+
+
+def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
+    """Return the defects that a ranking drops first, in the order of the catalogue: they are often the hardest of all.
+
+    A formal defect is one of them only where it counts and where dropping makes the difference from the positives
+    smaller; elsewhere a copy without it would be easier to tell from the positives.   findings : of the source.
+    """
+    helped = defects_to_drop(findings)
+    return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
+
+
+def findings_to_drop(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return names of findings in the order of the catalogue, each once.
+
+    given : names, or several separated by commas; None or "none" for no finding.
+    Raises UsageError for an unknown name, or "none" among others.
+    """
+    if given is None:
+        return ()
+    parts = [given] if isinstance(given, str) else given
+    names = {name.strip() for part in parts for name in part.split(",")} - {""}
+    known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
+    if NONE in names and known:
+        raise UsageError("none cannot be combined with findings", where="--drop")
+    return tuple(name for name in FINDINGS if name in known)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The negatives that stay.
+
+    top : keep at most this many distinct negatives per record.   min_weight : keep no smaller weight.
+    max_negatives : keep at most this many negatives in the whole source, distinct within a record.
+    by : what top and max_negatives rank by, larger first. "similarity" is the similarity to the query: negatives at
+    least 5 % below their positive come first, then the others, the nearest to this margin first.
+    drop : keep no negative with one of these findings; they are dropped before the ranking.
+    Raises UsageError if there is nothing to do or a number is out of range.
+    """
+
+    top: int | None = None
+    min_weight: float | None = None
+    max_negatives: int | None = None
+    by: By = "similarity"
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
+        if not self.ranked and not self.drop:
+            raise UsageError(
+                "nothing to drop and nothing to limit",
+                remedy="name the findings to drop (--drop NAME), or what to keep (--top K, --min-weight W, --max N)",
+            )
+        for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
+            raise UsageError(f"between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+
+    @property
+    def ranked(self) -> bool:
+        """True if negatives without a finding may be left out."""
+        return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
+
+
+@dataclass(frozen=True)
+class Request:
+    """The copy that is asked for.
+
+    source : name of the source; may be None where there is one.   out : a new file.
+    schema : of the copy; the source's own, or flagembedding, by default.
+    force  : write the copy even if its status is worse than the source's.
+    """
+
+    source: str | None
+    rule: Rule
+    out: Path
+    schema: Schema | None = None
+    force: bool = False
+
+    @property
+    def log(self) -> Path:
+        """Path of the log next to the copy."""
+        return self.out.with_name(f"{self.out.name}.left-out.jsonl")
+
+    def schema_of(self, schemas: Set[str]) -> tuple[Schema, str]:
+        """Return the schema and the suffix of the copy. schemas : of the source's files.
+
+        Raises UsageError for an unknown schema, OutputError for an unknown suffix.
+        """
+        return schema_of(self.schema, schemas), suffix_of(self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer row of a source, or of its copy in the same pool.
+
+    eci_nats, interval_95 : at the run's budget.   outscoring : share of negatives that outscore their positive.
+    n_triplets : distinct negatives of the records, which the numbers are of.
+    A selection from a check has no encoder, and so none of the numbers that need one.
+    """
+
+    status: Status
+    eci_nats: float | None = None
+    interval_95: tuple[float, float] | None = None
+    hardness: float | None = None
+    outscoring: float | None = None
+    flagged_share: float
+    n_triplets: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(Written):
+    """The written copy, with the answer before and after.
+
+    drop         : the findings whose negatives were dropped.
+    n_listed     : negatives as the source's rows list them, repeats and blank ones included:
+                   n_negatives + sum(left_out).
+    n_unscored   : negatives in the copy that the run did not score. Only findings of the texts were looked for in them;
+                   `before` and `after` are of the scored negatives.
+    left_out     : number of listed negatives that are not in the copy, by reason; of several findings the catalogue's
+                   first counts. Blank negatives are `empty` and in no copy.
+    n_records    : of the source.   n_records_kept : those that keep a negative; the others are not in the copy.
+    rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives that they
+                   list only blank ones are counted.
+    budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
+                   comparison is circular: the encoder that selected scores.
+    """
+
+    source: str
+    path: str
+    left_out_path: str
+    drop: tuple[str, ...]
+    n_listed: int
+    n_unscored: int
+    left_out: dict[str, int]
+    n_records: int
+    n_records_kept: int
+    rows_skipped: dict[str, int]
+    budget: float
+    before: Answer
+    after: Answer
+
+
+def note_widening(drop: Sequence[str], findings: Sequence[SourceFinding], progress: Progress) -> None:
+    """Note each dropped formal finding without which a source's negatives differ more from the positives."""
+    for item in findings:
+        if item.name in drop and item.n_negatives and not item.dropping_helps and item.positives is not None:
+            both = f"{percent(item.share)} of the negatives have it, {percent(item.positives.share)} of the positives"
+            progress.note(f"without {item.name} the copy differs more from its positives: {both}; repair the texts")
+
+
+def refuse_worse(before: Answer, after: Answer) -> None:
+    """Raise UsageError if the copy's status is worse than the source's, or equal with a larger share of defects.
+
+    A copy without defects above their limits may have a few more than the source, since its negatives are fewer.
+    """
+    statuses = get_args(Status)
+    same = after.status == before.status and after.status in ("repair", "unusable")
+    more = same and after.flagged_share > before.flagged_share * (1.0 + ROUNDING)
+    if more or statuses.index(after.status) > statuses.index(before.status):
+        raise UsageError(
+            f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
+            f"of its negatives have a defect), the source's is “{STATUS[before.status]}” "
+            f"({percent(before.flagged_share)})",
+            remedy="drop its defects as well, as a ranking without --drop does, or write the copy anyway with --force",
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
+
+    scored   : flags of the negatives that the run scored.
+    numbers  : columns of negatives.parquet; NaN for unscored negatives.
+    findings : flags by name, in the order given. A finding that needs the encoder is False for unscored negatives.
+    """
+
+    scored: Flags
+    numbers: Mapping[str, Floats]
+    findings: dict[str, Flags]
+
+
+def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
+    """Return (T,) the reason why each negative is left out; "" if it stays."""
+    reasons = np.full(planned.n_triplets, "", dtype=object)
+    for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
+        reasons[flags] = finding
+    if rule.ranked:
+        reasons[(reasons == "") & ~facts.scored] = UNSCORED
+    if rule.min_weight is not None:
+        # Written as "stays if", so that NaN goes
+        reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
+    record = planned.triplet_record()
+    positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
+    query = planned.query[record]
+    content = content_of(passage_keys[planned.negatives], passage_keys[positive], plan.queries.keys[query])
+    for reason, limit, group in (("top", rule.top, record), ("max", rule.max_negatives, np.zeros_like(record))):
+        if limit is not None:
+            value, staying = _rank(facts, rule.by), np.flatnonzero(reasons == "")
+            order = staying[best_first(value[staying], content[staying], group[staying])]
+            starts = np.searchsorted(group[order], group[order])
+            reasons[order[np.arange(len(order)) - starts >= limit]] = reason
+    return reasons
+
+
+def _rank(facts: Facts, by: By) -> Floats:
+    """Return (T,) the number that negatives are ranked by, larger first; NaN for unscored ones."""
+    if by != "similarity":
+        return facts.numbers[by]
+    near, best = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
+    return np.where(flagged(near, best, "relative", MARGIN), LAST - near, near)
+
+
+def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
+    """Return (L,) the reason why each listed negative is left out; "" if it stays."""
+    listed = reasons[planned.listed]
+    if "repeat" in rule.drop:
+        before = rule.drop[: rule.drop.index("repeat")]
+        listed[planned.listed_again() & ~np.isin(listed, before)] = "repeat"
+    return listed
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A source with the reason why each negative is left out, "" if it stays.
+
+    reasons : (T,) by distinct negative.   listed : (L,) by listed negative.
+    """
+
+    original: Original
+    rule: Rule
+    facts: Facts
+    reasons: Strings
+    listed: Strings
+
+    @staticmethod
+    def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
+        """Apply a rule. Raises NothingToScoreError if no negative stays."""
+        reasons = reasons_left_out(plan, original.planned, facts, rule)
+        listed = listed_reasons(original.planned, reasons, rule)
+        if (listed != "").all():
+            counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(listed).items()))
+            raise NothingToScoreError(f"no negative is left ({counts})", where=original.name)
+        return Selected(original, rule, facts, reasons, listed)
+
+    @property
+    def stays(self) -> Flags:
+        """(T,) flags of the negatives that stay."""
+        flags: Flags = self.reasons == ""
+        return flags
+
+    def part(self, planned: PlannedSource, stays: Flags) -> PlannedSource:
+        """Cut the source down to what a copy with these negatives holds: records that have one of them, no blanks."""
+        planned = replace(
+            planned,
+            copies=np.ones_like(planned.copies) if "repeat" in self.rule.drop else planned.copies,
+            blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
+        )
+        return select(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
+
+    def copy(self, plan: Plan) -> PlannedSource:
+        """Return what the copy holds, under the name of the source."""
+        part = self.part(replace(self.original.planned, name=self.original.name), self.stays)
+        return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
+
+    def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
+        """Write the copy and its log, and return the fields of a Selection except budget and answers.
+
+        files : temporary paths of copy and log.
+        """
+        copy, log = files
+        with writing(request.log), log.open("w", encoding="utf-8", newline="\n") as lines:
+            left_out, rows_skipped = self.write_left_out(lines)
+        with writing(request.out):
+            written = write_rows(self.rows, schema, copy, suffix)
+        planned = self.original.planned
+        return {
+            **vars(written),
+            "source": self.original.name,
+            "path": str(request.out),
+            "left_out_path": str(request.log),
+            "drop": self.rule.drop,
+            "n_listed": len(self.listed) + int(planned.blanks.count.sum()),
+            "n_unscored": int((~self.facts.scored[planned.listed] & (self.listed == "")).sum()),
+            "left_out": left_out,
+            "n_records": planned.n_records,
+            "n_records_kept": len(np.unique(planned.triplet_record()[self.stays])),
+            "rows_skipped": rows_skipped,
+        }
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the copy."""
+        for _, row, part in self.original.rows():
+            reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
+            staying = [negative for negative, reason in reasons if not reason]
+            if row and staying:
+                yield row._replace(negatives=staying)
+
+    def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
+        """Write a line for each listed negative and each row that the copy lacks. Returns their counts by reason."""
+        left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
+        for place, row, part in self.original.rows():
+            if row is None:
+                skipped[place.reason] += 1
+                lines.write(self._line(place.path, place.line, f"not scored: {place.reason}"))
+                continue
+            facts = zip(row.negatives, self.listed[part], planned.listed[part].tolist(), strict=True)
+            for ordinal, (negative, reason, triplet) in enumerate(facts):
+                if reason:
+                    left_out[reason] += 1
+                    texts = {"query": row.query, "positive": row.positives[0].text, "negative": negative.text}
+                    lines.write(self._line(place.path, place.line, reason, ordinal, triplet, texts))
+        for file, line, count in planned.blanks:
+            left_out["empty"] += count
+            lines.writelines([self._line(planned.source.paths[file], line, "empty")] * count)
+        return dict(sorted(left_out.items())), dict(sorted(skipped.items()))
+
+    def _line(
+        self,
+        path: str,
+        line: int,
+        reason: str,
+        ordinal: int | None = None,
+        triplet: int = -1,
+        texts: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return a line of the log. ordinal : None for a whole row or a blank.   triplet : -1 if there is none."""
+        scored = triplet >= 0 and bool(self.facts.scored[triplet])
+        entry = {
+            "path": path,
+            "line": line,
+            "ordinal": ordinal,
+            **(texts or dict.fromkeys(("query", "positive", "negative"))),
+            **{name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()},
+            "reason": reason,
+            "findings": [
+                name
+                for name, flags in self.facts.findings.items()
+                if name == reason or (triplet >= 0 and flags[triplet])
+            ],
+        }
+        return json.dumps(entry, ensure_ascii=False) + "\n"

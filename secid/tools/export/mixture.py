@@ -1,0 +1,423 @@
+"""A file of mixed negatives: the rows of one source with negatives drawn from several, and the score of the mixture."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+from secid.arrays import Index
+from secid.errors import UsageError
+from secid.findings.copies import CopyFinder, Positives
+from secid.findings.texts import mask_of
+from secid.measure.information import InformationState, eigenvalues, mixed, spectral_nats
+from secid.pool import Plan, PlannedSource, sample_order
+from secid.pool.normal_form import text_forms
+from secid.pool.plan import TextFindings
+from secid.pool.texts import TextStore
+from secid.progress import Progress
+from secid.records import Fact
+from secid.results import Run
+from secid.results.document import settings_of
+from secid.results.sources import Status
+from secid.run_folder.tables import read_states
+from secid.settings import FIELDS
+from secid.tools.export.read_again import Original, find_source, plan_again, read_labels
+from secid.tools.export.rows import Passage, Row
+from secid.tools.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
+
+# The score of a mixture of a run's sources at given shares, from the saved states alone.
+#
+# Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all that a hybrid needs. No shares are recommended: at
+# B = 1 the score is nearly the mean weight, so the best would be nearly the source of the easiest negatives alone.
+# Source: METHOD 7.
+
+MIX_SCHEMA_VERSION = "2.0"
+SUM_SLACK = 0.015
+"""By which a sum of shares may miss 1: three shares, each rounded to two decimals, miss it by no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One source of a mixture.
+
+    share       : its proportion.   n_negatives : how many of its negatives the score is of.
+    single_nats : its own score at the budget.
+    status, repair : the run's answer to the source, and the command that repairs it if it is to be repaired.
+    """
+
+    name: str
+    share: float
+    n_negatives: float
+    single_nats: float
+    status: Status
+    repair: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureScore:
+    """The score of a mixture at a budget.
+
+    nats  : log det(I + B M(alpha)).   parts : sources with a share, in the order of the run.
+    remarks : what limits the numbers.
+    """
+
+    schema_version: str
+    budget: float
+    nats: float
+    parts: tuple[Part, ...]
+    remarks: tuple[Fact, ...]
+
+
+def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget: float) -> MixtureScore:
+    """The score of a run's sources mixed in these shares, at a budget.
+
+    run : the folder's report.   shares : by source, as for `normalized`.
+    Raises UsageError for an unknown name, wrong shares or a wrong budget, InputError for damaged states.
+    Source: METHOD 7.
+    """
+    most = FIELDS["budget"].metadata["le"]
+    if not 0 < budget <= most:  # written as "passes if", so that NaN fails
+        raise UsageError(f"must be above 0 and at most {most:g}, got {budget:g}", where="--budget")
+    whole = normalized(run, shares)
+    states = read_states(folder, run)
+    parts = tuple(
+        Part(
+            name=source.name,
+            share=whole[source.name],
+            n_negatives=states[source.name].n_negatives,
+            single_nats=_nats(states[source.name], budget),
+            status=source.status,
+            repair=source.repair,
+        )
+        for source in run.sources
+        if source.name in whole
+    )
+    mixture = mixed([states[part.name] for part in parts], [part.share for part in parts])
+    return MixtureScore(
+        schema_version=MIX_SCHEMA_VERSION,
+        budget=budget,
+        nats=_nats(mixture, budget),
+        parts=parts,
+        remarks=tuple(_remarks(parts, budget)),
+    )
+
+
+def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares of sources that have one, by name, divided by their sum.
+
+    shares : by source, 0 or more, adding up to 1 but for rounding. A source without one is not in the mixture.
+    Raises UsageError for an unknown name, and for other shares.
+    """
+    names = [source.name for source in run.sources]
+    for name in shares:
+        if name not in names:
+            raise UsageError(f"no source {name!r} in this run", where="--shares", remedy=f"one of {', '.join(names)}")
+    total = sum(shares.values())
+    # Written as "passes if", so that NaN fails
+    if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
+        given = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "none given"
+        raise UsageError(f"shares must be at least 0 and add up to 1: {given}", where="--shares")
+    return {name: share / total for name, share in shares.items() if share > 0.0}
+
+
+def _nats(state: InformationState, budget: float) -> float:
+    """The score of a matrix of any number of triplets."""
+    return spectral_nats(eigenvalues(state, len(state.total)), budget)
+
+
+def _remarks(parts: Sequence[Part], budget: float) -> Iterator[Fact]:
+    for part in parts:
+        if part.share * budget > part.n_negatives:
+            yield Fact("too_few", {"name": part.name, "n": part.n_negatives, "budget": budget})
+    by_size = sorted(parts, key=lambda part: part.n_negatives)
+    fewest, most = by_size[0], by_size[-1]
+    if budget > 1.0 and fewest.n_negatives < most.n_negatives:
+        numbers: dict[str, str | float] = {"n_fewest": fewest.n_negatives, "n_most": most.n_negatives}
+        yield Fact("unequal", {"fewest": fewest.name, "most": most.name, **numbers})
+
+
+# A file of mixed negatives: the rows of one source, with negatives drawn from several.
+#
+# Each record of the base source gets as many negatives as it lists, and each source gives its share of them. Shares
+# rarely make whole numbers, so they are rounded by systematic sampling: with cumulated shares c_s and one offset u in
+# [0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u) negatives. These add up to K for every
+# record, and on average to K times the share. Offsets and draws depend on hashes of texts and the seed, so no order of
+# files or rows changes them. What a source lacks, others make up. Source: METHOD 7.
+
+UNFIT = ("false_negative", "near_copy")
+"""Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
+FIRST_BITS = 2.0**-64
+
+
+class Draw(NamedTuple):
+    """One drawn negative: its source and triplet there."""
+
+    source: str
+    triplet: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawCounts:
+    """What could not be drawn as asked.
+
+    n_short      : negatives that a source's share asked for and it did not have; others gave them where they could.
+    n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
+    n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
+                   the query in the run, or a near copy of one.
+    """
+
+    n_short: int
+    n_alone: int
+    n_false_negative: int
+    n_near_copy: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blend(Written, DrawCounts):
+    """What was written.
+
+    n_records : records of the base.   n_drawn : negatives of the file, by source.
+    wanted : the share of each source, adding up to 1.
+    """
+
+    base: str
+    path: str
+    provenance_path: str
+    n_records: int
+    n_drawn: dict[str, int]
+    wanted: dict[str, float]
+
+
+def write_blend(
+    run: Run,
+    folder: Path,
+    shares: Mapping[str, float],
+    asked_base: str | None,
+    out: Path,
+    asked: str | None,
+    work: Path,
+    progress: Progress,
+    seed: int,
+) -> Blend:
+    """Writes the mixed file, and OUT.provenance.jsonl with a line for each row of the file.
+
+    folder : the run folder.   shares : by source, as for `normalized`.   asked_base : the base, None for the first in
+    rank with a share.
+    asked  : the schema, None for that of the base or flagembedding.   work : an empty folder.
+    All records are written, also where the run scored a sample of them. The order of shares changes nothing.
+    Labelled positives of sources outside the mixture, and of qrels, are those that the run kept.
+    Raises UsageError for invalid shares, InputError where an original has changed, OutputError for a file that exists
+    or cannot be written.
+    """
+    wanted = dict(sorted(normalized(run, shares).items()))
+    base = asked_base or next(source.name for source in run.sources if source.name in wanted)
+    settings = settings_of(run, max_records=None, seed=seed)
+    schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).paths}), suffix_of(out)
+    provenance = out.with_name(f"{out.name}.provenance.jsonl")
+    rules = partial(_copies, known=read_labels(folder, run))
+    with (
+        new_files(out, provenance) as (mixed, log),
+        plan_again(run, sorted({*wanted, base}), settings, work, progress, rules) as (plan, originals),
+    ):
+        planned = originals[base].planned
+        sources = {name: originals[name].planned for name in wanted}
+        drawn, counts = _drawn(plan, sources, wanted, planned, seed)
+        deal = _Deal(plan, originals, base, drawn)
+        with writing(out):
+            written = write_rows(deal.rows, schema, mixed, suffix)
+        with writing(provenance), log.open("w", encoding="utf-8", newline="\n") as lines:
+            n_drawn = deal.write_provenance(lines, one_each=written.layout == "triplets")
+    return Blend(
+        **vars(written),
+        base=base,
+        path=str(out),
+        provenance_path=str(provenance),
+        n_records=planned.n_records,
+        n_drawn={name: n_drawn[name] for name in wanted},
+        wanted=wanted,
+        **vars(counts),
+    )
+
+
+def _seed_of(name: str, seed: int) -> int:
+    """The seed of one source's draws: a different one for every name, whatever the other sources are."""
+    return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
+
+
+def _drawn(
+    plan: Plan,
+    sources: Mapping[str, PlannedSource],
+    shares: Mapping[str, float],
+    base: PlannedSource,
+    seed: int,
+) -> tuple[list[list[Draw]], DrawCounts]:
+    """The drawn negatives of each record of the base, and the counts of the drawing."""
+    names = list(sources)
+    tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
+    cumulated = np.cumsum([shares[name] for name in names])
+    cumulated[-1] = 1.0
+    offsets = sample_order(plan.queries.keys[base.query], seed).astype(np.float64) * FIRST_BITS
+    draws = _Draws(base.query, tables, [planned.negatives for planned in sources.values()])
+    for record, k in enumerate(np.diff(base.negative_offsets).tolist()):
+        edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
+        draws.draw(record, np.diff(edges, prepend=0).tolist())
+    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
+    drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
+    return drawn, DrawCounts(n_short=draws.n_short, n_alone=draws.n_alone, **unfit)
+
+
+def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:
+    """How many of the sources' negatives of these queries have a finding."""
+    return sum(int((p.has(finding) & np.isin(p.query, queries)[p.triplet_record()]).sum()) for p in sources)
+
+
+def _copies(
+    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
+) -> list[TextFindings]:
+    """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
+    finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
+    return [
+        TextFindings(mask_of(finder.flags(planned), planned.n_triplets), planned.positive_findings)
+        for planned in sources
+    ]
+
+
+class _Pools(NamedTuple):
+    """A source's candidates: triplets sorted by query, then in the order of their draw."""
+
+    query: Index
+    triplet: Index
+
+    def of(self, query: int) -> list[int]:
+        """Triplets of a query, first drawn first."""
+        low, high = np.searchsorted(self.query, [query, query + 1])
+        triplets: list[int] = self.triplet[low:high].tolist()
+        return triplets
+
+
+def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
+    """Candidates are the source's negatives without a finding that makes them unfit."""
+    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in UNFIT]))
+    query = planned.query[planned.triplet_record()[fit]]
+    order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
+    return _Pools(query[order], fit[order])
+
+
+class _Draws:
+    """The negatives drawn for each record, as (source, triplet).
+
+    A text that several sources have is taken once a record.
+    n_alone : records with candidates of fewer than two sources.   n_short : quotas that a source could not meet.
+    """
+
+    def __init__(self, query: Index, tables: Sequence[_Pools], passages: Sequence[Index]) -> None:
+        self._query, self._tables, self._passages = query, tables, passages
+        self.picked: list[list[tuple[int, int]]] = [[] for _ in query]
+        self.n_alone = self.n_short = 0
+
+    def draw(self, record: int, quotas: Sequence[int]) -> None:
+        """Draws each source's quota of a record; what is short then comes from the others, largest quota first."""
+        pools = [table.of(int(self._query[record])) for table in self._tables]
+        self.n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
+        # Largest quotas last would leave them the fewest texts: the scarce sources choose first
+        places = sorted(range(len(pools)), key=lambda place: len(pools[place]))
+        left = sum(quotas[place] - self._take(record, place, quotas[place]) for place in places)
+        self.n_short += left
+        for place in sorted(range(len(pools)), key=lambda place: -quotas[place]):
+            left -= self._take(record, place, left)
+
+    def _spare(self, record: int, place: int) -> Iterator[int]:
+        """A source's triplets whose texts the record does not have yet, first drawn first."""
+        taken = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
+        for triplet in self._tables[place].of(int(self._query[record])):
+            passage = int(self._passages[place][triplet])
+            if passage not in taken:
+                taken.add(passage)
+                yield triplet
+
+    def _take(self, record: int, place: int, n: int) -> int:
+        """Draws up to n negatives of a source. Returns how many."""
+        draws = [(place, triplet) for triplet in islice(self._spare(record, place), n)]
+        self.picked[record] += draws
+        return len(draws)
+
+
+class _Deal:
+    """The rows of the base, with the drawn negatives of a record dealt out to its rows in order."""
+
+    def __init__(self, plan: Plan, originals: Mapping[str, Original], base: str, drawn: list[list[Draw]]) -> None:
+        self._plan, self._originals, self._base, self._drawn = plan, originals, originals[base], drawn
+        self._named = {name: self._named_passages(name) for name in {draw.source for row in drawn for draw in row}}
+
+    def _named_passages(self, source: str) -> dict[int, Passage]:
+        """The drawn passages that have an id, a title or a score of their own, by triplet."""
+        original = self._originals[source]
+        wanted = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
+        passages: dict[int, Passage] = {}
+        for _, row, part in original.rows():
+            triplets = original.planned.listed[part].tolist()
+            for triplet, passage in zip(triplets, row.negatives if row else (), strict=True):
+                if triplet in wanted and passage != Passage(passage.text):
+                    passages.setdefault(triplet, passage)
+        return passages
+
+    def _dealt(self) -> Iterator[tuple[Row, list[Draw]]]:
+        """Each row of the base that gets negatives, with their draws."""
+        planned = self._base.planned
+        record_of = planned.triplet_record()
+        given: Counter[int] = Counter()
+        for _, row, part in self._base.rows():
+            triplets = planned.listed[part]
+            inside = triplets[triplets >= 0]
+            if row is None or not len(inside):
+                continue
+            record = int(record_of[inside[0]])
+            draws = self._drawn[record][given[record] : given[record] + len(row.negatives)]
+            given[record] += len(draws)
+            if draws:
+                yield row, draws
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of the mixed file. A teacher's scores do not compare between sources, so only the base's stay."""
+        for row, draws in self._dealt():
+            yield row._replace(negatives=[self._passage(draw) for draw in draws])
+
+    def _passage(self, draw: Draw) -> Passage:
+        passage = self._named[draw.source].get(draw.triplet)
+        if passage is None:
+            ids = self._originals[draw.source].planned.negatives[[draw.triplet]]
+            return Passage(self._plan.passages.take(ids)[0])
+        return passage if draw.source == self._base.name else passage._replace(score=None)
+
+    def write_provenance(self, lines: TextIO, *, one_each: bool) -> Counter[str]:
+        """For each row of the file where its negatives come from, in order; how many of each source there are.
+
+        one_each : whether each negative has a row of its own.
+        """
+        counts: Counter[str] = Counter()
+        number = 0
+        for _, draws in self._dealt():
+            counts.update(draw.source for draw in draws)
+            for of_row in zip(draws, strict=True) if one_each else [draws]:
+                number += 1
+                origins = list(map(self._origin, of_row))
+                lines.write(json.dumps({"row": number, "negatives": origins}, ensure_ascii=False) + "\n")
+        return counts
+
+    def _origin(self, draw: Draw) -> dict[str, Any]:
+        planned = self._originals[draw.source].planned
+        return {
+            "source": draw.source,
+            "path": planned.source.paths[int(planned.negative_file[draw.triplet])],
+            "line": int(planned.negative_line[draw.triplet]),
+            "ordinal": int(planned.negative_ordinal[draw.triplet]),
+        }

@@ -1,0 +1,376 @@
+"""Rows in a trainer's schema: the one writer of `secid select`, `secid mix` and whatever else writes training rows.
+
+    st-ntuple      anchor, positive, negative_1 … negative_K; one triplet (negative) a row where rows differ in number
+    flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one, pos_ids and neg_ids
+                   where any has one; other scalar columns
+    tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
+    nvidia         question_id, query, pos_doc, neg_doc of {id, text}; other scalar columns
+
+Of mined negatives the last three hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
+or keys of each object; null where one has none.
+
+JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
+or what is left out is named: a column whose kinds of values no type of Parquet holds, and one with which secid would
+read the file in another way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from io import TextIOWrapper
+from itertools import chain, islice
+from math import isfinite
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast, get_args
+
+from secid.errors import InputError, OutputError, UsageError
+from secid.files import partial_files
+from secid.read.detect import detect
+from secid.read.reader import HEAD_ROWS
+from secid.records import Scalar
+from secid.results.commands import COPY_SUFFIXES
+from secid.settings import Settings
+from secid.tools.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
+
+Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
+SCHEMAS: tuple[Schema, ...] = get_args(Schema)
+OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
+"""Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
+BATCH_ROWS = 1024
+"""Rows of Parquet put together at once: the readers' own batch size."""
+TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
+    "st-ntuple": ("anchor", "positive"),
+    "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS, *ID_COLUMNS, *PROVENANCE.values()),
+    "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
+    "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
+}
+"""Columns of a schema's own; of the optional ones those that a file has."""
+OF_OBJECTS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
+"""Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
+`nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
+QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
+"""Columns that name the query, the first that a row has."""
+NOT_FINITE = "NaN or infinity"
+EXACT, LONG = 2**53, 2**63
+"""Up to these, floats of 64 bits hold every whole number, and whole numbers of 64 bits do."""
+KINDS = {type(None): "null", str: "text", bool: "bool"}
+PARQUET_TYPES: Mapping[str, Set[str]] = {
+    "string": {"text"},
+    "bool": {"bool"},
+    "int64": {"int", "long"},
+    "float64": {"int", "float", NOT_FINITE},
+}
+"""The kinds of values that each holds without a change."""
+PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
+POSITIVE_SCORES = "scores of positives"
+MINED = "rank, margin and miner of negatives"
+"""What some schemas hold and others do not, as it is named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a file holds.
+
+    layout     : "n-tuple" or "triplets" of st-ntuple, else "".
+    n_negatives: cells of negatives.   n_made_ids : rows whose query id, or ids of passages, the source does not name.
+    not_held   : what the file does not hold, by name: how many rows have it (of further positives: how many there are).
+    """
+
+    schema: Schema
+    layout: str
+    n_rows: int
+    n_negatives: int
+    n_made_ids: int
+    not_held: dict[str, int]
+
+
+def schema_of(asked: str | None, own: Collection[str]) -> Schema:
+    """The schema to write. asked: what --as says.   own: the schemas of the source's files. Raises UsageError."""
+    if asked is not None and asked not in SCHEMAS:
+        raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"one of {', '.join(SCHEMAS)}")
+    given = {OWN.get(name, "flagembedding") for name in own}
+    return asked or (given.pop() if len(given) == 1 else "flagembedding")
+
+
+def suffix_of(out: Path) -> str:
+    """The suffix that names the container. Raises OutputError for any other."""
+    for suffix in COPY_SUFFIXES:
+        if out.name.endswith(suffix):
+            return suffix
+    raise OutputError("unknown suffix", where=str(out), remedy=f"end the name in {', '.join(COPY_SUFFIXES)}")
+
+
+@contextmanager
+def new_files(*paths: Path) -> Iterator[list[Path]]:
+    """Names to write files under that appear together at the end of the block, or not at all.
+
+    Raises OutputError where one exists already, or cannot be written.
+    """
+    for path in paths:
+        if not path.parent.is_dir():
+            raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
+        if path.exists() or path.is_symlink():
+            raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
+    with partial_files(paths) as partials:
+        yield partials
+        with ExitStack() as placed:
+            for partial, path in zip(partials, paths, strict=True):
+                with writing(path):
+                    partial.replace(path)
+                placed.callback(path.unlink)
+            placed.pop_all()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Blames `path` for errors of the block, which does no more than write it. Raises OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+@dataclass
+class _Survey:
+    """What all rows together hold, from which the columns of the file follow.
+
+    numbers : how many negatives rows have.   kinds : kinds of each other column's values.   held : rows that have a
+    value, by name of a column.   n_scored : rows whose passages all have a score.   n_without_ids : rows that lack an
+    id.   unwritable : values that JSON cannot hold, by name of a column.
+    """
+
+    n_rows: int = 0
+    n_negatives: int = 0
+    n_scored: int = 0
+    n_without_ids: int = 0
+    numbers: set[int] = field(default_factory=set)
+    kinds: dict[str, set[str]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    unwritable: Counter[str] = field(default_factory=Counter)
+
+    def take(self, row: Row) -> None:
+        passages = (*row.positives, *row.negatives)
+        has_ids = [bool(passage.id) for passage in passages]
+        self.n_rows += 1
+        self.n_negatives += len(row.negatives)
+        self.n_scored += all(passage.score is not None for passage in passages)
+        self.n_without_ids += not (_query_id(row) and all(has_ids))
+        self.numbers.add(len(row.negatives))
+        for name, value in _columns(row).items():
+            kind = _kind(value)
+            self.kinds.setdefault(name, set()).add(kind)
+            self.held[name] += value is not None
+            self.unwritable[name] += kind == NOT_FINITE
+        self.held[PASSAGE_IDS] += any(has_ids)
+        self.held[SCORES] += any(passage.score is not None for passage in passages)
+        self.held[POSITIVE_SCORES] += any(passage.score is not None for passage in row.positives)
+        self.held[MINED] += any(passage.miner for passage in row.negatives)
+        self.held[FURTHER] += len(row.positives) - 1
+        self.lost.update(row.lost)
+
+
+def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> Written:
+    """Writes rows to `out`, a new file, in the container of the suffix.
+
+    rows : gives the same rows at each call: for the columns, for what secid reads of them, and for the file. Memory
+    does not grow with them.
+    """
+    survey = _Survey()
+    for row in rows():
+        survey.take(row)
+    equal = len(survey.numbers) == 1
+    mined = [*PROVENANCE, "score"] if survey.held[MINED] else []
+    scored, with_ids = survey.n_scored == survey.n_rows and not mined, bool(survey.held[PASSAGE_IDS])
+    parquet = suffix == ".parquet"
+
+    def documents(names: Collection[str]) -> Iterator[dict[str, Any]]:
+        for row in rows():
+            columns = _columns(row)
+            others = {name: _written(columns.get(name), parquet) for name in names}
+            if schema == "st-ntuple":
+                yield from _tuples(row, equal)
+            elif schema == "flagembedding":
+                yield {**_lists(row, scored, with_ids, mined), **others}
+            else:
+                yield {**_objects(row, schema, mined), **others}
+
+    types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
+    own = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in OF_OBJECTS else ())}
+    names = [name for name, kind in types.items() if name not in own and (kind or not parquet)]
+    names = _that_keep_the_reading(list(islice(documents(names), HEAD_ROWS)), names)
+    held = {
+        PASSAGE_IDS: schema != "st-ntuple",
+        SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
+        POSITIVE_SCORES: not mined or schema == "st-ntuple",  # else these are among the scores of passages
+        MINED: schema != "st-ntuple",
+        FURTHER: schema != "st-ntuple",
+        **dict.fromkeys((*names, *([QUERY_ID] if schema in OF_OBJECTS else ())), True),
+    }
+    not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
+    if not parquet:
+        not_held += Counter({f"{NOT_FINITE} in {name}": survey.unwritable[name] for name in names})
+    return Written(
+        schema=schema,
+        layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
+        n_rows=_write(documents(names), {name: types[name] for name in names}, out, suffix),
+        n_negatives=survey.n_negatives,
+        n_made_ids=survey.n_without_ids if schema in OF_OBJECTS else 0,
+        not_held=dict(sorted(not_held.items())),
+    )
+
+
+def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """The other columns with which secid reads the file, whose first rows are `head`, as it does without them."""
+
+    def reading(chosen: Collection[str]) -> object:
+        left_out = set(names).difference(chosen)
+        try:
+            binding = detect([{k: v for k, v in row.items() if k not in left_out} for row in head], Settings(), "")
+        except InputError:
+            return None
+        return binding.schema, binding.text_columns, binding.query_ids, binding.passage_ids
+
+    alone = reading(())
+    if reading(names) == alone:
+        return list(names)
+    harmless: list[str] = []
+    for name in names:
+        if reading((*harmless, name)) == alone:
+            harmless.append(name)
+    return harmless
+
+
+def _columns(row: Row) -> Mapping[str, Scalar]:
+    return {QUERY_ID: row.query_id, **row.columns} if row.query_id else row.columns
+
+
+def _query_id(row: Row) -> str:
+    """The id of the query; "" where the row names none."""
+    columns = _columns(row)
+    return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
+
+
+def _kind(value: Scalar) -> str:
+    """The kind of a value, as columns of Parquet tell them apart."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return KINDS[type(value)]
+    if isinstance(value, float):
+        return "float" if isfinite(value) else NOT_FINITE
+    return "int" if abs(value) <= EXACT else "long" if -LONG <= value < LONG else "huge"
+
+
+def type_of(kinds: Set[str]) -> str:
+    """The type of a Parquet column that holds all its values as they are; "" where none does."""
+    given = kinds - {"null"}
+    fitting = (name for name, taken in PARQUET_TYPES.items() if given <= taken)
+    return next(fitting, "")
+
+
+def _written(value: Scalar, parquet: bool) -> Scalar:
+    """The value, but null for a number that JSON has no way to write."""
+    return None if not parquet and _kind(value) == NOT_FINITE else value
+
+
+def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
+    """Columns count by their order in sentence-transformers, and none may be empty."""
+    start = {"anchor": row.query, "positive": row.positives[0].text}
+    texts = [passage.text for passage in row.negatives]
+    if equal and len(texts) > 1:
+        yield {**start, **{f"negative_{number}": text for number, text in enumerate(texts, 1)}}
+    else:
+        yield from ({**start, "negative": text} for text in texts)
+
+
+def _lists(row: Row, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
+    """scored, with_ids : whether passages have scores and ids.   mined : fields of the negatives to write."""
+    lists: dict[str, list[Any]] = {}
+    for side, (texts, scores, ids) in zip(
+        (row.positives, row.negatives), zip(("pos", "neg"), SCORE_COLUMNS, ID_COLUMNS, strict=True), strict=True
+    ):
+        lists[texts] = [passage.text for passage in side]
+        if scored:
+            lists[scores] = [passage.score for passage in side]
+        if with_ids:
+            lists[ids] = [passage.id or None for passage in side]
+    columns = {**PROVENANCE, "score": SCORE_COLUMNS[1]}
+    lists |= {columns[name]: [_or_none(getattr(passage, name)) for passage in row.negatives] for name in mined}
+    return {"query": row.query, **{name: lists[name] for name in TEXT_COLUMNS["flagembedding"] if name in lists}}
+
+
+def _or_none(value: Any) -> Any:
+    return None if value == "" else value
+
+
+def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
+    """Of nvidia the text has the title in it, as the trainer reads no other key."""
+    query_id, query, *roles = TEXT_COLUMNS[schema]
+
+    def passage(own: Passage, extra: Collection[str]) -> dict[str, Any]:
+        titled = {"title": own.title} if schema == "tevatron" else {}
+        text = own.text.removeprefix(f"{own.title} ") if titled and own.title else own.text
+        more = {name: getattr(own, name) for name in extra}
+        return {OF_OBJECTS[schema]: own.id or _made_id(own.text), **titled, "text": text, **more}
+
+    return {
+        query_id: _query_id(row) or _made_id(row.query),
+        query: row.query,
+        roles[0]: [passage(own, ()) for own in row.positives],
+        roles[1]: [passage(own, mined) for own in row.negatives],
+    }
+
+
+def _made_id(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
+    """Writes the documents as they come; how many."""
+    if suffix == ".parquet":
+        return _write_parquet(documents, types, out)
+    n_rows = 0
+    with out.open("wb") as raw, _packed(raw, suffix) as file, TextIOWrapper(file, "utf-8", newline="\n") as lines:
+        for document in documents:
+            lines.write(json.dumps(document, ensure_ascii=False) + "\n")
+            n_rows += 1
+    return n_rows
+
+
+def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
+    """The same rows give the same bytes: no name and no time in a gzip file."""
+    return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
+
+
+def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path) -> int:
+    # pyarrow is imported only where a file asks for it: it costs 0.1 s.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = next(documents)
+    numbers = {"rank": pa.int64(), "margin": pa.float64(), "score": pa.float64()}
+
+    def passages(role: str) -> pa.DataType:
+        fields = next((list(cell) for cell in first.get(role, ())), [])
+        return pa.list_(pa.struct([(name, numbers.get(name, pa.string())) for name in fields]))
+
+    special = {
+        **dict.fromkeys(("pos", "neg", *ID_COLUMNS, PROVENANCE["miner"]), pa.list_(pa.string())),
+        **dict.fromkeys((*SCORE_COLUMNS, PROVENANCE["margin"]), pa.list_(pa.float64())),
+        PROVENANCE["rank"]: pa.list_(pa.int64()),
+        **{role: passages(role) for name in OF_OBJECTS for role in TEXT_COLUMNS[name][2:] if role not in types},
+    }
+    others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
+    schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])
+    n_rows = 0
+    everything = chain([first], documents)
+    with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        while batch := list(islice(everything, BATCH_ROWS)):
+            writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
+            n_rows += len(batch)
+    return n_rows

@@ -1,0 +1,341 @@
+"""The checks: what each looks at, against which limit, and the decision on the whole interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.arrays import Floats, best
+from secid.findings.rows import SAMPLED
+from secid.findings.summary import SourceFindings
+from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
+from secid.results import AmongPositives, SourceFinding
+from secid.results.catalogue import FINDINGS
+from secid.results.gate import Check, CheckExample, finding_of
+from secid.results.sources import GuideSource
+from secid.tools.gating.baseline import BaselineSource, Measurement
+from secid.tools.gating.collect import Sample
+from secid.tools.gating.limits import LEAST, Bound, Limits
+from secid.tools.gating.policy import Policy
+from secid.triplets.estimates import Estimate, paired_difference, share_interval, unpaired_difference
+from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
+
+# What a check looks at, how it decides, and the rows that it shows.
+
+EXAMPLES = 3
+COSINES = ("s_query_positive", "s_query_negative")
+"""Columns of the sample that an example holds."""
+MOST_NEEDED = 100
+"""Times the source's own queries: that more would decide says nothing of practice."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A source of the baseline to compare with. sample: its numbers query by query, in a paired comparison."""
+
+    name: str
+    source: BaselineSource
+    sample: Sample | None
+
+
+def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
+    """own minus the baseline's number: paired if its numbers query by query are available and share queries."""
+    if theirs is not None:
+        gap = paired_difference(own, theirs)
+        if gap.n_shared:
+            return gap
+    return unpaired_difference(own, known.value, known.standard_error, known.n_queries)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One source and everything that its checks look at.
+
+    previous  : its predecessor; None for a new source.   limits: what it is held against.
+    known_languages : of what it is compared with.
+    hardness  : None where it cannot be computed, or not with an interval.
+    missing   : why hardness or a finding could not be evaluated, by name.
+    example   : the row and the texts of a triplet, without cosines.   content: (T,) hash of its texts.
+    left_out  : rows that were not used.
+    guide     : what its guide's flags are worth; None without one.
+    """
+
+    name: str
+    sample: Sample
+    findings: SourceFindings
+    policy: Policy
+    limits: Limits
+    known_languages: set[str]
+    previous: Reference | None
+    hardness: Estimate | None
+    missing: Mapping[str, str]
+    example: Callable[[int], CheckExample]
+    content: npt.NDArray[np.uint64]
+    left_out: tuple[CheckExample, ...] = ()
+    guide: GuideSource | None = None
+
+
+def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> Check:
+    """A check against a limit without a number. reason: why it could not be evaluated."""
+    return Check(
+        name=name,
+        outcome="undecided",
+        unit=unit,
+        side=bound.side,
+        limit=bound.value,
+        basis=bound.basis,
+        reference=bound.reference,
+        before=bound.before,
+        reason=reason,
+    )
+
+
+def decided(
+    name: str,
+    measured: float,
+    bounds: tuple[float, float],
+    unit: str,
+    bound: Bound,
+    n_queries: int,
+    n: int | None = None,
+    n_shared: int = 0,
+    fixed_error: float = 0.0,
+) -> Check:
+    """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
+
+    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
+    does an infinite interval, which fewer than five queries have.
+
+    fixed_error : standard error that more queries of the source leave as it is: the baseline's, of a difference.
+    """
+    bottom, top = bound.allowed()
+    low, high = (measured, measured) if bound.counted else bounds
+    beyond = low > top or high < bottom
+    inside = low >= bottom and high <= top
+    finite = bool(np.isfinite([measured, *bounds]).all())
+    check = replace(
+        undecided(name, unit, bound),
+        measured=float(measured) if np.isfinite(measured) else None,
+        interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
+        detects=bound.detects,
+        n=n,
+        n_shared=n_shared,
+    )
+    if bound.notice and np.isfinite(measured):
+        return replace(check, outcome="pass", notice=not bottom <= measured <= top)
+    if not (np.isfinite(measured) and (finite or bound.counted)):
+        return check
+    if inside:
+        return replace(check, outcome="pass")
+    if beyond:
+        return replace(check, outcome="fail")
+    needed = _needed(measured, bounds, (bottom, top), n_queries, bool(check.finding), fixed_error)
+    sampled = name == "hardness" or check.finding in SAMPLED
+    return replace(check, n_queries_needed=None if sampled and (needed or 0) > SAMPLED_QUERIES else needed)
+
+
+def _needed(
+    measured: float,
+    bounds: tuple[float, float],
+    allowed: tuple[float, float],
+    n_queries: int,
+    share: bool,
+    fixed_error: float,
+) -> int | None:
+    """Queries with which the interval would no longer reach the nearest end of what is allowed; None for too many.
+
+    Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
+    """
+    end = min(allowed, key=lambda end: abs(measured - end))
+    reached = bounds[1] if end > measured else bounds[0]
+    fixed = (reach_95(n_queries) * fixed_error) ** 2
+    room = (end - measured) ** 2 - fixed
+    if not room > 0.0:
+        return None
+    times = ((reached - measured) ** 2 - fixed) / room
+    if share:
+        times *= end * (1.0 - end) / (reached * (1.0 - reached))
+    return None if times > MOST_NEEDED else ceil(n_queries * max(1.0, times))
+
+
+def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
+    """The check with the triplets of smallest severity as examples, one per query; a pass needs none."""
+    if check.outcome == "pass":
+        return check
+    sample, examples, queries = subject.sample, [], set()
+    for triplet in best(-severity, subject.content, 64 * EXAMPLES).tolist():
+        query = int(sample.cluster[triplet])
+        if query not in queries:
+            queries.add(query)
+            positive, negative = (float(sample.columns[name][triplet]) for name in COSINES)
+            example = subject.example(triplet)
+            examples.append(replace(example, s_query_positive=positive, s_query_negative=negative))
+        if len(examples) == EXAMPLES:
+            break
+    return replace(check, examples=tuple(examples))
+
+
+# The checks: what was measured, against which limit, decided on the whole interval.
+
+WEAK_BASELINE = "weak_baseline"
+NO_GUIDE_BEFORE = "no_guide_before"
+GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
+
+
+def all_checks(subject: Subject) -> Iterator[Check]:
+    """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
+    for check in (
+        _queries(subject),
+        *_unchecked(subject),
+        *_limits(subject),
+        *_suspect(subject),
+        *_new_source(subject),
+    ):
+        excused = check.outcome == "undecided" and check.name in subject.policy.allow_undecided
+        yield replace(check, excused=True) if excused else check
+
+
+def _queries(subject: Subject) -> Check:
+    """Too little evidence is undecided: more of it may pass."""
+    n, least = len(subject.sample.queries), subject.limits.minimum_queries
+    enough = n >= least
+    return Check(
+        name="queries",
+        outcome="pass" if enough else "undecided",
+        unit="count",
+        measured=float(n),
+        side=LEAST,
+        limit=float(least),
+        n=n,
+        n_queries_needed=None if enough else least,
+        examples=() if enough else subject.left_out,
+    )
+
+
+def _unchecked(subject: Subject) -> Iterator[Check]:
+    """Leave a new source undecided if this baseline cannot judge its hardness: nothing else notices random passages."""
+    if subject.previous is None and "hardness" in subject.limits.left_out:
+        yield Check(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
+
+
+def _new_source(subject: Subject) -> Iterator[Check]:
+    """A source that the baseline does not know, where the policy holds such sources for review."""
+    if subject.previous is None and subject.policy.new_source == "hold":
+        yield Check(name="new_source", outcome="undecided")
+
+
+def _suspect(subject: Subject) -> Iterator[Check]:
+    """Suspects of a guide that the baseline has none of: asked for, and without a limit."""
+    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
+        yield Check(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
+
+
+def _limits(subject: Subject) -> Iterator[Check]:
+    """A check for each limit."""
+    for name, bound in subject.limits.bounds.items():
+        if name == "hardness":
+            yield _hardness(subject, bound)
+        elif name == "languages":
+            yield _languages(subject, bound)
+        elif name.startswith("drift."):
+            if subject.previous is not None:
+                yield _drift(subject, subject.previous, name, bound)
+        else:
+            yield _finding(subject, name, bound)
+
+
+def _hardness(subject: Subject, bound: Bound) -> Check:
+    hard = subject.hardness
+    if hard is None:
+        return undecided("hardness", "hardness", bound, subject.missing.get("hardness", ""))
+    n = len(hard.queries)
+    check = decided("hardness", hard.value, hard.interval, "hardness", bound, n, n=n)
+    return with_worst(check, subject, subject.sample.columns["s_query_negative"])
+
+
+def _languages(subject: Subject, bound: Bound) -> Check:
+    """Counted in a sample of the negatives, whatever the positives are."""
+    texts = subject.findings.languages
+    new = sum(share for code, share in texts.shares.items() if code and code not in subject.known_languages)
+    return decided("languages", new, (new, new), "share", bound, len(subject.sample.queries), n=texts.n_texts)
+
+
+def _finding(subject: Subject, name: str, bound: Bound) -> Check:
+    finding = finding_of(name)
+    result = next((item for item in subject.findings.findings if item.name == finding), None)
+    if result is None:
+        return undecided(name, "share", bound, subject.missing.get("hardness" if finding in SAMPLED else finding, ""))
+    share = subject.findings.shares[finding]
+    n_queries = len(share.estimate.queries)
+    if result.positives is not None:
+        return _compared(name, result, result.positives, bound, share.n_all, n_queries)
+    bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
+    check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
+    if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
+        check = replace(check, notice=True)  # as bad as the baseline already is
+    shown = check.outcome != "pass" or check.notice
+    if finding == "suspect" and (why := _doubt(subject.guide, shown)):
+        return undecided(name, "share", bound, why)
+    return replace(check, examples=_examples(result)) if shown else check
+
+
+def _compared(
+    name: str, result: SourceFinding, positives: AmongPositives, bound: Bound, n: int, n_queries: int
+) -> Check:
+    """A formal finding: the difference from the positives. A defect fails where its whole interval is beyond the limit,
+    as it decides the status; a share that positives may well have, too, holds nothing up.
+    """
+    low, high = positives.interval_95
+    bounds = (positives.excess, positives.excess) if FINDINGS[result.name].counted else (low, high)
+    check = decided(name, positives.difference, bounds, "share", replace(bound, counted=False), n_queries, n=n)
+    check = replace(check, interval_95=(low, high))
+    return replace(check, examples=_examples(result)) if check.outcome != "pass" or check.notice else check
+
+
+def _doubt(guide: GuideSource | None, shown: bool) -> str:
+    """Why a guide's flags decide nothing. Few of them may pass where they are not significantly more than of random
+    passages, which a sound source has no more of.
+    """
+    if guide is None or guide.is_evidence or not (shown or guide.is_blind or guide.repeats_target):
+        return ""
+    return GUIDE_REPEATS if guide.repeats_target else GUIDE_FLAGS_RANDOM
+
+
+def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
+    return tuple(
+        CheckExample(
+            path=example.path,
+            line=example.line,
+            query=example.query,
+            negative=example.negative,
+            s_query_positive=example.s_query_positive,
+            s_query_negative=example.s_query_negative,
+        )
+        for example in finding.examples[:EXAMPLES]
+    )
+
+
+def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> Check:
+    """How far the source lies from its predecessor."""
+    known, theirs, sample = previous.source, previous.sample, subject.sample
+    if name == "drift.unrelated":
+        tail = known.unrelated
+        own, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
+        paired = None if theirs is None else theirs.unrelated(tail.bound)
+    else:
+        own, before, severity = sample.score, known.score(), sample.columns["consistency"]
+        paired = None if theirs is None else theirs.score
+    gap = gap_between(own, before, paired)
+    if name == "drift.score_nats" and gap.value > 0.0:
+        severity = -severity
+    unit = "share" if name == "drift.unrelated" else "nats"
+    n = len(own.queries)
+    fixed = 0.0 if gap.n_shared else before.standard_error
+    check = decided(
+        name, gap.value, gap.interval, unit, bound, n, n=gap.n_queries, n_shared=gap.n_shared, fixed_error=fixed
+    )
+    return with_worst(replace(check, before=before.value), subject, severity)

@@ -1,0 +1,351 @@
+"""What a language model answered: negatives, everything else under a reason, and the journal that keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secid.errors import InputError, SecidError
+from secid.findings.copies import near_copies, run_sets
+from secid.findings.languages import UNDECIDED, language_numbers
+from secid.findings.preambles import is_refusal, phrase
+from secid.pages.text import plural
+from secid.pool.normal_form import FormKeys, is_empty, normal_form
+from secid.pool.texts import Packed
+from secid.progress import Progress
+from secid.tools.export.writer import writing
+
+# What a language model answered: negatives, and everything else under a reason.
+#
+# Every rule on texts is the catalogue's (METHOD 14). The reasons, of which the first that applies counts:
+#
+#     of an answer    rejected          the server did not take the request (too long, filtered)
+#                     refusal           the model declined
+#                     truncated         cut at the limit of tokens, before its list was complete
+#                     not_json          no list of texts in it
+#                     not_chat, too_long  the response is no chat completion; it has more bytes than MOST_BYTES
+#                     fewer             fewer texts than asked for; those that there are count
+#     of a text       not_text          a number, null, or characters that no UTF-8 file holds
+#                     empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
+#                     surplus           it comes after as many good ones as were asked for; it is not checked
+
+MOST_TOKENS = 2**53
+"""No model takes more; numbers of JSON are exact up to it."""
+CUT, FILTERED = "length", "content_filter"
+"""The `finish_reason` of an answer that reached the limit of tokens, and of one that a filter took away."""
+NOT_CHAT, TOO_LONG = "not_chat", "too_long"
+"""The same of responses that are not read."""
+MOST_BYTES = 1 << 20
+"""Of a response: a hundred passages of 2,000 words."""
+MOST_OPENINGS = 1_000
+"""Places in a text where a list is looked for: each costs as much as the text is long."""
+THOUGHT_END = "</think>"
+"""What comes before is a model's reasoning, which may hold drafts of a list."""
+NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
+OPENING = re.compile(r"[\[{]")
+JSON = json.JSONDecoder(strict=False)
+"""Accepts line ends within strings, which models write."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query that negatives are written for. key: hex of its text key. The prompt gets the first positive, and the
+    negatives are compared with all; at least one.
+    """
+
+    key: str
+    query: str
+    positives: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer as the server sent it; "" for what it did not send.
+
+    tokens_in, tokens_out : 0 to 2^53; None where it sent anything else.
+    """
+
+    content: str
+    refusal: str
+    finish_reason: str
+    tokens_in: int | None
+    tokens_out: int | None
+
+    @property
+    def tokens(self) -> tuple[int, int] | None:
+        """In and out; None unless both are known."""
+        return None if self.tokens_in is None or self.tokens_out is None else (self.tokens_in, self.tokens_out)
+
+    @staticmethod
+    def of(document: Any) -> Answer:
+        """From a chat completion. Raises KeyError, IndexError, TypeError or ValueError if it is none."""
+        choice = document["choices"][0]
+        message, usage = choice["message"], document.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        return Answer(
+            content=_text(message.get("content")),
+            refusal=_text(message.get("refusal")),
+            finish_reason=_text(choice.get("finish_reason")),
+            tokens_in=_tokens(usage.get("prompt_tokens")),
+            tokens_out=_tokens(usage.get("completion_tokens")),
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What came of one pair. texts: negatives, distinct and in the order of the answer. kept_beside: (reason, text) of
+    all else.
+    """
+
+    texts: tuple[str, ...]
+    kept_beside: tuple[tuple[str, str], ...]
+
+
+def _text(value: object) -> str:
+    """Raises TypeError for anything but a text or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"a text was expected, not {type(value).__name__}")
+    return value or ""
+
+
+def _tokens(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
+def written(answer: Answer, pair: Pair, n: int) -> Written:
+    """The negatives of an answer to a request for n of them; at most n."""
+    reason, items = _items(answer)
+    if reason:
+        return Written((), ((reason, printable(answer.content or answer.refusal)),))
+    good: list[str] = []
+    beside: list[tuple[str, str]] = []
+    forms: set[str] = set()
+    start, stop = 0, n
+    while start < len(items) and len(good) < n:
+        part, start, stop = items[start:stop], stop, 2 * stop
+        for item, fault in zip(part, _faults(part, pair, forms), strict=True):
+            if fault is None and len(good) < n:
+                good.append(_shown(item))
+            else:
+                beside.append(("surplus" if len(good) == n else fault or "", _shown(item)))
+    beside += [("surplus", _shown(item)) for item in items[start:]]
+    if len(items) < n:
+        beside.append(("fewer", printable(answer.content)))
+    return Written(tuple(good), tuple(beside))
+
+
+def _items(answer: Answer) -> tuple[str, list[object]]:
+    """Why an answer has no list, else "", and its list."""
+    if answer.refusal or answer.finish_reason == FILTERED:
+        return "refusal", []
+    if answer.finish_reason in (NOT_CHAT, TOO_LONG):
+        return answer.finish_reason, []
+    content = answer.content.rpartition(THOUGHT_END)[2]
+    lists = list(filter(None, map(_list_of, _values(content))))
+    if lists:
+        return "", lists[-1]
+    if answer.finish_reason == CUT:
+        return "truncated", []
+    if is_refusal(content):
+        return "refusal", []
+    numbered = NUMBERED.findall(content)
+    return ("", numbered) if len(numbered) > 1 else ("not_json", [])
+
+
+def _values(text: str) -> Iterator[Any]:
+    """The JSON lists and objects in a text, whatever is written around them."""
+    start, n_read = OPENING.search(text), 0
+    while start and n_read < MOST_OPENINGS:
+        n_read += 1
+        try:
+            value, end = JSON.raw_decode(text, start.start())
+            yield value
+        except RecursionError:  # no list of texts is nested so deeply
+            return
+        except ValueError:
+            end = start.end()
+        start = OPENING.search(text, end)
+
+
+def _list_of(value: Any) -> list[object] | None:
+    """The list that a JSON value is or holds, with a text in it; an item may be an object with one text.
+
+    >>> _list_of({"negatives": [{"id": 1, "text": "a"}, "b"]}), _list_of([1, 2])
+    (['a', 'b'], None)
+    """
+    if isinstance(value, dict):
+        value = next((part for part in value.values() if isinstance(part, list)), None)
+    if not isinstance(value, list):
+        return None
+    items = [_only_text(item) if isinstance(item, dict) else item for item in value]
+    return items if any(isinstance(item, str) for item in items) else None
+
+
+def _only_text(item: dict[str, object]) -> object:
+    texts = [part for part in item.values() if isinstance(part, str)]
+    return texts[0] if len(texts) == 1 else item
+
+
+def printable(text: str) -> str:
+    """A text with a question mark for every lone surrogate, which JSON can spell and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _shown(item: object) -> str:
+    return item.strip() if isinstance(item, str) and printable(item) == item else json.dumps(item)
+
+
+def _faults(items: Sequence[object], pair: Pair, forms: set[str]) -> Iterator[str | None]:
+    """The first reason that each item is none of the query's negatives; None for a good one.
+
+    forms : normal forms of the texts before them, to which theirs are added.
+    """
+    texts, positives = list(map(_shown, items)), set(map(normal_form, pair.positives))
+    query, near, foreign = normal_form(pair.query), _near_copies(texts, pair.positives), _foreign(texts, pair.positives)
+    for place, (item, text) in enumerate(zip(items, texts, strict=True)):
+        form = normal_form(text)
+        if not isinstance(item, str) or printable(item) != item:
+            yield "not_text"
+        elif is_empty(form):
+            yield "empty"
+        elif phrase(text) is not None:
+            yield "refusal" if is_refusal(text) else "preamble"
+        elif form == query:
+            yield "query_echo"
+        elif form in positives:
+            yield "false_negative"
+        elif near[place]:
+            yield "near_copy"
+        elif form in forms:
+            yield "repeat"
+        else:
+            yield "other_language" if foreign[place] else None
+        forms.add(form)
+
+
+def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """(n,) the text is a near copy of a positive."""
+    own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
+    places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
+    near = near_copies(own.take(places[0]), known.take(places[1]))
+    return np.asarray(near.reshape(len(texts), len(positives)).any(axis=1))
+
+
+def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """(n,) the text's language is decided, so is a positive's, and no positive has it."""
+    own = language_numbers(texts)
+    known = np.setdiff1d(language_numbers(positives), [UNDECIDED])
+    return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
+
+
+# The answers of a language model on disk, written before anything is made of them: nothing is paid for twice.
+
+
+class Journal:
+    """Answers on disk, a line of JSON each, forced to disk one by one; of each request the first counts.
+
+    Answers of another recipe are left there and not used, which a note says. recipe: what an answer depends on besides
+    its pair. Raises OutputError.
+    """
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any], progress: Progress) -> None:
+        self._path, self._recipe = path, recipe
+        self._lock = threading.Lock()
+        self._places: dict[str, tuple[int, int]] = {}
+        self._is_new = not path.exists()
+        with writing(self._path):
+            self._file = path.open("a+b", buffering=0)  # with a buffer, closing after a full disk would fail again
+            others = self._read()
+        for name, n in others.items():
+            progress.note(f"{path}: {plural(n, 'answer')} not used, of another {name}")
+
+    def __contains__(self, request: str) -> bool:
+        return request in self._places
+
+    def __len__(self) -> int:
+        """Answers that can be used."""
+        return len(self._places)
+
+    def _read(self) -> dict[str, int]:
+        """Finds the answers, and counts those that are not used by what differs."""
+        others: dict[str, int] = {}
+        line, place = b"\n", 0
+        with self._path.open("rb") as lines:
+            for line in lines:
+                try:
+                    entry = json.loads(line)
+                    differ = " and ".join(key for key, value in self._recipe.items() if entry["recipe"][key] != value)
+                    request = str(entry["request"])
+                    Answer(**entry["answer"])
+                except (ValueError, LookupError, TypeError, RecursionError):  # cut where a run was killed
+                    differ, request = "", ""
+                if differ:
+                    others[differ] = others.get(differ, 0) + 1
+                elif request:
+                    self._places.setdefault(request, (place, len(line)))
+                place += len(line)
+        if not line.endswith(b"\n"):
+            self._file.write(b"\n")
+        return others
+
+    def add(self, request: str, key: str, answer: Answer) -> None:
+        """Writes an answer. Raises OutputError."""
+        entry = {"key": key, "request": request, "recipe": self._recipe, "answer": dataclasses.asdict(answer)}
+        line = json.dumps(entry).encode() + b"\n"
+        with self._lock, writing(self._path):
+            place = self._file.seek(0, os.SEEK_END)
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+            self._places.setdefault(request, (place, len(line)))
+
+    def answer(self, request: str) -> Answer:
+        """The answer to a request that the journal holds. Raises OutputError."""
+        place, length = self._places[request]
+        with self._lock, writing(self._path):
+            self._file.seek(place)
+            return Answer(**json.loads(self._file.read(length))["answer"])
+
+    def close(self) -> None:
+        """Nothing is written or read afterwards. A new journal without an answer, of a full disk too, is removed."""
+        self._file.close()
+        if self._is_new and not self._places:
+            with suppress(OSError):
+                self._path.unlink()
+
+
+@contextmanager
+def kept_answers(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
+    """Where the block fails or is interrupted, says how many answers the journals hold and how to go on."""
+    try:
+        yield
+    except BaseException as error:
+        n = sum(map(_n_lines, journals))
+        answers = plural(n, "answer is kept", "answers are kept")
+        kept = f"{answers}, already paid for: the same command resumes from them"
+        if n and isinstance(error, InputError):  # the same command would meet the same input
+            raise
+        if n and isinstance(error, SecidError):
+            error.remedy = "; ".join(filter(None, (error.remedy, kept)))
+        elif n:
+            progress.note(kept)
+        raise
+
+
+def _n_lines(path: Path) -> int:
+    """Whole answers in a journal, of any recipe."""
+    with suppress(OSError), path.open("rb") as lines:
+        return sum(line.endswith(b"}\n") for line in lines)
+    return 0

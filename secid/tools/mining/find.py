@@ -1,0 +1,437 @@
+"""The negatives of each source of a run, found in one search, and their files, provenance and manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.arrays import Flags, Floats, Index, best_first, distinct
+from secid.arrays import pairs as pair_codes
+from secid.encode import Encoder
+from secid.errors import InputError
+from secid.files import sha256_of
+from secid.findings.copies import spread
+from secid.pages.glossary import by_reason
+from secid.pages.mine_text import short_words
+from secid.pages.text import plural
+from secid.pool import sample_order
+from secid.progress import Progress
+from secid.read.sources import MANIFEST, left_by_a_kill
+from secid.results.mine import Mined, MinedSource
+from secid.settings import Settings
+from secid.tools.export.rows import Passage, Row
+from secid.tools.export.writer import Written, new_files, write_rows, writing
+from secid.tools.mining.choose import (
+    EXCLUDED,
+    FILL,
+    WHY,
+    Bm25Ranking,
+    Choice,
+    DenseRanking,
+    Exclusions,
+    Lists,
+    Picks,
+    RandomRanking,
+    Ranking,
+    combine,
+    fill,
+    passing,
+)
+from secid.tools.mining.llm import Answers
+from secid.tools.mining.methods import FILLED, REJECTED, Bm25, Dense, Hybrid, Llm, Method, Miner, MiningPlan, Random
+from secid.tools.mining.questions import Questions
+from secid.triplets.embedding import Embedder
+from secid.triplets.search import dots
+
+# The queries of a run, and the negatives of each of its sources: what `secid mine` writes and `--sweep` counts.
+
+ROWS_AT_ONCE = 4_096
+"""Rows whose lists are in memory together, at most: at the default window 15 MB of each order."""
+PARTS = 20
+"""Parts of the rows, at least: progress is told after each, and each reads the vectors of all candidates once."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The negatives of each source of a plan, in its order, and the scores beside them; NaN without an encoder.
+
+    positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score.
+    s_first : (R,) score of the row's first positive.   s_qn : of each source, (R, K), NaN where there is no negative.
+    """
+
+    positive: Index
+    s_qp: Floats
+    s_first: Floats
+    picks: list[Picks]
+    s_qn: list[Floats]
+
+
+def find(
+    plan: MiningPlan, questions: Questions, written: Mapping[int, Index], encoder: Encoder | None, settings: Settings,
+    work: Path, progress: Progress,
+) -> Found:  # fmt: skip
+    """One search for all sources.
+
+    written : (R, m) ids of the texts that a language model wrote for each row, -1 behind the last; by source.
+    encoder : None to mine without one; then no source is dense.   work : an empty folder for temporary files.
+    """
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    exclusions = Exclusions(questions, progress)
+    with ExitStack() as stack:
+        embedder = None
+        if encoder is not None:
+            embedder = Embedder(questions.queries, questions.passages, encoder, settings, work, progress)
+            stack.callback(embedder.close)
+        positive, s_qp = lowest_positives(plan, questions, exclusions, embedder)
+        picks = search(plan, questions, exclusions, embedder, s_qp, written, settings, progress)
+        query = questions.query[:, None]
+        s_first = _scores(embedder, query, questions.first[:, None])[:, 0]
+        return Found(positive, s_qp, s_first, picks, [_scores(embedder, query, own.ids) for own in picks])
+
+
+def lowest_positives(
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
+) -> tuple[Index, Floats]:
+    """(R,) the labelled positive of each row's query that scores lowest, and (R,) its score; NaN without an encoder.
+
+    So a margin holds for every one, in whatever order they are labelled; a label of a query counts for all of its
+    normal form, as it does in the exclusions. Encodes what dense sources search too.
+    """
+    if embedder is None:
+        return questions.first, np.full(len(questions.query), np.nan)
+    own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
+    form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
+    start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
+    query, passage = np.repeat(own, stop - start), passage[spread(start, stop - start)]
+    dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
+    candidates = np.arange(questions.n_candidates if dense else 0)
+    embedder.need(own, distinct(np.concatenate([candidates, passage])))
+    scores = dots(embedder.vectors, query, passage)
+    lowest = best_first(-scores, passage, query)[np.searchsorted(query, own)]
+    place = lowest[np.searchsorted(own, questions.query)]
+    return passage[place], scores[place]
+
+
+def search(
+    plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
+    written: Mapping[int, Index], settings: Settings, progress: Progress,
+) -> list[Picks]:  # fmt: skip
+    """The negatives of each source, in the order of the plan. written : as in `find`."""
+    n_rows, n = len(questions.query), questions.n_candidates
+    picks = [Picks.empty(n_rows, plan.k, len(questions.passages), plan.max_reuse) for _ in plan.miners]
+    number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
+    keys = questions.queries.keys, questions.passages.keys[:n]
+    choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
+    # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
+    order = np.lexsort((questions.sorting, sample_order(keys[0], plan.seed)[questions.query]))
+    at_random = RandomRanking(questions.queries, n, plan.seed)
+    groups = _rankings(plan, questions, embedder, at_random, settings, progress)
+    progress.start("mine", n_rows, "queries")
+    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / PARTS))
+    for start in range(0, n_rows, n_at_once):
+        rows = order[start : start + n_at_once]
+        query, limit = questions.query[rows], s_qp[rows]
+        for ranking, numbers in groups:
+            lists = choice.lists(ranking, query, limit, [plan.miners[number] for number in numbers])
+            for number in numbers:
+                choice.choose(plan.miners[number], number, picks[number], rows, lists)
+        for number, ids in written.items():
+            texts = ids[rows]
+            lists = Lists(
+                at_random, query, limit, texts, np.full(texts.shape, np.nan), exclusions.codes(query, texts),
+                np.ones(len(rows), np.bool_),
+            )  # fmt: skip
+            choice.choose(plan.miners[number], number, picks[number], rows, lists)
+        for number, miner in enumerate(plan.miners):
+            if isinstance(miner.method, Hybrid):
+                parts = [(number_of[name], count) for name, count in miner.method.parts]
+                combine(parts, picks, number, rows, exclusions)
+                picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
+        progress.advance(len(rows))
+    if plan.on_short == "random":
+        short = [order[own.why[order] > 0] for own in picks]
+        progress.start("fill", sum(map(len, short)), "queries")
+        for miner, filled, rows in zip(plan.miners, picks, short, strict=True):
+            for row in rows.tolist():
+                asked = questions.query[row : row + 1]
+                passes = partial(_passes, miner.method, embedder, asked, s_qp[row])
+                fill(filled, row, FILL, asked, passes, at_random, exclusions)
+                progress.advance(1)
+    return picks
+
+
+def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: float, ids: Index) -> Flags:
+    """(n,) which candidates pass a method's margins and maximum. query : (1,).   ids : (n,)."""
+    scores = np.full(len(ids), np.nan)
+    if embedder is not None and isinstance(method, Dense):
+        scores = dots(embedder.vectors, np.repeat(query, len(ids)), ids)
+    return np.logical_and(*passing(method, scores, np.asarray(s_qp)))
+
+
+def _rankings(
+    plan: MiningPlan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
+    progress: Progress,
+) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
+    """Each order that is needed, with the numbers of the sources that take from it."""
+    n = questions.n_candidates
+
+    def bm25() -> Ranking:
+        progress.start("index", n, "texts")
+        return Bm25Ranking(questions.queries, questions.passages, n, settings.tokenizer, progress.advance)
+
+    makers: dict[type, Callable[[], Ranking]] = {Random: lambda: at_random, Bm25: bm25}
+    if embedder is not None:
+        vectors = embedder.vectors
+        makers[Dense] = lambda: DenseRanking(vectors, n)
+    numbers = {
+        kind: [number for number, miner in enumerate(plan.miners) if isinstance(miner.method, kind)] for kind in makers
+    }
+    return [(maker(), numbers[kind]) for kind, maker in makers.items() if numbers[kind]]
+
+
+def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[np.int32]) -> Floats:
+    """(R, m) dot products of the queries (R, 1) and passages (R, m), NaN where the id is -1 or there is no encoder."""
+    scores = np.full(ids.shape, np.nan)
+    taken = ids >= 0
+    if embedder is not None and taken.any():
+        own = ids[taken].astype(np.int64)
+        embedder.need(np.zeros(0, np.int64), distinct(own))
+        scores[taken] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[taken], own)
+    return scores
+
+
+# Files of the sources, their provenance and the manifest.
+
+WRITTEN_AT_ONCE = 1_024
+"""Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
+DECIMALS = 6
+"""Of scores and margins in the files: of texts encoded in other batches they differ in the seventh. Of 1,320 numbers of
+the fixtures 1,256 differed unrounded, by 4e-7 at most, and 99 rounded; no number of decimals makes all of them equal.
+"""
+OF_THE_MACHINE = ("device", "facts", "rules")
+"""What a manifest does not hold of an encoder: the rest is its recipe."""
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
+
+    answers : of a language model; None for other sources.
+    """
+
+    plan: MiningPlan
+    questions: Questions
+    found: Found
+    number: int
+    answers: Answers | None
+    temperature: float
+
+    @property
+    def miner(self) -> Miner:
+        """Its miner."""
+        return self.plan.miners[self.number]
+
+    @property
+    def picks(self) -> Picks:
+        return self.found.picks[self.number]
+
+    @property
+    def s_qn(self) -> Floats:
+        return self.found.s_qn[self.number]
+
+    @cached_property
+    def kept(self) -> Flags:
+        """(R,) which of the input's rows are in the file."""
+        has_any = self.picks.counts > 0
+        return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
+
+    @property
+    def short(self) -> dict[str, int]:
+        """How many rows are short, by what ended them."""
+        return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
+
+    def refuse_none(self) -> None:
+        """Raises InputError where no row is kept."""
+        if self.kept.any():
+            return
+        n, why = plural(len(self.kept), "row"), short_words(self.short)
+        margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
+        if self.picks.counts.any():
+            raise InputError(
+                f"fewer than {self.plan.k} negatives for each of {n}, which --on-short drop leaves out: {why}",
+                where=self.miner.name,
+                remedy=f"--on-short keep, or a smaller -k{margins}",
+            )
+        if self.answers is not None:
+            faults = by_reason(self.answers.reasons)
+            raise InputError(
+                f"the answers of {self.miner.name} give no negative for any of {n}: {faults}",
+                where=self.miner.name,
+                remedy=f"see {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
+            )
+        raise InputError(f"no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of the file, the same at each call."""
+        ids = self.picks.ids.astype(np.int64)
+        used = distinct(ids[self.kept].ravel())
+        used = used[used >= 0]
+        names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
+        methods = [miner.method for miner in self.plan.miners]
+        written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
+        unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
+        miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
+        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
+        while part := list(islice(rows, WRITTEN_AT_ONCE)):
+            places = np.array([place for place, _ in part])
+            own = ids[places]
+            texts = iter(self.questions.passages.take(own[own >= 0]))
+            for place, row in part:
+                n = int((self.picks.ids[place] >= 0).sum())
+                cells = zip(
+                    *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
+                    self.picks.scores[place, :n].round(DECIMALS).tolist(),
+                    (self.found.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    strict=True,
+                )
+                negatives = [
+                    Passage(
+                        next(texts),
+                        "" if by in written else names[key],
+                        "",
+                        _known(score),
+                        None if by in unranked else rank,
+                        _known(margin),
+                        miners[by],
+                    )
+                    for key, rank, by, score, margin in cells
+                ]
+                yield row._replace(negatives=negatives)
+
+    def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
+        """What was written to `path`."""
+        picks, kept, answers = self.picks, self.kept, self.answers
+        taken = kept[:, None] & (picks.ids >= 0)
+        _, served = np.unique(picks.ids[taken], return_counts=True)
+        n_missing = int((picks.counts == 0).sum())
+        n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
+        return MinedSource(
+            name=self.miner.name,
+            path=str(path),
+            sha256=sha256,
+            method={"typed": self.miner.text, **options_of(self.miner.method)},
+            layout=written.layout,
+            n_rows=int(kept.sum()),
+            n_missing=n_missing,
+            n_dropped=int((~kept).sum()) - n_missing,
+            n_negatives=int(picks.counts[kept].sum()),
+            n_filled=int((picks.by[taken] == FILL).sum()),
+            n_short=int((picks.why > 0).sum()),
+            n_still_short=int((picks.counts[kept] < self.plan.k).sum()),
+            n_lacking=n_lacking,
+            short=self.short,
+            excluded=_by_name(EXCLUDED, picks.excluded),
+            **score_means(self.s_qn, self.found.s_first, taken, self.temperature),
+            n_passages=len(served),
+            most_used=int(served.max(initial=0)),
+            n_made_ids=written.n_made_ids,
+            not_held=written.not_held,
+            kept_beside={} if answers is None else answers.reasons,
+            usage=None if answers is None else answers.usage,
+        )
+
+
+def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progress: Progress) -> Mined:
+    """The files of all sources and the manifest, together or not at all, and the run with its sources.
+
+    The manifest gets its name last. What a run left that was killed before that is replaced. What language models wrote
+    that is no negative is there in any case, to see what is wrong with it.
+    """
+    plan, rejected = sources[0].plan, []
+    with writing(folder):
+        for path in left_by_a_kill(folder):
+            path.unlink()
+        for own in sources:
+            if own.answers is not None:
+                path = folder / REJECTED.format(own.miner.name)
+                rejected.append(shutil.copyfile(own.answers.rejected, path))
+    for own in sources:
+        own.refuse_none()
+    progress.start("write", len(sources), "files")
+    paths, summaries = plan.paths(folder), []
+    with new_files(*paths, folder / MANIFEST) as partials:
+        for own, path, partial in zip(sources, paths, partials, strict=False):
+            with writing(path):
+                written = write_rows(own.rows, plan.schema, partial, plan.suffix)
+            summaries.append(own.summary(path, sha256_of(partial), written))
+            progress.advance(1)
+        run = replace(run, sources=tuple(summaries))
+        document = _manifest(run, plan, sources[0].questions)
+        document["files"] |= {path.name: {"sha256": sha256_of(path)} for path in rejected}
+        with writing(folder / MANIFEST):
+            partials[-1].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return run
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def options_of(method: Method) -> dict[str, Any]:
+    """A method's name, and the options that it has."""
+    options = {name: value for name, value in asdict(method).items() if value is not None}
+    return {"method": type(method).__name__.lower(), **options}
+
+
+def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:
+    """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
+    score is not known.
+
+    s_qn, s_first : as in `Found`.   taken : (R, K) which count. Of the numbers as they are written, so that these means
+    are stable where the files are. Source: METHOD 2.
+    """
+    if not taken.any() or np.isnan(s_qn[taken]).any():
+        return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
+    margins = (s_first[:, None] - s_qn)[taken].round(DECIMALS)
+    return {
+        "s_query_negative": float(s_qn[taken].round(DECIMALS).mean()),
+        "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
+        "inverted_share": float((margins < 0).mean()),
+    }
+
+
+def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
+    """What was counted under the numbers from 1 on, by name, but for zeros."""
+    return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
+
+
+def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, Any]:
+    """The run without time, machine and paths, so that the same input and seed give the same, and hashes."""
+    document = asdict(run)
+    for name in ("folder", "next_command"):
+        del document[name]
+    if run.encoder is not None:
+        encoder = {name: value for name, value in document["encoder"].items() if name not in OF_THE_MACHINE}
+        path = Path(run.encoder.name)
+        document["encoder"] = {**encoder, "name": path.name if path.is_absolute() else run.encoder.name}
+    keys, sources = questions.passages.keys[: questions.n_candidates], document.pop("sources")
+    return {
+        **document,
+        "prompt_sha256": None if plan.prompt is None else hashlib.sha256(plan.prompt.encode()).hexdigest(),
+        "candidates_sha256": hashlib.sha256(keys.tobytes()).hexdigest(),
+        "files": {Path(source.pop("path")).name: source for source in sources},
+    }

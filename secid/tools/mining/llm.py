@@ -1,0 +1,416 @@
+"""Negatives that a language model writes, from any OpenAI-compatible /v1/chat/completions endpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from secid.arrays import Index
+from secid.encode.endpoint import CHECK, LOOPBACK, OPENAI_HOST, TRIES, environment_key, parse_address
+from secid.errors import EncoderError, EndpointError, UsageError, install_words
+from secid.pages.text import plural
+from secid.pool.texts import TextSpool
+from secid.progress import Progress
+from secid.results.mine import Usage
+from secid.tools.mining.answers import (
+    MOST_BYTES,
+    NOT_CHAT,
+    TOO_LONG,
+    Answer,
+    Journal,
+    Pair,
+    Written,
+    printable,
+    written,
+)
+from secid.tools.mining.methods import Llm, MiningPlan
+from secid.tools.mining.questions import Questions
+
+# Negatives that a language model writes, from any OpenAI-compatible /v1/chat/completions endpoint.
+#
+# What is made of an answer does not depend on when it came. The key comes from OPENAI_API_KEY and appears in
+# no message, note or file.
+
+PROMPT = """\
+You write hard negatives: passages that a search engine learns from, because they look like an answer and are none.
+
+Query:
+{query}
+
+A passage that answers it:
+{positive}
+
+Write {n} passages that a search engine could take for an answer to the query although they do not answer it.
+- Each is about the topic of the query and shares words or names with it.
+- None gives the answer, in whole, in part or in other words, and none rewrites the passage above.
+- Each is plausible, of the kind and about the length of the passage above, and in its language.
+- No two are about the same aspect of the topic.
+- Each is the text of a passage alone: no number or title before it, and no word about the query, the passage above or
+  this task.
+
+Answer with a JSON object and nothing else: {"negatives": [a list of {n} strings]}
+"""
+PLACES = re.compile(r"\{(query|positive|n)\}")
+
+KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
+NO_KEY = "none"
+"""Sent where no key is set: local servers ask for none, and the client wants one."""
+SHORTEST_SECRET = 16
+"""Characters of a key. Shorter ones are what local servers are given, such as EMPTY, and words that a text may have."""
+TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
+"""Longest wait for an answer, and for a connection: ten passages take a server without a GPU minutes."""
+RETRIES = TRIES - 1
+"""With the client's waits, which are those of `Http`, or what Retry-After asks for, up to two minutes."""
+RETRY_HEADER = "x-stainless-retry-count"
+READS = 3
+"""Times that an answer is asked for which is not in OpenAI's format, such as the page of a proxy."""
+REFUSED = frozenset({400, 413, 422})
+"""Status codes of a server that does not take a request as it is, and may take another one."""
+BUSY = frozenset({408, 409, 429})
+"""Those that the client asks again after, as after 5xx."""
+REFUSED_AT_ONCE = 5
+"""Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
+PRICED_TOKENS = 1_000_000
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"negatives": {"type": "array", "items": {"type": "string"}}},
+    "required": ["negatives"],
+    "additionalProperties": False,
+}
+FORMATS: tuple[dict[str, Any], ...] = (
+    {"type": "json_schema", "json_schema": {"name": "negatives", "strict": True, "schema": SCHEMA}},
+    {"type": "json_object"},
+)
+"""The next one is asked for where a server refuses one; then none."""
+OF_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
+OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
+
+
+def llm_negatives(
+    pairs: Callable[[], Iterator[Pair]], endpoint: Endpoint, plan: MiningPlan, journal: Path, progress: Progress,
+    take: Callable[[Pair, Written], None],
+) -> Usage:  # fmt: skip
+    """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
+
+    pairs   : the same at each call.   take : gets what came of each, in their order.
+    journal : file of all answers so far; those to the same request are used and not asked for again. It is
+              created, and removed at the end where it has none.
+    Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
+    broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
+    """
+    method, prompt, n = endpoint.method, plan.prompt or PROMPT, plan.k
+    recipe = {
+        "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature
+    }  # fmt: skip
+
+    def requests() -> Iterator[tuple[Pair, str, str]]:
+        """Each pair with its message, and the name of the request: what the answer depends on."""
+        for pair in pairs():
+            text = rendered(prompt, pair, n)
+            yield pair, text, _hash(json.dumps([text, recipe]))
+
+    tokens: dict[str, tuple[int, int] | None] = {}
+    with closing(Journal(journal, recipe, progress)) as kept:
+        refusals = _answer_all(requests, kept, endpoint, plan.concurrency, progress)
+        for pair, _, name in requests():
+            if name in refusals:
+                take(pair, Written((), (("rejected", refusals[name]),)))
+                continue
+            answer = kept.answer(name)
+            tokens[name] = answer.tokens
+            take(pair, written(answer, pair, n))
+    return _usage(tokens.values(), method.price)
+
+
+def _answer_all(
+    requests: Callable[[], Iterator[tuple[Pair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
+    progress: Progress,
+) -> dict[str, str]:  # fmt: skip
+    """Asks what the journal does not hold, each request once. Returns why the server refuses some, by their names."""
+    names = {name for _, _, name in requests()}
+    new = {name for name in names if name not in kept}
+    progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
+    if len(new) < len(names):
+        progress.note(f"{plural(len(names) - len(new), 'answer')} of an earlier run used, not paid for again")
+    refusals: dict[str, str] = {}
+
+    def ask(pair: Pair, text: str, name: str) -> None:
+        """Asks, and puts the answer into the journal, or the reason of the server among the refusals."""
+        reply = endpoint.ask(text)
+        if isinstance(reply, str):
+            refusals[name] = reply
+        elif reply.finish_reason == NOT_CHAT and not endpoint.answered:
+            refusals[name] = reply.content  # it may be the address: the next run asks again
+        else:
+            kept.add(name, pair.key, reply)
+
+    def waited(asked: set[Future[None]], most: int) -> set[Future[None]]:
+        """Those still in flight when at most so many are. Raises what the others raise."""
+        while len(asked) > most:
+            done, asked = wait(asked, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            progress.advance(len(done))
+        return asked
+
+    pool, asked = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm"), set[Future[None]]()
+    try:
+        for pair, text, name in requests():
+            if name in new:
+                new.remove(name)
+                asked = waited(asked, concurrency - 1)
+                if len(refusals) >= REFUSED_AT_ONCE and not kept:
+                    asked = waited(asked, 0)  # those in flight may be answered
+                    if not kept:
+                        break
+                asked.add(pool.submit(ask, pair, text, name))
+        asked = waited(asked, 0)
+        if refusals and not kept:
+            message = f"the endpoint rejected every request; the last: {list(refusals.values())[-1]}"
+            raise endpoint.error(message, "check the address, and correct what it names")
+    finally:
+        if any(future.running() for future in asked):
+            progress.note("waiting for requests that were sent already")
+        pool.shutdown(wait=True, cancel_futures=True)
+    return refusals
+
+
+def rendered(prompt: str, pair: Pair, n: int) -> str:
+    """The prompt of a pair: {query}, {positive} and {n} filled in, once, and every other brace left alone."""
+    values = {"query": pair.query, "positive": pair.positives[0], "n": str(n)}
+    return PLACES.sub(lambda match: values[match[1]], prompt)
+
+
+class Endpoint:
+    """Asks a server for answers, with retries, and learns what of a request it does not support.
+
+    Raises UsageError without openai, and EndpointError for an unusable address or key.
+    """
+
+    def __init__(self, method: Llm, seed: int, progress: Progress) -> None:
+        try:
+            import openai
+        except ImportError as error:
+            raise UsageError("openai is not installed", remedy=install_words("llm")) from error
+        self._openai: Any = openai
+        self.url, self._key = _address_and_key(method.url)
+        self.method, self._progress = method, progress
+        self._lock = threading.Lock()
+        self._retried = self.answered = False
+        self._optional: Mapping[str, Any] = {"response_format": FORMATS[0], "seed": seed}
+        self._fixed = {} if method.temperature is None else {"temperature": method.temperature}
+        try:
+            # Redirects could hand the key to another host; loopback is reached through no proxy.
+            direct = {f"all://{host}": None for host in LOOPBACK}
+            http = openai.DefaultHttpxClient(
+                follow_redirects=False, mounts=direct, event_hooks={"request": [self._note_retry]}
+            )
+        except (ValueError, ImportError) as error:
+            remedy = "correct or unset HTTPS_PROXY and ALL_PROXY"
+            raise self.error(f"the proxy from the environment cannot be used: {error}", remedy) from None
+        self._client = openai.OpenAI(
+            api_key=self._key or NO_KEY, base_url=self.url, max_retries=RETRIES, http_client=http,
+            timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
+        )  # fmt: skip
+        if self._key and self.url.startswith("http://"):
+            progress.note("the key is sent over plain http")
+
+    def error(self, message: str, remedy: str) -> EndpointError:
+        """An error of this server."""
+        return EndpointError(message, where=self.url, remedy=remedy)
+
+    def ask(self, text: str) -> Answer | str:
+        """The answer to a message, or why the server does not take it. Raises EndpointError.
+
+        What is no chat completion, at the third time, or too long is an answer without a text.
+        """
+        create: Any = self._client.chat.completions.with_raw_response.create
+        message = {"role": "user", "content": text}
+        n_read, problem = 0, ""
+        while n_read < READS:
+            optional = self._optional
+            try:
+                raw = create(model=self.method.model, messages=[message], **self._fixed, **optional)
+            except self._openai.APIStatusError as error:
+                problem = self._shown(error.response.text)
+                if self._with_less(optional, error.response.text):
+                    continue
+                if error.status_code in REFUSED:
+                    return f"HTTP {error.status_code} {problem}".rstrip()
+                if error.status_code in BUSY or error.status_code >= 500:
+                    raise self._failed(error, f"HTTP {error.status_code} {problem}".rstrip()) from None
+                raise self._rejected(error.status_code, problem) from None
+            except self._openai.APIConnectionError as error:
+                problem = self._shown(str(error.__cause__ or error) or type(error).__name__)
+                raise self._failed(error, problem) from None
+            try:
+                content = raw.http_response.content
+                if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
+                    content = content.replace(self._key.encode(), b"***")
+                if len(content) > MOST_BYTES:
+                    return Answer("", "", TOO_LONG, None, None)
+                answer = Answer.of(json.loads(content))
+                self.answered = True
+                return answer
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                n_read, problem = n_read + 1, self._shown(content.decode("utf-8", "replace"))
+        return Answer(f"not a response in OpenAI's format: {problem}", "", NOT_CHAT, None, None)
+
+    def _rejected(self, code: int, problem: str) -> EndpointError:
+        remedy = f"check the address and the model, {self.method.model}"
+        if code in (401, 403):
+            remedy = f"set {KEY_VARIABLE} to a valid key"
+        elif 300 <= code < 400:
+            remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
+        return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
+
+    def _failed(self, error: Any, problem: str) -> EndpointError:
+        """The client has tried again, as often as its header says, or was asked to wait too long."""
+        n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
+        what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
+        return self.error(what, CHECK)
+
+    def close(self) -> None:
+        """Nothing is asked afterwards."""
+        self._client.close()
+
+    def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
+        """Whether to ask again with less: from now on without what the server's message names."""
+        with self._lock:
+            if self._optional is not optional:  # another thread was told so already
+                return True
+            less = dict(optional)
+            asked = less.get("response_format")
+            if asked and OF_FORMAT.search(text):
+                del less["response_format"]
+                after = FORMATS[FORMATS.index(asked) + 1 :]
+                less |= {"response_format": after[0]} if after else {}
+                self._progress.note(f"{self.url}: {asked['type']} is not supported; using {_named(after)}")
+            elif "seed" in less and OF_SEED.search(text):
+                del less["seed"]
+                self._progress.note(f"{self.url}: seed is not supported; the same request may get other answers")
+            else:
+                return False
+            self._optional = less
+        return True
+
+    def _note_retry(self, request: Any) -> None:
+        """Notes the first request that the client sends again, when it does."""
+        if request.headers.get(RETRY_HEADER, "0") != "0" and not self._retried:
+            self._retried = True
+            self._progress.note(f"{self.url}: no usable answer to some requests, which are sent again; {CHECK}")
+
+    def _shown(self, text: str) -> str:
+        """One line of what a server says, without the key, which it may repeat. Cut after that: no part remains."""
+        line = printable(" ".join(text.split()))
+        return (line.replace(self._key, "***") if self._key else line)[:200]
+
+
+def _named(formats: tuple[dict[str, Any], ...]) -> str:
+    return formats[0]["type"] if formats else "the prompt alone"
+
+
+def _address_and_key(url: str | None) -> tuple[str, str | None]:
+    """The base URL and the key, None where none is set. Raises EndpointError."""
+    where = "url" if url else URL_VARIABLE
+    try:
+        key = environment_key([KEY_VARIABLE])
+    except EncoderError as error:
+        raise EndpointError(error.message, remedy=error.remedy) from None
+    try:
+        base, model = parse_address(url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL)
+    except EncoderError as error:
+        remedy = f"http://host:port/v1, and the key in {KEY_VARIABLE}"
+        raise EndpointError(error.message, where=where, remedy=remedy) from None
+    if model is not None:
+        raise EndpointError("the address contains a model", where=where, remedy=f"name it with model={model}")
+    if key is None and urlsplit(base).hostname == OPENAI_HOST:
+        remedy = f"set {KEY_VARIABLE}, or name another server: url=http://host:port/v1"
+        raise EndpointError("no key is set", where=base, remedy=remedy)
+    return base, key
+
+
+def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float] | None) -> Usage:
+    """What answers took. tokens : in and out, of each; None if not known.   price : of a million in and out."""
+    n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
+    return Usage(
+        n_answers=len(tokens),
+        n_uncounted=sum(own is None for own in tokens),
+        n_tokens_in=n_in,
+        n_tokens_out=n_out,
+        cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# The texts that a language model writes for all rows of a run, among those of the candidates.
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model wrote.   texts : (R, m) numbers in the spool of the negatives of each row, -1 behind the last.
+
+    reasons : of all else, which `rejected` lists.   usage : of all answers.
+    """
+
+    texts: Index
+    rejected: Path
+    reasons: dict[str, int]
+    usage: Usage
+
+
+def ask(
+    questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, spool: TextSpool, rejected: Path,
+    progress: Progress,
+) -> Answers:  # fmt: skip
+    """Asks for k negatives of each row, whose texts go to the spool. rejected : of a new file.
+
+    Raises what `llm_negatives` raises.
+    """
+    numbers, counts, reasons = array("q"), array("q"), Counter[str]()
+    with rejected.open("w", encoding="utf-8") as file:
+
+        def take(pair: Pair, written: Written) -> None:
+            counts.append(len(written.texts))
+            numbers.extend(spool.add(written.texts))
+            for reason, text in written.kept_beside:
+                reasons[reason] += 1
+                line = {"query": pair.query, "reason": reason, "text": text}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+        usage = llm_negatives(lambda: _pairs(questions), endpoint, plan, journal, progress, take)
+    n_texts = np.array(counts, np.int64)
+    is_text = np.arange(n_texts.max(initial=0)) < n_texts[:, None]
+    texts = np.full(is_text.shape, -1)
+    texts[is_text] = numbers
+    return Answers(texts, rejected, dict(sorted(reasons.items())), usage)
+
+
+def _pairs(questions: Questions) -> Iterator[Pair]:
+    """The rows as pairs, each with all labelled positives of its query, its own first."""
+    order = np.argsort(questions.labels[0], kind="stable")
+    query_of, passage_of = (part[order] for part in questions.labels)
+    for row, query in zip(questions.rows(), questions.query.tolist(), strict=True):
+        start, stop = np.searchsorted(query_of, [query, query + 1])
+        labelled = questions.passages.take(passage_of[start:stop])
+        positives = dict.fromkeys([*(passage.text for passage in row.positives), *labelled])
+        yield Pair(questions.queries.keys[query].tobytes().hex(), row.query, tuple(positives))

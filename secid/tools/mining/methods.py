@@ -1,0 +1,319 @@
+"""How negatives are found: NAME=METHOD:option=value,… to one frozen dataclass a source.
+
+    random                  candidates at random
+    bm25                    the best of the lexical search
+    dense                   the nearest by the encoder; margins below the positive's score
+    hybrid:bm25=5,dense=5   the first ones of other sources
+    llm:model=NAME          written by a language model
+
+A preset is a name for a method with options, with the paper that it is from. Source: METHOD 10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import Field, FiniteFloat, TypeAdapter
+
+from secid.errors import UsageError, near_name
+from secid.results.mine import PRESETS
+from secid.settings import Settings, flag_of
+
+if TYPE_CHECKING:
+    from secid.tools.export.writer import Schema
+
+Pick = Literal["top", "random", "simans"]
+OnShort = Literal["keep", "drop", "random"]
+DEPTH = 200
+"""Last rank of the default window; K where that is more."""
+LAST = 2**31 - 1
+"""Highest rank and K: places in arrays of 32 bits. No collection has more candidates."""
+NAME = re.compile(r"[\w][\w.+-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random:
+    """Drawn uniformly, without replacement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bm25:
+    """ranks: first and last rank that may be taken, from 1."""
+
+    ranks: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense:
+    """ranks : as of Bm25.   pick : which of the window that pass are taken; a, b : of simans alone.
+
+    A candidate passes where s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum, each where it
+    is given. Source: METHOD 10.
+    """
+
+    ranks: tuple[int, int]
+    relative: float | None = None
+    absolute: float | None = None
+    maximum: float | None = None
+    pick: Pick = "top"
+    a: float | None = None
+    b: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """parts: names of other sources, and how many negatives are taken from each."""
+
+    parts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llm:
+    """Written by a language model.   url: base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
+
+    price : of a million tokens in and out, in any currency.
+    """
+
+    model: str = ""
+    url: str | None = None
+    temperature: float | None = None
+    price: tuple[float, float] | None = None
+
+
+Method = Random | Bm25 | Dense | Hybrid | Llm
+METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid, "llm": Llm}
+
+
+SIMANS = {"a": 0.5, "b": 0.0}
+"""p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
+FILLED = "random"
+"""Name of the miner of the negatives that fill up short rows."""
+
+
+@dataclass(frozen=True)
+class Miner:
+    """One source.   text: the method as it was typed."""
+
+    name: str
+    text: str
+    method: Method
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """First and last rank that may be taken."""
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LAST)
+
+    @property
+    def pick(self) -> Pick:
+        return self.method.pick if isinstance(self.method, Dense) else "top"
+
+
+JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
+"""Files of a source beside its rows: the answers of a language model, and those that were no use."""
+
+
+@dataclass(frozen=True)
+class MiningPlan:
+    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
+
+    pairs, split : where queries and positives are from, as in `secid.mine`.
+    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
+    """
+
+    miners: tuple[Miner, ...]
+    k: int
+    seed: int
+    pairs: Any = None
+    split: str | None = None
+    on_short: OnShort = "keep"
+    max_reuse: int | None = None
+    schema: Schema = "flagembedding"
+    suffix: str = ".jsonl"
+    prompt: str | None = None
+    concurrency: int = 8
+
+    def paths(self, folder: Path) -> list[Path]:
+        """The files of the sources."""
+        return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
+
+    def check(self, settings: Settings, has_encoder: bool) -> None:
+        """Raises UsageError for what cannot work together."""
+        from secid.pool import SPLITTERS
+
+        dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
+        if dense and not has_encoder:
+            raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+        if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in self.miners):
+            raise UsageError(
+                f"bm25 has no tokenizer {settings.tokenizer!r}",
+                where=flag_of("tokenizer"),
+                remedy=f"one of {', '.join(SPLITTERS)}",
+            )
+        if self.split is not None and self.pairs is not None:
+            raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+        for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
+            if number is not None and number < 1:
+                raise UsageError(f"at least 1, got {number}", where=flag)
+        if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
+            raise UsageError("has no effect without a source of the method llm", where="--prompt")
+        if self.prompt is not None and "{query}" not in self.prompt:
+            remedy = "it stands for the query's text"
+            raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
+        if self.on_short not in get_args(OnShort):
+            choices = ", ".join(get_args(OnShort))
+            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"one of {choices}")
+
+
+def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
+    """The sources to mine, in the order given; a text is one. k: negatives of each query, >= 1.
+
+    Raises UsageError where a name, method, option or value cannot be used, and lists what can.
+    """
+    if not 1 <= k <= LAST:
+        raise UsageError(f"a number from 1 to {LAST}, got {k}", where="-k")
+    if isinstance(specs, str):
+        specs = [specs]
+    if not specs:
+        raise UsageError("no source named", remedy=f"NAME=METHOD, such as bm25=bm25; {_known()}")
+    miners = [_miner(spec, k) for spec in specs]
+    names: set[str] = set()
+    for name in (miner.name for miner in miners):
+        if name.casefold() in names:  # some file systems ignore case
+            raise UsageError(f"{name!r} is the name of two sources", remedy="name each source once")
+        names.add(name.casefold())
+    for miner in miners:
+        if isinstance(miner.method, Hybrid):
+            _check_parts(miner, miners, k)
+    return tuple(miners)
+
+
+def _miner(spec: str, k: int) -> Miner:
+    name, separator, text = spec.partition("=")
+    if not separator or not text:
+        raise UsageError(f"{spec!r} is not NAME=METHOD", remedy=f"such as near=dense:ranks=1-50; {_known()}")
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a file name", where=spec, remedy="letters, digits, - . + and _, no . - + first"
+        )
+    kind, _, rest = text.partition(":")
+    base = PRESETS[kind].method if kind in PRESETS else kind
+    kind, _, preset = base.partition(":")
+    if kind not in METHODS:
+        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=near_name(kind, [*METHODS, *PRESETS], _known()))
+    if name == FILLED and kind != FILLED:
+        raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
+    options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
+    if options.get("pick") == "simans":
+        options = {**SIMANS, **options}
+    elif options.keys() & SIMANS.keys():
+        raise UsageError("a and b belong to pick=simans", where=spec)
+    if kind == "llm" and "model" not in options:
+        raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
+    if "ranks" in names_of(METHODS[kind]):
+        first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
+        if last - first + 1 < k:
+            raise UsageError(f"ranks={first}-{last} holds fewer than the {k} of -k", where=spec, remedy="widen it")
+    return Miner(name, text, METHODS[kind](**options))
+
+
+def names_of(method: type[Method]) -> tuple[str, ...]:
+    """The options of a method."""
+    return tuple(field.name for field in fields(method))
+
+
+def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
+    """The values of the options of a method."""
+    given: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, separator, value = part.partition("=")
+        if not separator or not value:
+            raise UsageError(f"{part!r} is not option=value", where=spec)
+        if name in given:
+            raise UsageError(f"{part!r} is a second value of {name}", where=spec)
+        given[name] = value
+    if METHODS[kind] is Hybrid:
+        return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in given.items()),)}
+    names = names_of(METHODS[kind])
+    for name in given:
+        if name not in names:
+            remedy = f"its options are {', '.join(names)}" if names else "it has no options"
+            raise UsageError(f"unknown option {name!r}", where=spec, remedy=near_name(name, names, remedy))
+    return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
+
+
+def _value(spec: str, name: str, value: str, option: Option) -> Any:
+    try:
+        return option.read(value)
+    except ValueError:
+        raise UsageError(f"{name}={value} is not {option.kind}", where=spec, remedy=option.remedy) from None
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a value is read, ValueError where it cannot be.   kind : what it is.   remedy : how it is written."""
+
+    read: Callable[[str], Any]
+    kind: str
+    remedy: str | None = None
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]*", value):
+        raise ValueError
+    return min(int(value), LAST)
+
+
+def _ranks(value: str) -> tuple[int, int]:
+    first, _, last = value.partition("-")
+    if _count(first) > _count(last):
+        raise ValueError
+    return _count(first), _count(last)
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Amount = Annotated[FiniteFloat, Field(ge=0)]
+
+
+PICKS: tuple[Pick, ...] = get_args(Pick)
+COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm25=5")
+OPTIONS: Mapping[str, Option] = {
+    "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
+    "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
+    "relative": Option(TypeAdapter(Share).validate_python, "a share from 0 to below 1", "for 5 %: relative=0.05"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
+    **dict.fromkeys(
+        ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
+    ),
+    **dict.fromkeys(("model", "url"), Option(str, "a text")),
+    "price": Option(
+        lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
+        "IN/OUT, each 0 or more",
+        "of a million tokens: price=0.15/0.60",
+    ),
+}
+
+
+def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
+    own = {other.name for other in miners if not isinstance(other.method, Hybrid)}
+    parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
+    for name, _ in parts:
+        if name not in own:
+            raise UsageError(
+                f"{name!r} is not another source of this run",
+                where=f"{miner.name}={miner.text}",
+                remedy=f"name it too, as {name}=METHOD; a hybrid is no part of another",
+            )
+    if sum(n for _, n in parts) != k:
+        raise UsageError(
+            f"its shares add up to {sum(n for _, n in parts)}, not to {k}",
+            where=f"{miner.name}={miner.text}",
+            remedy="shares are counts, such as hybrid:bm25=5,dense=5 with -k 10",
+        )
+
+
+def _known() -> str:
+    return f"methods are {', '.join(METHODS)}; presets are {', '.join(PRESETS)}"

@@ -1,0 +1,184 @@
+"""`secid mine`: several sources over one encoding of the same queries and candidates, written whole or not at all.
+
+What imports torch or scipy is imported where it is needed, so that errors come first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from secid.arrays import distinct
+from secid.encode import Encoder
+from secid.encode.precomputed import PrecomputedEncoder
+from secid.errors import OutputError, UsageError
+from secid.files import PARTIAL, locked, make_folder
+from secid.pool.texts import TextSpool
+from secid.progress import Progress
+from secid.read.sources import left_by_a_kill
+from secid.results import EncoderInfo
+from secid.results.commands import score_command, typed
+from secid.results.mine import MINE_SCHEMA_VERSION, Mined
+from secid.scoring.encoders import fitting_texts
+from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
+from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
+from secid.tools.mining.questions import Questions, read_questions
+from secid.version import VERSION
+
+if TYPE_CHECKING:
+    from secid.tools.mining.llm import Endpoint
+
+Load = Callable[[], tuple[Encoder, EncoderInfo]]
+SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature")
+
+
+def mine_sources(
+    plan: MiningPlan,
+    load: Load | None,
+    resolved: Resolved,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+    refuse: Callable[[], None],
+) -> Mined:
+    """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
+
+    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
+    work : an empty folder for temporary files.   refuse : as for `read_questions`.
+    What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
+    are there. Raises SecidError; then nothing is left but what a language model was paid for.
+    """
+    settings = resolved.values
+    plan.check(settings, load is not None)
+    check_folder(folder)
+    journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
+    with ExitStack() as stack:
+        endpoints = _endpoints(plan, progress, stack)
+        stack.enter_context(_alone_in(folder))
+        questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
+        settings = _with_tokenizer(plan, questions, resolved, progress)
+        from secid.tools.mining.answers import kept_answers
+        from secid.tools.mining.find import Negatives, find, write_sources
+        from secid.tools.mining.llm import ask
+
+        stack.enter_context(kept_answers(journals, progress))
+        encoder, info = load() if load else (None, None)
+        if endpoints and isinstance(encoder, PrecomputedEncoder):
+            problem = "has no vectors for texts that a language model writes"
+            raise UsageError(problem, where="--encoder", remedy="name a model, or mine llm in a run without --encoder")
+        spool = TextSpool("passage", work / "written.txt")
+        stack.callback(spool.close)
+        answers = {
+            number: ask(questions, endpoint, plan, journals[number], spool, work / f"{number}.rejected", progress)
+            for number, endpoint in endpoints.items()
+        }
+        written = {}
+        if answers:
+            questions, ids = questions.with_texts(spool)
+            stack.callback(questions.close)
+            written = {number: np.where(own.texts >= 0, ids[own.texts], -1) for number, own in answers.items()}
+        found = find(plan, questions, written, encoder, settings, work, progress)
+        sources = [
+            Negatives(plan, questions, found, number, answers.get(number), settings.temperature)
+            for number in range(len(plan.miners))
+        ]
+        run = Mined(
+            **asked_of(plan, questions, settings),
+            encoder=info,
+            folder=str(folder),
+            on_short=plan.on_short,
+            schema=plan.schema,
+            sources=(),
+            next_command=score_command(
+                list(map(str, plan.paths(folder))), settings.encoder, settings.collection, _encoder_flags(settings)
+            ),
+        )
+        return write_sources(sources, run, folder, progress)
+
+
+def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[int, Endpoint]:
+    """The endpoints of the language models by place of their miner, which the stack closes."""
+    methods = {number: miner.method for number, miner in enumerate(plan.miners) if isinstance(miner.method, Llm)}
+    if not methods:
+        return {}
+    from secid.tools.mining.llm import Endpoint
+
+    return {number: stack.enter_context(closing(Endpoint(own, plan.seed, progress))) for number, own in methods.items()}
+
+
+def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
+    """The settings, with a tokenizer that fits the texts if bm25 will split them and none was set. Source: METHOD 4."""
+    if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
+        return resolved.values
+    queries = questions.queries, distinct(questions.query)
+    candidates = questions.passages, np.arange(questions.n_candidates)
+    name = plan.pairs if isinstance(plan.pairs, str) else resolved.values.collection or "the pairs"
+    return fitting_texts(queries, candidates, name, resolved, progress).values
+
+
+def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
+    """The fields of `MiningRun` but for the encoder."""
+    return {
+        "schema_version": MINE_SCHEMA_VERSION,
+        "secid_version": VERSION,
+        "n_rows": len(questions.query),
+        "n_queries": len(distinct(questions.query)),
+        "n_candidates": questions.n_candidates,
+        "skipped": dict(sorted(questions.skipped.items())),
+        "k": plan.k,
+        "seed": plan.seed,
+        "max_reuse": plan.max_reuse,
+        "settings": {name: getattr(settings, name) for name in ("tokenizer", "titles", "temperature")},
+    }
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError.
+
+    Where the block fails, removes the folders that it created, if nothing is in them.
+    """
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        make_folder(folder / JOURNAL)
+        with locked(folder) as is_locked:
+            if not is_locked and sys.platform != "win32":
+                remedy = "wait until it has ended, or name a new directory"
+                raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
+            check_folder(folder)  # a run may have ended since it was looked at
+            yield
+    except BaseException:
+        with suppress(OSError):
+            for path in created:
+                path.rmdir()
+        raise
+
+
+def _encoder_flags(settings: Settings) -> list[str]:
+    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
+    values = {name: getattr(settings, name) for name in SCORE_SETTINGS}
+    return [word for name, value in values.items() if value != getattr(DEFAULTS, name) for word in typed(name, value)]
+
+
+def check_folder(folder: Path) -> None:
+    """Raises OutputError for a folder that holds anything but what a killed run left."""
+    if folder.is_dir():
+        names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
+        own = (JOURNAL.format("*"), REJECTED.format("*"))
+        files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
+        if files:
+            raise OutputError(
+                f"is not empty (it holds {files[0]})",
+                where=str(folder),
+                remedy="name a new directory; nothing is overwritten"
+                if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
+                else f"remove all in it but {own[0]}: a new directory would pay for these answers again",
+            )
+    elif folder.exists() or folder.is_symlink():
+        raise OutputError("is not a directory", where=str(folder))

@@ -1,0 +1,348 @@
+"""An encoder in training, and one training of the probe from a source to the measures of each query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secid.arrays import Flags, Floats, Index, among, pairs
+from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
+from secid.encode.device import is_gpu, is_out_of_memory
+from secid.encode.encoder import Role
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
+from secid.measure.blocks import Vectors
+from secid.pool.texts import TextStore
+from secid.tools.probing.options import Options
+from secid.tools.probing.task import Arm, Lists, Task
+from secid.triplets.search import nearest_passages
+
+# An encoder in training: weights that can be put back, steps of InfoNCE, rows of texts.
+#
+# The loop is our own so that every source meets the same batches, weights and rates; model and recipe are those of
+# sentence-transformers and of the frozen encoder. Dropout is off: then nothing but the negatives differs between two
+# sources, and smaller micro-batches give the same gradients. Source: METHOD 13.
+
+T = TypeVar("T")
+
+CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
+"""Padded tokens of a micro-batch, whose texts are of similar length."""
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.1
+"""Share of the steps in which the rate rises to its full height; it falls to 0 over the others."""
+MAX_NORM = 1.0
+"""The norm that gradients are cut to. It and the weight decay are those of common trainers."""
+LORA_RANK = 16
+
+
+class DivergedError(NotEvaluatedError):
+    """The loss of a training is not a number."""
+
+
+class Step(NamedTuple):
+    """The texts of one step. masked : (b, p) passages that are labelled positives of a query, but for those of its own
+    row; the positive of query i is passage i.
+    """
+
+    queries: Sequence[str]
+    passages: Sequence[str]
+    masked: Flags
+
+
+class Learner:
+    """A copy of an encoder on a device. `restore` puts back the weights that it started with."""
+
+    def __init__(
+        self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool, temperature: float
+    ) -> None:
+        """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast.
+
+        temperature : of the loss.
+        """
+        self._encoder, self._device, self._bf16, self._temperature = encoder, device, bf16, temperature
+        self._replica = encoder.parts.trainable(device)
+        if lora:
+            _add_adapters(self._replica.model)
+        self._weights = [weight for weight in self._replica.model.parameters() if weight.requires_grad]
+        self._start = [weight.detach().to("cpu", copy=True) for weight in self._weights]
+        self._budget = GPU_TOKENS if is_gpu(device) else CPU_TOKENS
+        self._whole = True
+
+    def restore(self) -> None:
+        """Puts back the weights of the start."""
+        with torch.no_grad():
+            for weight, value in zip(self._weights, self._start, strict=True):
+                weight.copy_(value)
+                weight.grad = None  # a training that diverged leaves one
+
+    def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
+        """Trains with AdamW at a rate that rises over a tenth of the steps and falls to 0.
+
+        Raises DivergedError where a loss or its gradient is not finite, EncoderError where memory runs out with a
+        single text, or with the optimizer's state.
+        """
+        fused = self._device.type in ("cpu", "cuda")
+        optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
+        rise = max(1, round(WARM_UP * n_steps))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda n: min((n + 1) / rise, (n_steps - n) / max(1, n_steps - rise))
+        )
+        for number, step in zip(range(n_steps), steps, strict=False):
+            loss = self._gradients(step)
+            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
+            if not np.isfinite([loss, norm]).all():
+                raise DivergedError(f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}")
+            try:
+                optimizer.step()
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise self._too_large("the optimizer's state", "train adapters by --lora") from error
+                raise
+            optimizer.zero_grad(set_to_none=True)
+            schedule.step()
+            tick()
+
+    def tokens(self, texts: Sequence[str], role: Role) -> Tokens:
+        """The token ids of these texts, with the recipe's prefix, cut at its maximum length."""
+        prefix = self._encoder.recipe.prefix(role)
+        return self._encoder.parts.tokeniser.tokens([prefix + text for text in texts])
+
+    def rows(self, tokens: Tokens, role: Role) -> Tensor:
+        """(n, d) float32 unit rows under the weights of now, in the order of the texts."""
+        return self._in_memory(lambda: self._rows(tokens, role), int(tokens.lengths.max()))
+
+    @torch.no_grad()
+    def _rows(self, tokens: Tokens, role: Role) -> Tensor:
+        out = torch.empty(len(tokens.lengths), self._encoder.info.dim, device=self._device)
+        for batch in self._batches(tokens):
+            out[torch.from_numpy(batch.positions).to(self._device)] = self._vectors(batch, role)
+        return out
+
+    def _gradients(self, step: Step) -> float:
+        """The loss of a step, its gradients added to the weights."""
+        queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
+        texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
+        masked = torch.from_numpy(step.masked).to(self._device)
+        longest = int(max(queries.lengths.max(), passages.lengths.max()))
+        return self._in_memory(lambda: self._backward(texts, masked), longest)
+
+    def _in_memory(self, work: Callable[[], T], longest: int) -> T:
+        """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
+
+        The first time micro-batches keep their size and lose their common graph (`_backward`).
+        """
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if not self._whole and self._budget <= longest:
+                    raise self._too_large("a single text", "use a smaller --max-length") from error
+            for weight in self._weights:  # after the error, which held on to the failed attempt's tensors
+                weight.grad = None
+            if is_gpu(self._device):
+                torch.cuda.empty_cache()
+            self._budget, self._whole = self._budget if self._whole else self._budget // 2, False
+
+    def _too_large(self, what: str, remedy: str) -> EncoderError:
+        return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
+
+    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor) -> float:
+        """The loss, its gradients added to the weights.
+
+        With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
+        share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
+        """
+        if self._whole:
+            queries, passages = (self._joined(tokens, role) for role, tokens in texts)
+            loss = info_nce(queries, passages, masked, self._temperature)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss.item()
+        rows = [self._rows(tokens, role).requires_grad_() for role, tokens in texts]
+        loss = info_nce(rows[0], rows[1], masked, self._temperature)
+        shares = torch.autograd.grad(loss, rows)
+        for (role, tokens), share in zip(texts, shares, strict=True):
+            for batch in self._batches(tokens):
+                own = share[torch.from_numpy(batch.positions).to(self._device)]
+                self._vectors(batch, role).backward(own)  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def _joined(self, tokens: Tokens, role: Role) -> Tensor:
+        batches = list(self._batches(tokens))
+        order = np.argsort(np.concatenate([batch.positions for batch in batches]))
+        rows = torch.cat([self._vectors(batch, role) for batch in batches])
+        return rows.index_select(0, torch.from_numpy(order).to(self._device))
+
+    def _batches(self, tokens: Tokens) -> Iterator[TokenBatch]:
+        order = longest_first(tokens)
+        while len(order):
+            batch = next_batch(tokens, order, self._budget, self._encoder.parts.tokeniser.padding)
+            yield batch
+            order = order[len(batch.positions) :]
+
+    def _vectors(self, batch: TokenBatch, role: Role) -> Tensor:
+        recipe = self._encoder.recipe.of(role)
+        skip = 0 if recipe.include_prompt else self._encoder.parts.tokeniser.prompt_length(recipe.prefix(role))
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
+            vectors = self._replica.vectors(batch, recipe, skip)
+        return nn.functional.normalize(vectors.float(), dim=1)
+
+
+def info_nce(queries: Tensor, passages: Tensor, masked: Tensor, temperature: float) -> Tensor:
+    """Mean over queries of -log softmax(q_i . p_j / temperature) at passage i, without the masked passages.
+
+    queries, passages : (b, d), (p, d) unit rows, p >= b.   masked : (b, p), never at (i, i). Source: METHOD 13.
+    """
+    scores = (queries @ passages.T / temperature).masked_fill(masked, -torch.inf)
+    return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
+
+
+def _add_adapters(model: nn.Module) -> None:
+    """Freezes the model and adds adapters to the linear layers of its transformers models. They start as nothing."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    model.requires_grad_(False)
+    state = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    config = LoraConfig(r=LORA_RANK, lora_alpha=2 * LORA_RANK, lora_dropout=0.0, target_modules="all-linear")
+    modules: list[Any] = list(model.modules())
+    for module in modules:
+        if hasattr(module, "auto_model"):
+            inject_adapter_in_model(config, module.auto_model)
+    torch.random.set_rng_state(state)
+
+
+# One training of the probe: a source, a fold held out, a seed and a rate, to the measures of each held-out query.
+#
+# All draws go by seed and fold alone, so that every source meets the same batches. Source: METHOD 13.
+
+DEEPEST = 100
+"""Rank of the last passage that counts."""
+
+
+class Work(NamedTuple):
+    """One training and its ranking. arm : what it trains on; None ranks by the frozen encoder."""
+
+    arm: Arm | None
+    fold: int
+    seed: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The rows that a fold holds out, and what they are ranked against, as tokens.
+
+    rows : (n,) rows of the task.   row, place : (L,) number in `rows` and in the candidates of each relevant pair.
+    """
+
+    rows: Index
+    queries: Tokens
+    candidates: Tokens
+    row: Index
+    place: Index
+
+
+def steps_of(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[Step]:
+    """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
+
+    batch : rows of a step, or all of the other folds where they are fewer; rows left over end an epoch.
+    """
+    rows = np.flatnonzero(task.fold != work.fold)
+    order = np.random.default_rng([work.seed, work.fold, 0])
+    draws = np.random.default_rng([work.seed, work.fold, 1])
+    n, relevant = min(batch, len(rows)), task.relevant
+    while True:
+        epoch = rows[order.permutation(len(rows))]
+        for start in range(0, len(epoch) - n + 1, n):
+            own = epoch[start : start + n]
+            positive = _drawn(task.positives, own, draws)
+            passages = np.concatenate([positive, _drawn(negatives, own, draws)])
+            yield Step(
+                task.queries.take(task.query[own]),
+                task.passages.take(passages),
+                _masked(own, passages, relevant, len(task.passages)),
+            )
+
+
+def _drawn(lists: Lists, rows: Index, draws: np.random.Generator) -> Index:
+    """One passage of each row: the same place of equally long lists whatever they hold."""
+    place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
+    return np.asarray(lists.ids[place])
+
+
+def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> Flags:
+    """(b, 2b) labelled positives of a query in other rows; a row's own positive and negative stay."""
+    masked: Flags = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
+    own = np.arange(len(rows))
+    masked[own, own] = masked[own, own + len(rows)] = False
+    return masked
+
+
+def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
+    """The chosen rows of a fold. chosen : rows of the task that are ranked at all.   candidates : of the task."""
+    rows = chosen[task.fold[chosen] == fold]
+    lists = task.positives.take(rows)
+    return HeldOut(
+        rows=rows,
+        queries=learner.tokens(task.queries.take(task.query[rows]), "query"),
+        candidates=candidates,
+        row=lists.rows,
+        place=np.searchsorted(task.candidates, lists.ids),
+    )
+
+
+def train_and_rank(
+    learner: Learner, task: Task, held: HeldOut, work: Work, options: Options, tick: Callable[[], None]
+) -> Floats:
+    """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
+
+    They are of the frozen encoder where the work has no arm.
+
+    Raises what `Learner.fit` raises, and for a vector that is not finite DivergedError, or NonFiniteEmbeddingError of
+    the frozen encoder.
+    """
+    learner.restore()
+    if work.arm is not None:
+        steps = steps_of(task, task.arms[work.arm], work, options.batch)
+        learner.fit(steps, options.steps, work.rate, tick)
+    queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
+    _check_finite(queries, task.queries, task.query[held.rows], work)
+    _check_finite(candidates, task.passages, task.candidates, work)
+    return measures(queries, candidates, held.row, held.place)
+
+
+def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
+    """A score that is no number would sort before all others. rows : (n, d) of the texts with these ids."""
+    wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
+    if wrong and work.arm is not None:
+        raise DivergedError("the vector of a text is not finite after training")
+    if wrong:
+        raise NonFiniteEmbeddingError(
+            f"before training the encoder returned NaN or infinity for {store.take(ids[wrong[:1]])[0][:80]!r}",
+            remedy="remove the text, or use another encoder",
+        )
+
+
+def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:
+    """(n, 3) nDCG@10, MRR@10 and recall@100 of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
+
+    queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
+    each query has one at least. Candidates are in the order of their text keys.
+    """
+    vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
+    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
+    hit = among(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
+    n_relevant = np.bincount(row, minlength=len(queries))
+    discount = 1.0 / np.log2(np.arange(2, 12))
+    ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]
+    at_10 = np.zeros((len(queries), 10), np.bool_)
+    at_10[:, : hit.shape[1]] = hit[:, :10]
+    first_hit = np.where(at_10.any(axis=1), 1.0 / (1 + at_10.argmax(axis=1)), 0.0)
+    return np.stack([at_10 @ discount / ideal, first_hit, hit.sum(axis=1) / n_relevant], axis=1)

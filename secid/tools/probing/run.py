@@ -1,0 +1,327 @@
+"""`secid probe`: short trainings of the encoder, one a source, and what they establish.
+
+`task` makes the rows, folds and candidates that all sources share; `learner` trains, and measures each training;
+`schedule` does all of them, each once; `judge` says which differences are real; `run` is the whole command, and
+`options` what it is asked for.
+
+Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
+Source: METHOD 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from secid.arrays import Floats, Index
+from secid.encode import Encoder
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import NotEvaluatedError, UsageError
+from secid.pool import sample_order
+from secid.progress import Clock, Progress
+from secid.read import Reader
+from secid.read.collection import as_read
+from secid.results import EncoderInfo, InputFile, Run
+from secid.results.probe import (
+    FEWEST_GROUPS,
+    FEWEST_HELD_OUT,
+    PROBE_SCHEMA_VERSION,
+    Means,
+    Probe,
+    ProbedSource,
+    Rate,
+    sign,
+)
+from secid.scoring.run import input_files
+from secid.settings import Settings
+from secid.tools.probing.judge import Judge, effective_number
+from secid.tools.probing.learner import DivergedError
+from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
+from secid.tools.probing.schedule import Trainings
+from secid.tools.probing.task import Arm, Lists, Task, candidates_of, read_task
+from secid.version import VERSION
+
+RANDOM = Arm("random", control=True)
+LONG = 3_600.0
+"""Seconds from which a note says what would make a probe shorter."""
+
+
+def probe_sources(
+    readers: Sequence[Reader],
+    load: Callable[[], tuple[Encoder, EncoderInfo]],
+    options: Options,
+    settings: Settings,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+    beside: Run | None = None,
+) -> Probe:
+    """Trains on each source and compares.
+
+    load : gives the encoder and its recipe; called once the files are read.   folder : an empty folder for spool files;
+    the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
+    Raises what reading and training raise (SecidError), UsageError for files that the run was not made of.
+    """
+    with clock.stage("read"):
+        task, opened = read_task(readers, settings, folder, progress, options.n_folds)
+    try:
+        files = {path: file for reader in opened for path, file in input_files(reader).items()}
+        if beside is not None:
+            _refuse_other_files(_by_source(opened, task, settings), beside)
+        with clock.stage("load"):
+            encoder, info = load()
+        if beside is not None:
+            _refuse_other_encoder(info, beside.encoder)
+        if not isinstance(encoder, TransformerEncoder):
+            raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
+        with clock.stage("train"):
+            result = probe(task, encoder, settings, options, progress)
+        return replace(result, encoder=info, files=files, timing=clock.stages)
+    finally:
+        task.close()
+
+
+def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> list[tuple[str, InputFile]]:
+    """The name of each source with each of its files. With --source-column a file holds several: file:value."""
+    return [
+        (name, file)
+        for reader in readers
+        for name in task.negatives
+        if name == reader.source.name or (settings.source_column and name.startswith(f"{reader.source.name}:"))
+        for file in input_files(reader).values()
+    ]
+
+
+def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
+    """Raises UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
+    scored = _by_content((source.name, file) for source in run.sources for file in source.paths)
+    probed = _by_content(files)
+    other = [path for key, path in probed.items() if key not in scored]
+    missing = [path for key, path in scored.items() if key not in probed]
+    if not other and not missing:
+        return
+    parts = [f"it was not scored on {', '.join(other)}"] if other else []
+    parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
+    raise UsageError(
+        "; ".join(parts),
+        where="--run",
+        remedy="probe the files of that run under their names (NAME=FILE), or leave out --run and name a file by "
+        "-o probe.json",
+    )
+
+
+def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
+    """Raises UsageError for other weights or another recipe than the run's."""
+    for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
+        own, other = getattr(here, name), getattr(there, name)
+        if own != other:
+            what = f"its {name.replace('_', ' ')} is {other!r}, and here {own!r}"
+            if name == "weights_sha256":
+                what = f"{there.name} (weights {str(other)[:12]}), and here {here.name} (weights {str(own)[:12]})"
+            raise UsageError(
+                f"it was scored with another encoder: {what}",
+                where="--run",
+                remedy="probe with the encoder of that run, or leave out --run and name a file by -o probe.json",
+            )
+
+
+def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
+    """How a message calls each file, by the name of its source and its SHA-256."""
+    return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
+
+
+def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Probe:
+    """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
+
+    `files` and `timing` are empty: the caller has them.
+    Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
+    """
+    chosen = _chosen_rows(task, options.n_held_out, settings.seed)
+    reason = _too_little(task, chosen, options.batch)
+    untrained = _untrained(task, chosen, encoder.info, options, settings, reason)
+    if reason is not None:
+        return untrained
+    candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
+    task = replace(task, candidates=candidates)
+    trainings = Trainings(task, chosen, encoder, settings, options, progress)
+    n, n_missing = trainings.numbers()
+    if options.n_seeds == 1:
+        progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
+    kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
+    progress.note(
+        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} training "
+        f"runs are kept already; {kept}"
+    )
+    if trainings.seconds(n_missing) > LONG:
+        ways = ["one --rate"] if len(options.rates) > 1 else []
+        ways += ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
+        progress.note(f"to make it shorter: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
+    try:
+        frozen = trainings.frozen()
+        trainings.begin()
+        first, rates = _first_seed(trainings, options.rates, frozen)
+        best = next(rate.rate for rate in rates if rate.used)
+        values = _all_seeds(trainings, first, options.n_seeds, best)
+    except KeyboardInterrupt:
+        n, n_missing = trainings.numbers()
+        going_on = ": the same command goes on from there" if n_missing < n else ""
+        progress.note(
+            f"{n - n_missing:,} of {n:,} training runs are kept{going_on}"
+            if trainings.are_kept
+            else "no training run is kept: the cache is off, or the encoder cannot be identified"
+        )
+        raise
+    result = replace(untrained, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
+    return _with_comparisons(result, task, trainings, frozen, values)
+
+
+def _chosen_rows(task: Task, n: int, seed: int) -> Index:
+    """Rows that are held out and ranked: at most n, by the hash of their query."""
+    order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
+    return np.sort(order[:n])
+
+
+def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
+    """Why nothing can be evaluated, or None."""
+    if len(chosen) < FEWEST_HELD_OUT:
+        return "few_queries"
+    if effective_number(task.group[chosen]) < FEWEST_GROUPS:
+        return "few_groups"
+    in_training = len(task.fold) - np.bincount(task.fold)
+    return "few_to_train_on" if in_training.min() < batch else None
+
+
+def _untrained(
+    task: Task, chosen: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
+) -> Probe:
+    """The result before any training."""
+    return Probe(
+        schema_version=PROBE_SCHEMA_VERSION,
+        secid_version=VERSION,
+        encoder=encoder,
+        files={},
+        collection=as_read(settings).collection,
+        trainable="lora" if options.lora else "full",
+        steps=options.steps,
+        batch=options.batch,
+        n_seeds=options.n_seeds,
+        n_folds=options.n_folds,
+        seed=settings.seed,
+        temperature=settings.temperature,
+        precision=None,
+        rates=(),
+        n_queries=len(task.query),
+        n_held_out=len(chosen),
+        n_left_out=task.n_left_out,
+        n_groups=len(np.unique(task.group)),
+        effective_groups=effective_number(task.group[chosen]),
+        n_candidates=0,
+        candidate_depth=None,
+        frozen=None,
+        sources=(),
+        controls=(),
+        pairs=(),
+        not_evaluated=_reasons(reason, task),
+        timing={},
+    )
+
+
+def _first_seed(
+    trainings: Trainings, rates: Sequence[float], frozen: Floats
+) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
+    """The first seed at the rate that is best over all arms, and what became of each rate."""
+    trained, gains = {}, {}
+    for rate in rates:
+        try:
+            trained[rate] = trainings.seed(trainings.arms, 0, rate)
+            gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
+        except DivergedError:
+            continue
+    if not gains:
+        raise NotEvaluatedError(
+            f"every learning rate diverged: {', '.join(f'{rate:g}' for rate in rates)}",
+            remedy=f"--rate {min(rates) / 10:g}",
+        )
+    best = max(gains, key=lambda rate: gains[rate])
+    return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
+
+
+def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
+    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
+
+    Not before two, since one says nothing of the error between trainings.
+    """
+    values = {arm: own[None] for arm, own in first.items()}
+    running = list(first)
+    for seed in range(1, n_seeds):
+        try:
+            done = trainings.seed(running, seed, rate)
+        except DivergedError as error:
+            raise NotEvaluatedError(
+                f"at learning rate {rate:g}, seed {seed + 1}: {error.message}", remedy=f"--rate {rate / 4:g}"
+            ) from error
+        values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
+        if seed + 1 >= ceil(n_seeds / 3):
+            running_values = {arm: values[arm][:, :, 0] for arm in running}
+            behind = Judge(running_values, trainings.group, trainings.fold).trailing()
+            running = [arm for arm in running if arm not in behind]
+    return values
+
+
+def _with_comparisons(
+    result: Probe, task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]
+) -> Probe:
+    """The result with what all trainings show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
+    judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
+    gains = judge.gains(frozen[:, 0])
+    beaten = any(sign(gain.interval_95) > 0 for arm, gain in gains.items() if not arm.control)
+    reason = "one_seed" if result.n_seeds == 1 else None if beaten else "no_gain"
+    pairs, ties = judge.pairs()
+
+    def of_arm(arm: Arm, lists: Lists) -> ProbedSource:
+        gain = gains[arm]
+        return ProbedSource(
+            name=arm.name,
+            n_negatives=len(lists.ids),
+            n_seeds=len(values[arm]),
+            trained=_means(values[arm][: judge.n_seeds].mean(axis=0)),
+            gain_ndcg10=gain.value,
+            interval_95=gain.interval_95,
+            standard_error=gain.standard_error,
+            error_queries=gain.error_queries,
+            error_runs=gain.error_runs,
+            p=gain.p,
+            vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
+            tie=None if arm.control or reason == "one_seed" else ties[arm.name],
+        )
+
+    results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
+    return replace(
+        result,
+        not_evaluated=_reasons(reason, task),
+        precision=trainings.precision,
+        frozen=_means(frozen),
+        sources=_by_gain(item for arm, item in results.items() if not arm.control),
+        controls=_by_gain(item for arm, item in results.items() if arm.control),
+        pairs=() if reason == "one_seed" else pairs,
+        identical=trainings.identical,
+    )
+
+
+def _reasons(reason: str | None, task: Task) -> dict[str, str]:
+    """What is not evaluated: the sources for this reason, and the controls that could not be made."""
+    return {**({} if reason is None else {"sources": reason}), **task.missing}
+
+
+def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:
+    return tuple(sorted(sources, key=lambda source: (-source.gain_ndcg10, source.name)))
+
+
+def _means(values: Floats) -> Means:
+    ndcg, mrr, recall = values.mean(axis=0).tolist()
+    return Means(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

@@ -1,0 +1,257 @@
+"""All trainings of a probe on one or several devices, each done once and kept. Source: METHOD 13."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from secid.arrays import Floats, Index
+from secid.encode import CacheFolder
+from secid.encode.device import choose_devices, choose_dtype, multiplies_bf16
+from secid.encode.transformer import TransformerEncoder
+from secid.errors import NonFiniteEmbeddingError, OutputError
+from secid.files import write_whole
+from secid.progress import Progress
+from secid.settings import Settings
+from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, steps_of, train_and_rank
+from secid.tools.probing.options import Options
+from secid.tools.probing.task import Arm, Task
+
+RECIPE = (3, ".".join(version("torch").split(".")[:2]))
+"""Of the code that decides a training's numbers: the first is one more where it changes them."""
+
+
+class Trainings:
+    """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
+
+    arms        : all sources and controls.   identical : names of sources with the same negatives, trained once.
+    precision   : of the trainings.   faster_in_bf16 : whether --dtype bf16 would make them shorter on this CPU.
+    are_kept    : whether a finished one stays in the cache.
+    fold, group : (n,) of the held-out queries in the order of all measures.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        chosen: Index,
+        encoder: TransformerEncoder,
+        settings: Settings,
+        options: Options,
+        progress: Progress,
+    ) -> None:
+        """chosen : rows of the task that are ranked when their fold is held out."""
+        devices = choose_devices(settings.device)
+        bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
+        self.precision = "bf16 autocast" if bf16 else "float32"
+        self.faster_in_bf16 = devices[0].type == "cpu" and settings.dtype == "auto" and multiplies_bf16()
+        self._learners = [Learner(encoder, device, options.lora, bf16, settings.temperature) for device in devices]
+        self._task, self._options, self._progress = task, options, progress
+        first = self._learners[0]
+        candidates = first.tokens(task.passages.take(task.candidates), "passage")
+        names = np.unique(task.fold[chosen]).tolist()  # a fold may hold none of them
+        self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
+        rows = np.concatenate([held.rows for held in self._held.values()])
+        self.fold, self.group = task.fold[rows], task.group[rows]
+        known = encoder.info.fingerprint
+        own = (options.lora, options.steps, options.batch, settings.temperature)
+        parts = [known, self.precision, devices[0].type, *own] if known else None
+        self._files = TrainingFiles(task, self._held, settings, parts)
+        self.arms, self.identical = tuple(task.arms), self._files.identical()
+        self.are_kept = self._files.folder is not None
+        self._step_seconds, self._ranking_steps = self._timed()
+        self._n_steps_done = self._total = 0
+
+    def frozen(self) -> Floats:
+        """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries by the encoder as it is."""
+        works = [Work(None, fold, 0, 0.0) for fold in self._held]
+        n_missing = sum(self._files.read(work) is None for work in works)
+        self._progress.start("rank", self._ranking_steps * n_missing, "steps")
+        done = self._all(works)
+        return np.concatenate([done[work] for work in works])
+
+    def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
+        """(n, 3) the same after training on each source or control. Raises DivergedError."""
+        works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
+        in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
+        self._total = self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps
+        done = self._all(in_order)
+        return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
+
+    def begin(self) -> None:
+        """The trainings begin: one stage of progress."""
+        self._n_steps_done, self._total = 0, self.numbers()[1] * self._steps
+        self._progress.start("train", self._total, "steps")
+
+    def numbers(self, arms: Sequence[Arm] | None = None, seed: int = 0, rate: float | None = None) -> tuple[int, int]:
+        """How many trainings are to come, none stopped early, and how many of them are not kept.
+
+        arms : by default all.   seed, rate : the next ones; by default the first.
+        """
+        all_of: dict[tuple[str, ...], bool] = {}  # sources with the same negatives are trained once
+        for later, rates in self._ahead(seed, self._options.rates[0] if rate is None else rate):
+            for arm in arms or self.arms:
+                for fold in self._held:
+                    works = [Work(arm, fold, later, own) for own in rates]
+                    key = tuple(map(self._files.name, works))
+                    if key not in all_of:
+                        all_of[key] = any(self._files.read(work) is not None for work in works)
+        return len(all_of), sum(not kept for kept in all_of.values())
+
+    def _ahead(self, seed: int, rate: float) -> Iterator[tuple[int, tuple[float, ...]]]:
+        """The plan from a seed and rate on: each seed, with the rates of which any one will do.
+
+        The first seed tries one rate after the other, and which of them trains the others is not known before.
+        """
+        rates = self._options.rates
+        if seed == 0:
+            yield from ((0, (own,)) for own in rates[rates.index(rate) :])
+        for later in range(max(1, seed), self._options.n_seeds):
+            yield later, rates if seed == 0 else (rate,)
+
+    def seconds(self, n: int) -> float:
+        """That so many trainings take."""
+        return n * self._step_seconds * self._steps / len(self._learners)
+
+    @property
+    def _steps(self) -> int:
+        """Of a training, its ranking included."""
+        return self._options.steps + self._ranking_steps
+
+    def _timed(self) -> tuple[float, int]:
+        """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
+        learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
+        negatives = next(iter(self._task.negatives.values()))
+        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._options.batch)
+        try:
+            learner.fit(steps, 1, 0.0, lambda: None)  # the first one reserves memory
+        except DivergedError as error:
+            raise NonFiniteEmbeddingError(
+                f"before training, {error.message}", remedy="use another encoder: its weights may be damaged"
+            ) from error
+        start = time.perf_counter()
+        learner.fit(steps, 2, 0.0, lambda: None)
+        middle = time.perf_counter()
+        learner.rows(held.queries, "query")
+        each = (time.perf_counter() - middle) / int(held.queries.lengths.sum())
+        step = (middle - start) / 2
+        return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
+
+    def _all(self, works: Sequence[Work]) -> dict[Work, Floats]:
+        """The measures of each work, kept ones read, and of equal ones the first alone trained."""
+        kept = {self._files.name(work): self._files.read(work) for work in works}
+        missing: dict[str, Work] = {}
+        for work in works:
+            if kept[name := self._files.name(work)] is None:
+                missing.setdefault(name, work)
+        trained = self._run([*missing.values()])
+        done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
+        return {work: done[self._files.name(work)] for work in works}
+
+    def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
+        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""
+        stop = threading.Event()
+        free = list(self._learners)  # of each thread one; list.pop and append are atomic
+
+        def tick() -> None:
+            if stop.is_set():
+                raise _StoppedError
+            self._advance(1)
+
+        def one(work: Work) -> Floats:
+            learner = free.pop()
+            if work.arm is not None:
+                self._progress.at(f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}", self._total)
+            try:
+                values = train_and_rank(learner, self._task, self._held[work.fold], work, self._options, tick)
+            finally:
+                free.append(learner)
+            self._files.write(work, values)
+            self._advance(self._ranking_steps)
+            return values
+
+        if len(self._learners) == 1:
+            return {work: one(work) for work in works}
+        with ThreadPoolExecutor(len(self._learners)) as pool:
+            futures = {work: pool.submit(one, work) for work in works}
+            try:
+                return {work: future.result() for work, future in futures.items()}
+            except BaseException:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _advance(self, n_steps: int) -> None:
+        self._n_steps_done += n_steps
+        self._progress.advance(n_steps)
+
+
+class _StoppedError(Exception):
+    """Ends a training in another thread."""
+
+
+class TrainingFiles:
+    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers.
+
+    folder : None where they are not kept.
+    """
+
+    def __init__(
+        self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
+    ) -> None:
+        """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
+        self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
+        keys, queries = task.passages.keys, task.queries.keys[task.query]
+        texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
+        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
+        self._of: dict[Arm | None, str] = {None: ""}
+        self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
+
+    def identical(self) -> tuple[tuple[str, ...], ...]:
+        """The names of sources that have the same negatives as another one, together."""
+        by_negatives: dict[str, list[str]] = {}
+        for arm, name in self._of.items():
+            if arm is not None and not arm.control:
+                by_negatives.setdefault(name, []).append(arm.name)
+        return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
+
+    def name(self, work: Work, numbers: str = "") -> str:
+        """SHA-256 of all that decides a training: works of one name give the same. numbers : what came of it."""
+        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
+        return hashlib.sha256(name.encode()).hexdigest()
+
+    def read(self, work: Work) -> Floats | None:
+        """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
+        if self.folder is None:
+            return None
+        try:
+            checksum, numbers = self._path(self.folder, work).read_text(encoding="utf-8").split("\n", 1)
+            if checksum != self.name(work, numbers):
+                return None
+            return np.array(json.loads(numbers), np.float64)
+        except (OSError, ValueError):
+            return None
+
+    def write(self, work: Work, values: Floats) -> None:
+        """Keeps one; a folder that cannot be written costs the next run time, no more."""
+        if self.folder is not None:
+            with contextlib.suppress(OutputError):
+                numbers = json.dumps(values.tolist())
+                write_whole(self._path(self.folder, work), f"{self.name(work, numbers)}\n{numbers}")
+
+    def _path(self, folder: Path, work: Work) -> Path:
+        return folder / f"{self.name(work)[:32]}.json"
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

@@ -1,0 +1,249 @@
+"""Scores of triplets that are spread over shards, and pairs of sources compared on shared queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from secid.analyses.shared_queries import (
+    Columns,
+    Key,
+    Pair,
+    PairGap,
+    Pairs,
+    Shared,
+    SharedCounts,
+    flags_of,
+    scored_pairs,
+)
+from secid.arrays import Flags, Floats
+from secid.measure.blocks import Vectors
+from secid.measure.information import Eigen, InformationState, spectral_nats
+from secid.measure.interval import Difference
+from secid.measure.uncertainty import Influence, covariance, difference, influence, information
+from secid.results.catalogue import BITS
+from secid.results.run import Number
+from secid.tools.shards.state import Arrays, ShardNumbers, StoredSet
+from secid.triplets.random_reference import QuerySums, RatioDifference
+
+# The score of a set of triplets that is spread over shards, and its error.
+
+
+@dataclass
+class Scores:
+    """ECI of a set of triplets and its error; the error is added up over shards.
+
+    state : the sum over all shards.   eigen : of its M.
+    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct queries.
+    """
+
+    state: InformationState
+    eigen: Eigen
+    budgets: tuple[float, ...]
+    squares: Floats
+    bias_nats: Floats
+    n_queries: int = 0
+
+    @staticmethod
+    def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> Scores:
+        """Score a set before its influence is added."""
+        total = state.total if device is None else state.total.to(device)
+        eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
+        return Scores(state, eigen, budgets, *np.zeros((2, len(budgets))))
+
+    @property
+    def nats(self) -> float:
+        """ECI at the first budget."""
+        return spectral_nats(self.eigen.values, self.budgets[0])
+
+    def standard_errors(self) -> Floats:
+        """Return (budgets,) standard errors in nats."""
+        errors: Floats = np.sqrt(self.squares)
+        return errors
+
+    def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
+        """Add the influence of the triplets of a shard, at least one, and return it."""
+        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
+        self.squares += (effect.per_query**2).sum(axis=0)
+        self.bias_nats += effect.bias_nats
+        self.n_queries += effect.n_queries
+        return effect
+
+
+# Compares pairs of sources on the queries that both have, over shards, with the result of one process.
+#
+# The first pass counts shared queries and adds up sums by query; the second adds up the matrices of sources restricted
+# to shared queries; the third, their influence. Source: METHOD 8, 16.1.
+
+NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
+"""Influence of a source that has no triplet in a shard."""
+NO_SUM = InformationState(torch.zeros(()), 0.0)
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """The sources of one shard, by their place among all sources.
+
+    has : (S, n) which sources have which of its queries.   distance : the run's smallest ||n - p||.
+    """
+
+    sets: Mapping[int, StoredSet]
+    columns: Mapping[int, Columns]
+    has: Flags
+    distance: float
+
+    @staticmethod
+    def of(numbers: ShardNumbers, arrays: Arrays, names: tuple[str, ...]) -> ShardPart:
+        """Read it from a state. names : of all sources."""
+        places = [names.index(part.result.name) for part in numbers.sources]
+        sets = {place: StoredSet.of(arrays, number) for number, place in enumerate(places)}
+        nothing = np.zeros(0, np.int64)
+        has = flags_of([sets[place].triplets.query if place in sets else nothing for place in range(len(names))])
+        columns = {}
+        for place, own in sets.items():
+            outscores = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
+            columns[place] = Columns.of(own.triplets, own.squared, own.weight, outscores, numbers.smallest_distance)
+        return ShardPart(sets, columns, has, numbers.smallest_distance)
+
+    def queries(self, sources: tuple[int, ...]) -> Flags:
+        """Return (n,) which queries all of these sources have."""
+        shared: Flags = np.all(self.has[list(sources)], axis=0)
+        return shared
+
+    def rows(self, place: int, queries: Flags) -> StoredSet | None:
+        """Return the triplets of a source on some queries; None if there are none."""
+        own = self.sets.get(place)
+        if own is None or not (keep := queries[own.triplets.query]).any():
+            return None
+        return own if keep.all() else own.rows(np.flatnonzero(keep))
+
+
+class Between:
+    """Pairs of sources, by place in `names`.
+
+    counts     : the queries that they share.
+    jaccard    : (S, S) sums over shared queries of the overlap of their negatives.
+    shared     : what each compared pair shares.   scored : the pairs that are compared by score.
+    members    : for each restricted set that is scored, the sources whose shared queries it has.
+    sets       : the scores of these sets.
+    squares    : the squared standard error of the difference of each scored pair.
+    covariance : (S, S) of the scores in the table.
+    n_inverted : for each restricted set in the table, how many negatives outscore their positive.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.counts = SharedCounts(len(names))
+        self.jaccard, self.covariance = np.zeros((2, len(names), len(names)))
+        pairs = list(combinations(range(len(names)), 2))
+        self._ratios = {pair: [RatioDifference(np.zeros(4)) for _ in range(2)] for pair in pairs}
+        self.shared: dict[Pair, Shared] = {}
+        self.scored: set[Pair] = set()
+        self.squares = dict.fromkeys(pairs, 0.0)
+        self.members: dict[Key, tuple[int, ...]] = {}
+        self.sets: dict[Key, Scores] = {}
+        self._states: dict[Key, InformationState] = {}
+        self.n_inverted: dict[Key, int] = {}
+
+    def count(self, part: ShardPart, numbers: ShardNumbers) -> None:
+        """Add a shard in the first pass."""
+        self.counts.add(part.has)
+        for pair, both in self._pairs(part):
+            for ratio, sides in zip(self._ratios[pair], self._sides(part, pair, both), strict=True):
+                ratio.add(*sides)
+        for first, second, overlap in numbers.jaccard:
+            a, b = self.places(first, second)
+            self.jaccard[a, b] += overlap
+            self.jaccard[b, a] += overlap
+
+    def settle(self) -> None:
+        """Choose the sets that are scored, after the first pass."""
+        every = range(len(self.names))
+        shared = {pair: self.counts.of(*pair) for pair in self._ratios}
+        self.shared = {pair: own for pair, own in shared.items() if own.compares}
+        whole = {self.whole(place) for place in every}
+        common = [Key(place, self.counts.common) for place in every] if self.counts.in_table else []
+        sizes = {pair: own.n for pair, own in self.shared.items()}
+        sets = {pair: self._keys(pair) for pair in self.shared}
+        self.scored = set(scored_pairs(sizes, sets, whole.union(common)))
+        members: dict[Key, tuple[int, ...]] = {key: pair for pair in sorted(self.scored) for key in sets[pair]}
+        members |= dict.fromkeys(common, tuple(every))
+        self.members = {key: sources for key, sources in members.items() if key not in whole}
+        self._states = dict.fromkeys(self.members, NO_SUM)
+
+    def sum(self, part: ShardPart, vectors: Vectors, dtype: torch.dtype) -> None:
+        """Add a shard in the second pass, which is needed only if `members` is not empty."""
+        for key, sources in self.members.items():
+            rows = part.rows(key.place, part.queries(sources))
+            if rows is not None:
+                inputs = vectors, rows.triplets, rows.squared, rows.weight, part.distance, dtype
+                self._states[key] += information(*inputs)
+
+    def score(self, device: torch.device | None) -> None:
+        """Score the sets, after the second pass."""
+        self.sets = {key: Scores.of(state, (1.0,), device) for key, state in self._states.items()}
+
+    def add(self, part: ShardPart, whole: Mapping[str, Influence], vectors: Vectors, dtype: torch.dtype) -> None:
+        """Add a shard in the third pass. whole : influence of all triplets of each source in the shard."""
+        effects = {self.whole(place): whole.get(name, NOTHING) for place, name in enumerate(self.names)}
+        for key, sources in self.members.items():
+            rows = part.rows(key.place, part.queries(sources))
+            effects[key] = NOTHING if rows is None else self.sets[key].add(vectors, rows, part.distance, dtype)
+        for pair, both in self._pairs(part):
+            for ratio, sides in zip(self._ratios[pair], self._sides(part, pair, both), strict=True):
+                ratio.add_square(*sides)
+        for pair in self.scored:
+            a, b = (effects[key] for key in self._keys(pair))
+            self.squares[pair] += difference(a, b, 0.0).standard_error ** 2
+        if self.counts.one_set:
+            self.covariance += covariance([effects[self.in_table(place)] for place in range(len(self.names))])
+        if self.counts.in_table:
+            common = part.queries(tuple(range(len(self.names))))
+            for place, columns in part.columns.items():
+                key = self.in_table(place)
+                self.n_inverted[key] = self.n_inverted.get(key, 0) + round(columns.outscoring.among(common).top.sum())
+
+    def whole(self, place: int) -> Key:
+        """Return the key of a source with all of its queries."""
+        return Key(place, self.counts.of(place, place).identity)
+
+    def in_table(self, place: int) -> Key:
+        """Return the key of the set that the table shows of a source."""
+        return Key(place, self.counts.common) if self.counts.in_table else self.whole(place)
+
+    def places(self, *names: str) -> tuple[int, ...]:
+        """Return the places of sources in the matrices."""
+        return tuple(map(self.names.index, names))
+
+    def pairs(self, nats: Callable[[Key], float]) -> Pairs:
+        """Return all pairs, without hardness. nats : gives the score of a set."""
+        gaps = []
+        for pair, own in self.shared.items():
+            trace, outscoring = (ratio.difference(own.n) for ratio in self._ratios[pair])
+            gap = trace
+            if pair in self.scored:
+                first, second = map(nats, self._keys(pair))
+                gap = Difference(first - second, float(np.sqrt(self.squares[pair])), own.n, own.n)
+            a, b = (self.names[place] for place in pair)
+            number: Number = "score" if pair in self.scored else "trace"
+            gaps.append(PairGap(a, b, gap, number, None, outscoring).turned())
+        apart = [pair for pair in self._ratios if pair not in self.shared]
+        return Pairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
+
+    def _keys(self, pair: Pair) -> list[Key]:
+        return [Key(place, self.counts.of(*pair).identity) for place in pair]
+
+    def _pairs(self, part: ShardPart) -> list[tuple[Pair, Flags]]:
+        """Return the pairs that share a query of the shard, with flags of the shared queries."""
+        both = [(pair, part.queries(pair)) for pair in combinations(sorted(part.sets), 2)]
+        return [(pair, queries) for pair, queries in both if queries.any()]
+
+    @staticmethod
+    def _sides(part: ShardPart, pair: Pair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:
+        """Return both sources' sums of trace, then of outscoring."""
+        first, second = (part.columns[place].among(queries) for place in pair)
+        return [(first.trace, second.trace), (first.outscoring, second.outscoring)]

@@ -1,0 +1,447 @@
+"""States of all shards to one report: sums added in order, the influence pass, and the sample of the queries."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from secid.analyses.overlap import OVERLAP, overlap_of
+from secid.analyses.ranking import chances, comparisons, score_interval, tie_groups
+from secid.analyses.registry import reordered
+from secid.arrays import Floats
+from secid.encode.device import gpu_of
+from secid.findings.rows import SAMPLED as OF_SAMPLE
+from secid.findings.rows import fraction
+from secid.findings.status import FLAGGED, readable, status_of
+from secid.findings.summary import among_positives, source_finding
+from secid.measure.blocks import Vectors
+from secid.measure.gates import GateMeans
+from secid.measure.information import InformationState, trace
+from secid.measure.uncertainty import Influence
+from secid.pool import Tally
+from secid.pool.collect import EXAMPLES_PER_REASON, place_of
+from secid.pool.plan import unassigned_of
+from secid.progress import Progress
+from secid.results import (
+    BudgetPoint,
+    Comparison,
+    Example,
+    InputFile,
+    Overlap,
+    Proxies,
+    Run,
+    SourceFinding,
+    SourceResult,
+    TripletExample,
+    defects_to_drop,
+)
+from secid.results.catalogue import BITS, FINDINGS
+from secid.results.document import adapter_of
+from secid.results.run import Merged
+from secid.results.sources import TableNumbers, WithoutFlagged
+from secid.scoring.publish import SHOWN_GATES, few_queries, repair_of, score_fields, unlike
+from secid.tools.shards.between import NO_SUM, Between, Scores, ShardPart
+from secid.tools.shards.counts import Counts
+from secid.tools.shards.shard import ROWS
+from secid.tools.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
+from secid.tools.shards.store import StateDir
+from secid.triplets.estimates import GapMoments, Moments
+from secid.triplets.measure_set import Measured, curve_budgets
+
+# States of all shards to what one process measures of the whole: sums added in order, then the influence pass.
+#
+# One shard is in memory at a time. Source: METHOD 2, 8, 11, 14.
+
+
+@dataclass
+class Sums:
+    """The first pass over one source. parts: its numbers in the shards that hold some of it, in order.
+
+    total, sound : the sums of its triplets, and of those without a counted defect.
+    priorities : the first of its queries in the order of every sample.
+    """
+
+    parts: list[SourceNumbers] = field(default_factory=list)
+    total: InformationState = NO_SUM
+    sound: InformationState = NO_SUM
+    priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
+        """Those of a shard, where the source has this number. sample: queries that are to be sampled."""
+        n, n_sound = part.result.n_triplets, part.result.without_flagged.n_triplets
+        self.parts.append(part)
+        self.total += InformationState(torch.from_numpy(arrays[f"{number}.total"]), float(n))
+        self.sound += InformationState(torch.from_numpy(arrays[f"{number}.sound"]), float(n_sound))
+        self.priorities = np.sort(np.append(self.priorities, arrays[f"{number}.priorities"]))[: sample + 1]
+
+
+class Whole:
+    """One source, added up over shards.
+
+    parts    : its numbers in the shards that hold some of it, in order.   silent : in those without a triplet of it.
+    score    : of all its triplets.   sound : of those without a counted defect; `score` where none has any.
+    weights, information : of all triplets under "", and of those with each finding.
+    keys, per_query : of its queries, and their influence at the first budget, by shard.
+    """
+
+    def __init__(self, sums: Sums, silent: list[ListedNumbers], device: torch.device | None) -> None:
+        n = int(sums.total.n_negatives)
+        self.parts, self.silent, self.priorities = sums.parts, silent, sums.priorities
+        self.score = self.sound = Scores.of(sums.total, curve_budgets(1.0, n), device)
+        if sums.sound.n_negatives < n:
+            self.sound = Scores.of(sums.sound, (1.0,), device)
+        self.weights, self.information = defaultdict[str, float](float), defaultdict[str, float](float)
+        self.keys: list[npt.NDArray[np.uint8]] = []
+        self.per_query: list[Floats] = []
+
+    def n(self, name: str) -> int:
+        """The sum of a number of its parts, such as "result.n_triplets"."""
+        return sum(map(attrgetter(name), self.parts))
+
+    def n_listed(self, name: str) -> int:
+        """The sum of a number of all shards."""
+        return self.n(name) + sum(int(getattr(part, name)) for part in self.silent)
+
+    def mean(self, name: str, weight: str = "result.n_triplets") -> float:
+        """The mean of a number of its parts."""
+        return float(np.average([*map(attrgetter(name), self.parts)], weights=[*map(attrgetter(weight), self.parts)]))
+
+    def moments(self) -> dict[str, Moments]:
+        """Of each share, over the shards that evaluated it."""
+        sums: dict[str, Moments] = {}
+        for part in (*self.parts, *self.silent):
+            for name, own in part.moments.items():
+                sums[name] = sums[name].plus(own) if name in sums else own
+        return sums
+
+    def compared(self) -> dict[str, GapMoments]:
+        """Of each formal finding, over all shards."""
+        first, *others = (part.compared for part in (*self.parts, *self.silent))
+        sums = dict(first)
+        for other in others:
+            sums = {name: moments.plus(other[name]) for name, moments in sums.items()}
+        return sums
+
+    def add(self, vectors: Vectors, arrays: Arrays, number: int, distance: float, dtype: torch.dtype) -> Influence:
+        """The second pass over a shard, where the source has this number."""
+        own = StoredSet.of(arrays, number)
+        effect = self.score.add(vectors, own, distance, dtype)
+        self.keys.append(arrays[f"{number}.keys"])
+        self.per_query.append(effect.per_query[:, 0])
+        flags = {"": np.ones(len(own.weight), np.bool_)}
+        flags |= {name: own.findings >> np.uint32(bit) & np.uint32(1) != 0 for name, bit in BITS.items()}
+        for name, inside in flags.items():
+            self.weights[name] += float(own.weight[inside].sum())
+            self.information[name] += float(effect.information[inside].sum())
+        if self.sound is not self.score and own.is_sound.any():
+            self.sound.add(vectors, own.sound(), distance, dtype)
+        return effect
+
+
+def whole_run(
+    state: StateDir,
+    headers: Mapping[str, Mapping[str, Any]],
+    sample: int,
+    folder: Path,
+    device: str,
+    dtype: torch.dtype,
+    progress: Progress,
+) -> tuple[dict[str, Whole], Between, dict[str, Tally]]:
+    """What the shards of a run come to, by source.
+
+    headers : of the states, in order.   sample : queries of each source that are to be sampled.
+    folder : an empty one, for rows that are downloaded.   device, dtype : of the influence pass.
+    """
+    shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
+    sums: defaultdict[str, Sums] = defaultdict(Sums)
+    tallies: dict[str, Tally] = {}
+    between = Between(tuple(sorted({part.result.name for own in shards.values() for part in own.sources})))
+    progress.start("merge", 2 * len(shards), "shards")
+    for numbers, arrays, _ in _shards(state, shards, folder, rows=False):
+        for number, part in enumerate(numbers.sources):
+            sums[part.result.name].add(part, arrays, number, sample)
+        for name, tally in numbers.tallies.items():
+            tallies[name] = _added(tallies[name], tally) if name in tallies else tally
+        if numbers.sources:
+            between.count(ShardPart.of(numbers, arrays, between.names), numbers)
+        del arrays  # before the next are read
+        progress.advance(1)
+    gpu = gpu_of(device)
+    silent = {name: [s.silent[name] for s in shards.values() if name in s.silent] for name in sums}
+    wholes = {name: Whole(own, silent[name], gpu) for name, own in sums.items()}
+    tallies = {name: _added(tallies[name], tallies[unassigned_of(own.parts[0].file)]) for name, own in sums.items()}
+    between.settle()
+    for numbers, arrays, path in _shards(state, shards, folder, rows=True) if between.members else ():
+        if numbers.sources:
+            part_of_shard = ShardPart.of(numbers, arrays, between.names)
+            between.sum(part_of_shard, stored_vectors(path, numbers.dimension, gpu), dtype)
+        del arrays
+    between.score(gpu)
+    for numbers, arrays, path in _shards(state, shards, folder, rows=True):
+        effects = {}
+        for number, part in enumerate(numbers.sources):
+            vectors = stored_vectors(path, numbers.dimension, gpu)
+            name = part.result.name
+            effects[name] = wholes[name].add(vectors, arrays, number, numbers.smallest_distance, dtype)
+        if effects:
+            between.add(ShardPart.of(numbers, arrays, between.names), effects, vectors, dtype)
+        del arrays
+        progress.advance(1)
+    return wholes, between, tallies
+
+
+def _shards(
+    state: StateDir, shards: Mapping[str, ShardNumbers], folder: Path, *, rows: bool
+) -> Iterator[tuple[ShardNumbers, Arrays, Path]]:
+    for name, numbers in shards.items():
+        path = state.file(name, ROWS, folder) if rows and numbers.sources else folder
+        yield numbers, state.read(name), path
+        if path.is_relative_to(folder) and path != folder:
+            path.unlink()
+
+
+def _added(before: Tally, own: Tally) -> Tally:
+    """The rows of one more shard. Of each reason the first examples stay."""
+    shown: list[Example] = []
+    for example in sorted([*before.examples, *own.examples], key=place_of):
+        if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
+            shown.append(example)
+    return Tally(
+        n_read=before.n_read + own.n_read,
+        n_used=before.n_used + own.n_used,
+        n_records=before.n_records + own.n_records,
+        skipped=dict(sorted((Counter(before.skipped) + Counter(own.skipped)).items())),
+        dropped=dict(sorted((Counter(before.dropped) + Counter(own.dropped)).items())),
+        examples=tuple(shown),
+        n_mixed_slices=before.n_mixed_slices + own.n_mixed_slices,
+        n_repeated_rows=before.n_repeated_rows + own.n_repeated_rows,
+    )
+
+
+# The report of a run in shards: that of a sample of the queries, with what was added up over all of them in its place.
+#
+# Source: METHOD 2, 7, 8, 11, 14.
+
+BUDGET = 1.0
+OF_PAIRS = ("few_shared_queries", "own_queries", "traces_compared")
+"""Warnings that are made again from the pairs of the whole run."""
+
+
+def report(
+    sample: Run,
+    wholes: Mapping[str, Whole],
+    between: Between,
+    tallies: Mapping[str, Tally],
+    files: Mapping[str, InputFile],
+    counts: Counts,
+    merged: Merged,
+    seed: int,
+) -> Run:
+    """Return the run of the whole. sample : the run of the sample, which has every source.   files : by path."""
+    names, counts_shared = between.names, between.counts
+    sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
+    table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
+    pairs = between.pairs(lambda key: sets[key].nats)
+    order = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
+    n_queries = {name: wholes[name].score.n_queries for name in order}
+    compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
+    groups = tie_groups(order, compared)
+    first: list[float | None] = [None] * len(order)
+    if counts_shared.one_set:
+        places = between.places(*order)
+        nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
+        first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
+    of_sample = {source.name: source for source in sample.sources}
+    few = {item.source: item for item in few_queries(n_queries)}
+    others = [
+        few.get(item.source) if item.kind == "few_queries" else item
+        for item in sample.warnings
+        if item.kind not in OF_PAIRS
+    ]
+    folder = None if merged.sampled_queries else sample.folder
+    settings = {name: entry["value"] for name, entry in sample.settings.items()}
+    return replace(
+        sample,
+        sources=tuple(
+            source_of(
+                wholes[name], of_sample[name], tallies[name], files, merged, folder, settings,
+                rank=rank, rank_group=groups[name], probability_first=chance,
+                on_shared=on_shared(between, name, of_sample[name]),
+            )
+            for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
+        ),
+        comparisons=compared,
+        analyses={
+            **reordered(sample.analyses, order),
+            OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
+        },
+        warnings=(*unlike(pairs, counts_shared), *filter(None, others)),
+        merged=merged,
+    )  # fmt: skip
+
+
+def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Take the differences of hardness from the sample's pairs."""
+    known = {(pair.first, pair.second): pair.hardness for pair in sample}
+    turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
+    every = known | turned
+    return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
+
+
+def on_shared(between: Between, name: str, sample: SourceResult) -> TableNumbers | None:
+    """Return a source's columns of the table, None if they use all its queries. The hardness is the sample's."""
+    key = between.in_table(*between.places(name))
+    if key not in between.sets:
+        return None
+    score, n = between.sets[key], round(between.sets[key].state.n_negatives)
+    error, own = float(score.standard_errors()[0]), sample.on_shared
+    ends = score_interval(score.nats, error, score.n_queries, BUDGET)
+    return TableNumbers(
+        n_queries=score.n_queries,
+        n_triplets=n,
+        score=BudgetPoint(budget=BUDGET, nats=score.nats, interval_95=ends, bias_nats=float(score.bias_nats[0])),
+        trace=trace(score.state.matrix()),
+        hardness=None if own is None else own.hardness,
+        hardness_interval_95=None if own is None else own.hardness_interval_95,
+        inversion_fraction=between.n_inverted[key] / n,
+    )
+
+
+def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, counts: Counts) -> Overlap:
+    """Return what two sources share."""
+    pair = between.places(a, b)
+    n_documents = min(counts.shared[name, name] for name in (a, b))
+    n_shared = counts.shared.get((min(a, b), max(a, b)), 0)
+    n_shared_queries, jaccard = between.counts.of(*pair).n, float(between.jaccard[pair])
+    return overlap_of(a, b, n_shared_queries, jaccard, min(n_queries[a], n_queries[b]), n_shared, n_documents)
+
+
+def source_of(
+    whole: Whole,
+    sample: SourceResult,
+    tally: Tally,
+    files: Mapping[str, InputFile],
+    merged: Merged,
+    run: str | None,
+    settings: Mapping[str, Any],
+    **ranked: Any,
+) -> SourceResult:
+    """One source. What is not added up stays the sample's."""
+    score, moments = whole.score, whole.moments()
+    findings = tuple(findings_of(whole, sample, moments, tally))
+    unknown = moments["unknown_script"].value if "unknown_script" in moments else None
+    status = readable(status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
+    inputs = tuple(files[file.path] for file in sample.paths)
+    results = [part.result for part in whole.parts]
+    means: dict[str, Any] = {field.name: whole.mean(f"result.{field.name}") for field in fields(GateMeans)}
+    proxies = {
+        name: whole.mean(f"result.proxies.{name}", "n_groups" if name.endswith("_record") else "result.n_triplets")
+        for name in vars(sample.proxies)
+    }
+    return replace(
+        sample,
+        **ranked,
+        status=status,
+        n_flagged=moments[FLAGGED].n,
+        flagged_share=moments[FLAGGED].value,
+        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs, settings),
+        without_flagged=without_flagged(whole, sample),
+        paths=inputs,
+        n_read=tally.n_read,
+        n_used=tally.n_used,
+        n_records=tally.n_records,
+        n_not_sampled=0,
+        skipped=tally.skipped,
+        dropped_negatives=tally.dropped,
+        examples=tally.examples,
+        equal_curve=sample.compared_curve if merged.sampled_queries else sample.equal_curve,
+        findings=findings,
+        finding_overlaps=overlaps_of(whole, sample),
+        proxies=Proxies(**proxies),
+        gate_histograms={
+            name: tuple(map(sum, zip(*(result.gate_histograms[name] for result in results), strict=True)))
+            for name in SHOWN_GATES
+        },
+        n_triplets=whole.n("result.n_triplets"),
+        **score_fields(score.eigen.values, trace(score.state.matrix()), score),
+        **means,
+    )
+
+
+def without_flagged(whole: Whole, sample: SourceResult) -> WithoutFlagged:
+    """The source without its counted defects; its hardness is the sample's."""
+    sound = whole.sound
+    if not sound.state.n_negatives:
+        return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
+    return WithoutFlagged(
+        n_triplets=int(sound.state.n_negatives),
+        eci_nats=sound.nats,
+        interval_95=score_interval(sound.nats, float(sound.standard_errors()[0]), sound.n_queries, BUDGET),
+        hardness=sample.without_flagged.hardness,
+    )
+
+
+def findings_of(
+    whole: Whole, sample: SourceResult, moments: Mapping[str, Moments], tally: Tally
+) -> list[SourceFinding]:
+    """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
+    findings, compared = [], whole.compared()
+    for name in FINDINGS:
+        own = sample.finding(name)
+        if name in OF_SAMPLE or name not in moments:
+            findings += [] if own is None else [own]
+            continue
+        examples = own.examples if own is not None and own.examples else examples_of(whole, name)
+        weight, information = (fraction(sums[name], sums[""]) for sums in (whole.weights, whole.information))
+        share, nats = moments[name], whole.score.nats * information
+        finding = source_finding(name, share.n, share, examples, weight, nats)
+        positives = among_positives(compared[name]) if name in compared else None
+        n_rows = tally.n_repeated_rows if name == "repeat" else None
+        findings.append(replace(finding, n_rows=n_rows, positives=positives))
+    return findings
+
+
+def examples_of(whole: Whole, name: str) -> tuple[TripletExample, ...]:
+    """Those of the first shard that has any."""
+    findings = (part.result.finding(name) for part in whole.parts)
+    return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
+
+
+def overlaps_of(whole: Whole, sample: SourceResult) -> dict[str, dict[str, int]]:
+    """How many negatives have two findings at once."""
+    overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
+    for first, row in overlaps.items():
+        for second in row:
+            if not {first, second} & OF_SAMPLE:
+                parts = (part.result.finding_overlaps for part in whole.parts)
+                row[second] = sum(part.get(first, {}).get(second, 0) for part in parts)
+    return overlaps
+
+
+def states_of(
+    run: Run, sample: Sequence[Measured], wholes: Mapping[str, Whole], between: Between
+) -> tuple[Measured, ...]:
+    """Return what the run folder keeps of each source, in rank order.
+
+    That is the sum over the table's queries, and the influence of all queries if the sample lacks some.
+    """
+    items, states, merged = {item.name: item for item in sample}, [], run.merged
+    for name in (source.name for source in run.sources):
+        item, whole = items[name], wholes[name]
+        table = between.sets.get(between.in_table(*between.places(name)), whole.score)
+        own = replace(item, state=table.state)
+        if merged is not None and merged.sampled_queries is not None:
+            per_query = np.concatenate(whole.per_query)[:, None]
+            effect = replace(item.influence, queries=np.arange(len(per_query)), per_query=per_query)
+            own = replace(own, query_keys=np.concatenate(whole.keys), influence=effect)
+        states.append(own)
+    return tuple(states)

@@ -1,0 +1,413 @@
+"""A run in parts, on as many machines as there are: `secid score --shard`, `secid merge` and `--on ray` as functions.
+
+Source: METHOD 11, docs/scale.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack, get_args
+
+from secid import errors
+from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
+from secid.files import work_folder
+from secid.progress import Clock, Progress, Silent
+from secid.results.document import encoder_of, refuse_settings
+from secid.run_folder.write import Recorder, RunFolder
+from secid.scoring.encoders import begun, load_noted, refuse_missing, refuse_no_encoder
+from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of, resolve
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder, EncoderLike
+    from secid.results import EncoderInfo, Run
+
+# `secid score --shard` and `secid merge` as functions.
+
+Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
+"""Takes what `load_noted` takes. That of a process that scores several shards can keep the encoder."""
+DTYPES = get_args(Dtype)
+SAMPLE = 20_000
+"""Queries of each source that a merge samples where none are named."""
+
+
+@dataclass(frozen=True)
+class ShardDone:
+    """A state that is there. n_done of n_shards states of its kind are.
+
+    skipped : it was there before.
+    """
+
+    name: str
+    skipped: bool
+    n_done: int
+    n_shards: int
+
+
+def score_shard(
+    sources: Sequence[str],
+    encoder: EncoderLike | None = None,
+    *,
+    state_dir: str | PathLike[str],
+    prepare: bool = False,
+    run: str | PathLike[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    load: Load = load_noted,
+    **settings: Unpack[SettingsDict],
+) -> ShardDone:
+    """Scores one of N parts of the queries of some sources, in the pool of all of them, and writes its state.
+
+    sources   : as for `score`, but files alone.   encoder: as for `score`; not needed with `prepare`.
+    state_dir : folder of the states, a path or a URL of fsspec.
+    prepare   : count the part of the texts that this shard counts for all of them, and nothing else. Without counts
+                of all shards each counts all texts itself.
+    settings  : as for `score`; `shard` is "I/N", part I of N from 0.
+    run       : folder for the run folder of this shard, to select from; none by default.   force: replace it.
+    A state that is there is not made again, unless its run folder is asked for and is not there. Raises SecidError.
+    Source: METHOD 11.
+    """
+    resolved, progress = begun(encoder, settings, progress, in_shards=True)
+    values = resolved.values
+    from secid.pool.plan import Shard
+    from secid.read import given_sources, opened
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
+
+    job = Job.of(sources, state_dir, resolved, progress)
+    if values.shard is None:
+        raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
+    part = Shard.parse(values.shard)
+    if not prepare:
+        refuse_no_encoder(encoder, values)
+    kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
+    job.state.check_writable()
+    skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
+    if not skipped:
+        files, _ = given_sources(list(sources), values, recorder)
+        with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
+            if not prepare:
+                with opened(files, values):
+                    refuse_missing(encoder, values, recorder)  # the last error before libraries that take seconds
+            counts = None if prepare else job.counts()
+            if not prepare:  # before texts are counted: it may not load
+                loaded, _ = load(encoder, values, recorder)
+                clock.loaded()
+            if counts is None:
+                with opened(files, values) as readers, clock.stage("count"):
+                    (work / "count").mkdir()
+                    counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
+            if not prepare:
+                with opened(files, values) as readers:
+                    named = None if run is None else fspath(run)
+                    scored = score(job, counts, readers, loaded, work, recorder, clock, named)
+                    if scored is not None:
+                        folder.write(scored, recorder, clock)
+    n_done = len(all_parts(kind, part.of).keys() & job.state.names())
+    if prepare and n_done == part.of:
+        job.counts()  # adds them up for all shards
+    return ShardDone(name_of(kind, part), skipped, n_done, part.of)
+
+
+def merge(
+    state_dir: str | PathLike[str],
+    encoder: EncoderLike | None = None,
+    *,
+    run: str | PathLike[str] | None = None,
+    force: bool = False,
+    sample: int = SAMPLE,
+    progress: Progress | None = None,
+    load: Load = load_noted,
+    **settings: Unpack[SettingsDict],
+) -> Run:
+    """Puts the states of all shards together into the run that one process gives.
+
+    state_dir : as for `score_shard`.   run, force : as for `score`.
+    encoder   : the shards' by default; a local folder or an address must be named here, or in the environment or a
+                settings file, since states are not trusted.
+    sample    : queries of each source that all but the sources' own numbers and their comparisons are measured on:
+                controls, ablations, separation, batches, hardness. They are read from the files and encoded once more,
+                unless the cache has them.
+    settings  : of the machine (device, cache, threads), the permissions trust_remote_code and allow_pickle, and what is
+                measured on the sample (controls, ablate, objectives, by); all others are those of the shards.
+    Raises SecidError, before the encoder is loaded where a shard is missing or of another run.
+
+    Source: METHOD 2, 8, 11.
+    """
+    import torch
+
+    from secid.pages.glossary import merged_sentence
+    from secid.pool.make import refuse_bad
+    from secid.read import given_sources, opened
+    from secid.results import InputFile
+    from secid.results.run import Merged
+    from secid.scoring.run import scored_plan
+    from secid.tools.shards.merge import report, states_of, whole_run
+    from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
+    from secid.tools.shards.state import SAMPLED
+    from secid.tools.shards.store import StateDir
+
+    if not 1 <= sample <= SAMPLED:
+        raise UsageError(f"between 1 and {SAMPLED:,} queries, got {sample:,}", where="--sample")
+    state = StateDir(fspath(state_dir))
+    headers = shard_states(state)
+    shard_0 = next(iter(headers.items()))
+    first = shard_0[1]
+    refuse_settings(settings, OF_MACHINE, "the shards")
+    typed = {name: value for name, value in settings.items() if value is not None}
+    stored = {name: value for name, value in first["run"]["settings"].items() if name not in OF_MACHINE}
+    name = stored.pop("encoder", None)
+    own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
+    if encoder is None:
+        encoder = encoder_of(name, own, state.url)
+    given: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
+    resolved, progress = begun(encoder, given, progress, in_shards=True)
+    resolved = resolved.changed(keyless=own.values.keyless)
+    resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
+    values = resolved.values
+    refuse_no_encoder(encoder, values)
+    recorder, clock = Recorder(progress), Clock()
+    job = Job(state, first["run"]["sources"], resolved)
+    counts = job.counts()
+    if counts is None:
+        raise UsageError(
+            "no counts of the texts", where=state.url, remedy="remove the state of a shard, and run that shard again"
+        )
+    with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
+        try:
+            files, _ = given_sources(job.words, values, recorder)
+        except InputError as error:
+            error.remedy = "the shards name the files as they were typed: merge where these names lead to them"
+            raise
+        with opened(files, values) as readers:
+            loaded, info = load(encoder, values, recorder)
+            check_encoder(state, *shard_0, loaded.info)
+            clock.loaded()
+            with clock.stage("merge", n_shards=len(headers)):
+                (work / "rows").mkdir()
+                wholes, between, tallies = whole_run(
+                    state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
+                )
+            for source, tally in tallies.items():
+                refuse_bad(source, tally, values)
+            keep = keep_of_sample(wholes, sample, values.seed)
+            of_sample = resolved.changed(
+                shard=None,
+                on_bad="skip",
+                max_bad_fraction=1.0,
+                max_records=None if keep is None else sample,
+                dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that none is advised
+            )
+            given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
+            named = None if run is None else fspath(run)
+            plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
+            with plans as (scored, _):
+                check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
+                read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
+                merged = Merged(
+                    n_shards=len(headers),
+                    n_texts=counts.n_texts,
+                    n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
+                    sampled_queries=None if keep is None else sample,
+                )
+                recorder.note(merged_sentence(merged))
+                done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
+                done = replace(done, settings=resolved.changed(shard=None).document())
+                analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
+                one_positive = all(header["numbers"]["one_positive"] for header in headers.values())
+                done = replace(done, encoder=info, analyses=analyses, one_positive=one_positive)
+                scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
+            try:
+                folder.write(scored, recorder, clock)
+            except OutputError as error:
+                raise RunNotWrittenError(error, done) from error
+    return done
+
+
+# `secid score --on ray` as a function: counts, shards and merge are work of Ray actors, by `score_shard` and `merge`.
+#
+# What is done is in the states, so the same call goes on where a killed one ended. Source: docs/shards.md.
+
+TRIES = 3
+"""A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
+ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+"""How long an address may take to answer, and how often the cluster is asked for room for more workers."""
+CLIENT, START = "ray://", "worker"
+
+
+class _Worker:
+    """An actor, which loads its encoder once. folder: where relative names begin, if its machine has it."""
+
+    def __init__(self, folder: str) -> None:
+        self._loaded: Any = None
+        with suppress(OSError):
+            os.chdir(folder)
+
+    def _load(self, *given: Any) -> Any:
+        self._loaded = self._loaded or load_noted(*given)
+        return self._loaded
+
+    def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
+        """What the function returns, and its notes."""
+        log = Recorder(Silent())
+        result = function(words, **{**keywords, "encoder": encoder, "load": self._load, "progress": log})
+        return result, [line for line in log.lines if not line.startswith("stage ")]
+
+
+def score_on_ray(
+    sources: Sequence[str], encoder: EncoderLike | None = None, *, shards: int, state_dir: str | os.PathLike[str],
+    on: str = "ray", run: str | os.PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
+    **settings: Unpack[SettingsDict],
+) -> Run:  # fmt: skip
+    """Scores some sources in parts on a Ray cluster, and merges them.
+
+    sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
+    shards    : number of parts. A worker that is killed loses the part that it was at, which another one takes.
+    state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
+    on        : "ray": the cluster of RAY_ADDRESS, or that this machine is part of; without one Ray starts here.
+                "ray://HOST:PORT": by Ray Client.
+    Raises SecidError, before Ray starts where it can be known. The states that are done stay.
+    """
+    from secid.analyses.registry import to_json
+    from secid.pool.plan import Shard
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job
+
+    stages = {COUNTS: "count", SHARD: "score"}
+    resolved, progress = begun(encoder, settings, progress)
+    if on != "ray" and not on.startswith(CLIENT):
+        raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+    if shards < 1:
+        raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
+    refuse_no_encoder(encoder, resolved.values)
+    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for one that was typed
+        address = resolved.values.encoder
+        remedy = f"name it in the command: {flag_of('encoder', address)}"
+        raise errors.UsageError("an encoder on Ray cannot be an address in a settings file", remedy=remedy)
+    job = Job.of(sources, state_dir, resolved, progress)
+    parts = [Shard(number, shards) for number in range(shards)]
+    done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
+    given, url = resolved.given(), job.state.url
+    with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
+        hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
+            progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
+        has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+        sent = ray.put(encoder or resolved.values.encoder)
+        said: set[str] = set()
+        for kind, stage in stages.items():
+            own = {**given, "state_dir": url, "prepare": kind == COUNTS}
+            left = [part for part in parts if not {part, WHOLE} & done[kind]]
+            work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
+            progress.start(stage, shards, "shards")
+            progress.advance(shards - len(left))
+            _all(ray, work, progress, said, has_gpu and kind == SHARD)
+        progress.start("merge", 1, "report")
+        own = {name: value for name, value in given.items() if name in OF_MACHINE} | {"run": run, "force": force}
+        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, said, has_gpu)["merge"]
+    report = Path(run or "", "report.json")
+    if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
+        error = errors.OutputError("is on another machine", where=str(run), remedy=f"secid merge {url} writes one here")
+        raise errors.RunNotWrittenError(error, result)
+    return result
+
+
+def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
+    """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
+
+    work : arguments of `_Worker.run`.   said : notes of workers so far, which are not repeated.
+    """
+    actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
+    todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
+    actors, running = list[Any](), dict[Any, tuple[str, Any]]()
+    try:
+        while len(results) < len(work):
+            places = int(ray.cluster_resources().get("GPU" if has_gpu else "CPU", 0))
+            for _ in range(len(actors), min(max(places, 1), len(work) - len(results))):
+                actors.append(actor.remote(str(Path.cwd())))
+                running[actors[-1].__ray_ready__.remote()] = START, actors[-1]
+            for one in [one for one in actors if one not in [busy for _, busy in running.values()]][: len(todo)]:
+                name = todo.popleft()
+                running[one.run.remote(*work[name])] = name, one
+            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+                name, one = running.pop(ref)
+                try:
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    cause = getattr(error, "cause", None) or error
+                    failed[name] += 1
+                    if isinstance(cause, errors.SecidError):
+                        raise cause from None
+                    if failed[name] == TRIES:
+                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plainly(cause)}"
+                        remedy = "the logs of Ray may say more; what is done stays, and the same command goes on"
+                        raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
+                    progress.note(f"{name}: {type(cause).__name__}; tried again")
+                    if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
+                        actors.remove(one)
+                    todo.extendleft([name] if name in work else [])
+                    continue
+                failed.pop(START, None)
+                if name in work:
+                    results[name], lines = outcome
+                    new = {re.sub(r"\d+", "", line): line for line in lines}  # numbers are those of the first part
+                    for line in (line for key, line in new.items() if key not in said):
+                        progress.note(f"{name}: {line}")
+                    said.update(new)
+                    progress.advance(1)
+        return results
+    finally:
+        for one in actors:
+            ray.kill(one)
+
+
+@contextmanager
+def _connected(on: str) -> Iterator[Any]:
+    """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # three times, and not up to 30 s each
+    try:
+        import ray
+    except ImportError as error:
+        raise errors.UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    address = on if on != "ray" else os.environ.get("RAY_ADDRESS") or _current()
+    terminate = signal.getsignal(signal.SIGTERM)
+    with redirect_stdout(None):  # Ray prints there when a worker ends, and the result must be alone
+        try:
+            _ask(address)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError, ImportError) as error:
+            raise errors.UsageError(f"Ray does not answer: {errors.plainly(error)}", where=address) from error
+        try:
+            with suppress(ValueError):  # in another thread than the first
+                signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _current() -> str:
+    """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
+    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    with suppress(OSError):
+        _ask(address := path.read_text(encoding="utf-8").strip())
+        return address
+    return "local"
+
+
+def _ask(address: str) -> None:
+    """Raises OSError where nothing answers at HOST:PORT."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

@@ -1,0 +1,325 @@
+"""One shard: the queries of a part, scored in the pool of the whole run, and its state written.
+
+What imports torch or scipy is imported where it is needed, so that errors come first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from secid.encode import smallest_distance
+from secid.errors import InputError, UsageError
+from secid.pool import sample_order
+from secid.pool.plan import EmptyShardError, Keep, Shard
+from secid.pool.texts import text_key
+from secid.progress import Clock, Progress, Silent
+from secid.read import Reader, given_sources, once_only, opened
+from secid.read.stream import HUB
+from secid.results import EncoderInfo
+from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
+from secid.tools.shards.store import StateDir
+from secid.version import VERSION
+
+if TYPE_CHECKING:
+    from secid.encode import Encoder
+    from secid.scoring.run import Scored
+    from secid.tools.shards.counts import Counts
+    from secid.tools.shards.merge import Whole
+    from secid.tools.shards.state import ShardNumbers
+
+Header = dict[str, Any]
+"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds.
+
+tokenizer_from : the origin of a shard's tokenizer.
+"""
+COUNTS, SHARD = "counts", "shard"
+ROWS = "rows"
+WHOLE = Shard(0, 1)
+REFUSED = {
+    "first_k": "a shard sees single rows, not how many negatives a record of another has",
+    "max_records": "a sample needs no shards",
+    "until_ranked": "a sample needs no shards",
+    "guide": "it scores a sample: score one of the queries without shards",
+    "guide_reranker": "it scores a sample: score one of the queries without shards",
+}
+"""Settings that have no meaning, or another one, in shards."""
+NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
+"""Settings that shards have but one value for."""
+
+
+def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
+    """Raises UsageError for settings that shards cannot follow, and for sources that can be read only once."""
+    for word in words:
+        path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
+        if path is None or (once_only(path) and not Path(path).is_dir()):
+            raise UsageError("every shard reads all rows, twice", where=path or "sources", remedy="name files")
+    for name, why in REFUSED.items():
+        if getattr(settings, name) is not None:
+            raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))
+    for name, value in NEEDED.items():
+        if getattr(settings, name) != value:
+            raise UsageError(f"shards are scored with {flag_of(name, value)} alone", where=flag_of(name))
+    if settings.tokenizer == "wordpieces":
+        raise UsageError("word pieces are not counted over shards", where=flag_of("tokenizer", "wordpieces"))
+
+
+def name_of(kind: str, shard: Shard) -> str:
+    """The name of a state."""
+    return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
+
+
+def all_parts(kind: str, of: int) -> dict[str, Shard]:
+    """The names of the states of all parts of a run, in order."""
+    return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
+
+
+def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any], here: str = "here") -> None:
+    """Raises InputError for states of another run than this one, or that have read other files than the first of them.
+
+    headers : of the states, by name.   run : as `Job.run` gives it.   here : what has that run, in words.
+    """
+    for name, header in headers.items():
+        _check_run(f"{state.url}/{name}", header["run"], run, here)
+        first = next(iter(headers))
+        check_files(name, header["files"], first, headers[first]["files"], state.url)
+
+
+def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any], here: str) -> None:
+    """Raises InputError that names what differs. there: the run of the state."""
+    for key, value in run.items():
+        other = there.get(key)
+        if other == value:
+            continue
+        what = key
+        if isinstance(value, dict) and isinstance(other, dict):
+            what = next(item for item in sorted({*value, *other}) if value.get(item) != other.get(item))
+            value, other = value.get(what, "the default"), other.get(what, "the default")
+        elif isinstance(value, list) and isinstance(other, list):
+            same = len(value) == len(other)
+            what = f"one of the {key}" if same else f"the number of {key}"
+            pairs = zip(value, other, strict=True) if same else [(len(value), len(other))]
+            value, other = next((a, b) for a, b in pairs if a != b)
+        raise InputError(
+            f"is of another run: {what} is {other} there, and {value} {here}",
+            where=where,
+            remedy="run with that (settings also come from SECID_* and secid.toml), or name another folder of states"
+            if here == "here"
+            else "remove the state that is wrong, and run its shard again",
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the shards of a run have in common.
+
+    words : the sources as typed.
+    """
+
+    state: StateDir
+    words: Sequence[str]
+    resolved: Resolved
+
+    @staticmethod
+    def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
+        """Raises UsageError as `refuse_in_shards`. The tokenizer is chosen here, so that all shards have the same."""
+        from secid.scoring.encoders import fitting_files
+
+        refuse_in_shards(resolved.values, sources)
+        if resolved.origin["tokenizer"] == "default":
+            files, _ = given_sources(list(sources), resolved.values, Silent())
+            with opened(files, resolved.values) as readers:
+                resolved = fitting_files(readers, resolved, progress)
+        return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
+
+    @property
+    def shard(self) -> Shard:
+        return Shard.parse(self.resolved.values.shard or "")
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """As a header has it."""
+        values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in OF_MACHINE}
+        changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
+        return {"secid": VERSION, "sources": list(self.words), "settings": changed}
+
+    def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
+        """The parts whose states are there. Raises InputError for one of another run."""
+        there = set(self.state.names())
+        found = {name: part for part in parts if (name := name_of(kind, part)) in there}
+        check_same(self.state, {name: self.state.header(name) for name in found}, self.run)
+        return set(found.values())
+
+    def is_done(self, kind: str, shard: Shard) -> bool:
+        """Whether a state is there. Raises InputError for one of another run."""
+        return bool(self.done(kind, [shard]))
+
+    def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
+        """Counts a part, and writes what it counted."""
+        from secid.tools.shards.counts import count, total
+
+        counts = count(readers, self.resolved.values, shard, folder, progress)
+        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
+
+    def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
+        from secid.tools.shards.state import state_of_counts
+
+        header, arrays = state_of_counts(counts)
+        self.state.write(name_of(COUNTS, shard), {"run": self.run, "files": files, **header}, arrays)
+        return counts
+
+    def counts(self) -> Counts | None:
+        """What all parts counted; None where none did. Added up once, and written for all shards.
+
+        Raises UsageError where some did and others did not.
+        """
+        from secid.tools.shards.counts import total
+        from secid.tools.shards.state import counts_of_state
+
+        if self.is_done(COUNTS, WHOLE):
+            return counts_of_state(self.state, name_of(COUNTS, WHOLE))
+        there = set(self.state.names())
+        parts = all_parts(COUNTS, self.shard.of)
+        missing = [str(part) for name, part in parts.items() if name not in there]
+        if len(missing) == len(parts):
+            return None
+        if missing:
+            raise UsageError(
+                f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
+                where=self.state.url,
+                remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
+            )
+        headers = {name: self.state.header(name) for name in parts}
+        check_same(self.state, headers, self.run)
+        counts = total(lambda: (counts_of_state(self.state, name) for name in headers))
+        return self._written(counts, WHOLE, next(iter(headers.values()))["files"])
+
+
+def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
+    """What was read of each file, by path."""
+    from secid.scoring.run import input_files
+
+    return {path: asdict(file) for reader in readers for path, file in input_files(reader).items()}
+
+
+def score(
+    job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
+    run_folder: str | None,
+) -> Scored | None:  # fmt: skip
+    """Scores the shard and writes its state. None for a shard without a triplet, whose state holds no source.
+
+    work : an empty folder.
+    """
+    from secid.scoring.run import scored_plan
+    from secid.tools.shards.state import ShardNumbers, silent_of, state_of, write_rows
+
+    name = name_of(SHARD, job.shard)
+    resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
+
+    def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
+        run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
+        own = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
+        return {**own, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
+
+    try:
+        given = readers, encoder, None, resolved, work, progress, counts.table("documents")
+        plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
+        with plans as (scored, plan):
+            files = files_of(readers)
+            counted = name_of(COUNTS, WHOLE)
+            check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
+            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), resolved.values)
+            with clock.stage("write"):
+                write_rows(scored.vectors, plan, work / ROWS)
+                progress.start("write", None, "files")
+                job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
+            return scored
+    except EmptyShardError as error:
+        job.state.write(name, header(ShardNumbers(error.tallies, silent_of(error.silent)), files_of(readers)), {})
+        return None
+
+
+def shard_states(state: StateDir) -> dict[str, Header]:
+    """The headers of all shards' states by name, in order.
+
+    Raises UsageError where there is none or one is missing, InputError where they are of several runs.
+    """
+    there = [name for name in state.names() if re.fullmatch(rf"{SHARD}-\d{{5}}-of-\d{{5}}", name)]
+    if not there:
+        raise UsageError(
+            "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir {state.url}"
+        )
+    headers = {name: state.header(name) for name in there}
+    of = {int(name.rsplit("-", 1)[1]) for name in there}
+    if len(of) > 1:
+        raise InputError(
+            f"holds shards of runs in {' and '.join(map(str, sorted(of)))} parts",
+            where=state.url,
+            remedy="remove those of one",
+        )
+    parts = all_parts(SHARD, *of)
+    missing = [str(part) for name, part in parts.items() if name not in headers]
+    if missing:
+        raise UsageError(
+            f"shards {', '.join(missing)} of {len(parts)} are missing"
+            if len(missing) > 1
+            else f"shard {missing[0]} is missing",
+            where=state.url,
+            remedy=f"secid score … {flag_of('shard', missing[0])} --state-dir {state.url}",
+        )
+    first, header = next(iter(headers.items()))
+    check_same(state, headers, header["run"], f"in {first}")
+    if state.has(counts := name_of(COUNTS, WHOLE)):
+        check_files(counts, state.header(counts)["files"], first, header["files"], state.url)
+    return headers
+
+
+def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
+    """Raises InputError where a state has read other files than the first one."""
+    for path in sorted({*own, *files}):
+        if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
+            continue
+        again = f"remove the states in {url} and run all shards again"
+        raise InputError(
+            f"has changed between {first} and {name} (another SHA-256)"
+            if path in own and path in files
+            else f"is read by one of {first} and {name} alone",
+            where=path,
+            remedy=f"{again}, with its commit: {HUB}datasets/OWNER/NAME@COMMIT"
+            if path.startswith(HUB)
+            else f"put the file back, or {again}",
+        )
+
+
+def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
+    """Raises InputError where a shard was scored with another encoder."""
+    if header["run"]["encoder"] == info.fingerprint:
+        return
+    dtype = header["run"]["dtype"]
+    raise InputError(
+        f"was scored with another encoder ({dtype} there, {info.dtype} here)",
+        where=f"{state.url}/{name}",
+        remedy=flag_of("dtype", dtype)
+        if dtype != info.dtype
+        else "merge with the weights and the recipe of the shards",
+    )
+
+
+def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
+    """The queries that some source has among its first `sample`; None where these are all."""
+    if all(whole.score.n_queries <= sample for whole in wholes.values()):
+        return None
+    last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())
+
+    def keep(queries: Sequence[str]) -> list[bool]:
+        keys = np.frombuffer(b"".join(text_key("query", query) for query in queries), np.uint8).reshape(-1, 16)
+        flags: list[bool] = (sample_order(keys, seed) <= np.uint64(last)).tolist()
+        return flags
+
+    return keep
