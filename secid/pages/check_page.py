@@ -353,7 +353,7 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
         what, do = f"negatives that {FINDINGS[item.name].says}", advice(item)
     rows = sum(one.item.n_rows or 0 for one in group if isinstance(one.item, SourceFinding))
     repeated = f" {repeated_rows(rows)}." if rows else ""
-    yield bullet(f"{item.name}, {what}: {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
+    yield bullet(f"{item.name}: {what}. {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
     for example in item.examples[:1]:
         words = evaluation_words(example) if isinstance(example, Example) else _quoted(example)
         yield Line(f"{example.path}:{example.line}{words}", indent=2)

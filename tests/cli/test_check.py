@@ -30,8 +30,8 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "a labelled positive of the query: 37 of poisoned (11.2 %)",
-        "a negative of the same record: 16 of poisoned (4.8 %)",
+        "a labelled positive of the query. 37 of poisoned (11.2 %)",
+        "a negative of the same record. 16 of poisoned (4.8 %)",
         f"{POISONED}:56: “A limit",
     ):
         assert "".join(part.split()) in "".join(out.split()), part

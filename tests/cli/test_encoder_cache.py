@@ -130,7 +130,7 @@ def test_trainings_of_a_probe_are_counted_and_cleared(tmp_path, invoke):
     training.write_text("[[0.5, 0.5, 1.0]]", encoding="utf-8")
     folder = ("--set", f"cache_dir={tmp_path}")
     assert json.loads(invoke("cache", "info", "--json", *folder).out)["n_trainings"] == 1
-    assert "training runs    1 of `secid probe`" in invoke("cache", "info", *folder).out
+    assert "training runs   1 of `secid probe`" in invoke("cache", "info", *folder).out
     assert json.loads(invoke("cache", "clear", "--yes", "--json", *folder).out)["n_bytes_freed"] == 17
     assert not training.exists()
 
