@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among
-from secid.pool import PlannedSource
+from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
 
@@ -137,12 +137,14 @@ def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS)
     return flags
 
 
-def one_label(pairs: Index, passages: TextStore) -> bool:
+def one_label(plan: Plan) -> bool:
     """Return True if no query has a second labelled positive. A copy of a positive, shortened or not, is no second one.
 
-    pairs : (n,) labelled pairs, sorted: number of the query * len(passages) + id of the passage.
+    Queries count by their normal form, as they do for the findings.
     """
-    query, passage = np.divmod(pairs, max(1, len(passages)))
+    passages = plan.passages
+    query, passage = np.divmod(plan.known_positives, max(1, len(passages)))
+    query = text_forms(plan.queries).number[query]
     order = np.lexsort((-passages.lengths[passage].astype(np.int64), query))  # the longest label of each query first
     query, passage = query[order], passage[order]
     first = np.searchsorted(query, query)

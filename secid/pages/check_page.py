@@ -42,10 +42,8 @@ SHOWN_PLACES = 3
 SHOWN_TEXT = 100
 """Characters of a text of the evaluation set."""
 TO_REPAIR = "To drop the defects, save the check first"
-LABELS = (
-    f"If these queries have relevance judgements, add {code('--collection DIR')} to this command to count the false "
-    "negatives."
-)
+LABELS = f"To check, add {code('--collection DIR')} if these queries have relevance judgements."
+SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
 SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
@@ -86,11 +84,13 @@ def verdict(check: Check) -> list[str]:
             f"Compared with {plural(evaluation.n_queries, 'evaluation query', 'evaluation queries')} and "
             f"{plural(evaluation.n_relevant_passages, 'relevant passage')} of {named(evaluation.folder)}."
         )
+    has_collection = bool(check.settings.get("collection", {}).get("value"))
     if check.one_positive:
-        lines.append(LABELS)
+        lines.append(SUSPECTS if has_collection else LABELS)
     else:
         more = f" and by {count(check.n_of_qrels)} more in the qrels" if check.n_of_qrels else ""
-        lines.append(f"False negatives are found by the labels in these files{more}; others are not ruled out.")
+        rest = "others are not ruled out" if has_collection else f"{code('--collection DIR')} adds others"
+        lines.append(f"False negatives are found by the labels in these files{more}; {rest}.")
     lines += [*damaged_positives(check.sources), *filter(None, [_why_no_command(check)])]
     return [*lines, SCORE]
 

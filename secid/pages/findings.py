@@ -150,16 +150,17 @@ def _because(sources: Sequence[Listed]) -> str:
 
 
 def _to_check(clean: Sequence[Listed], n: int) -> str:
-    """Name the sources without defects to look at before training; for a single source, say why."""
+    """Name the sources without defects to look at before training; of a single one, say why."""
     noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
     if not noticed:
         return ""
-    if n == 1:
-        share, name = max((item.share, item.name) for item in clean[0].findings if _stands_out(item, DOUBTS))
-        return f". Check it before training: {percent(share)} of its negatives {FINDINGS[name].says}"
     some = f"{count(len(noticed))} of them" if len(noticed) > SHOWN_NAMES else _who(noticed, n)
     who = some if len(noticed) < len(clean) else "it" if len(clean) == 1 else "them"
-    return f", but check {who} before training"
+    if len(noticed) > 1:
+        return f", but check {who} before training"
+    share, name = max((item.share, item.name) for item in noticed[0].findings if _stands_out(item, DOUBTS))
+    check = f". Check {who}" if n == 1 else f", but check {who}"
+    return f"{check} before training: {percent(share)} of its negatives {FINDINGS[name].says}"
 
 
 def heat_table(sources: Sequence[Listed]) -> Table | None:

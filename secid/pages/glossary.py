@@ -28,13 +28,13 @@ CAUTION = (
 ONE_LABEL = "False negatives not checked: one label per query."
 SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
-    f"If these queries have relevance judgements, add {code('--collection DIR')} to count the false negatives. If not, "
-    f"add {code('--guide NAME')} to list negatives that look relevant to a second model."
+    f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
+    f"{code('--guide NAME')}."
 )
 """The cheapest way first to find out what one label per query cannot say."""
-NO_GUIDE = (
+NOT_RULED_OUT = (
     "False negatives are found only where a negative repeats a labelled positive of its query, in full, nearly or in "
-    f"part. Other relevant passages are not ruled out: add {code('--guide NAME')} to list suspects."
+    "part. Other relevant passages are not ruled out."
 )
 """What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
 TIE_TERM = (

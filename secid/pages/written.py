@@ -10,7 +10,7 @@ from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Screen, command, screen, strong
-from secid.pages.text import count, fraction, percent, plain, plural, score
+from secid.pages.text import count, fraction, percent, plain, plural, points, score
 from secid.records import words
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
@@ -31,6 +31,10 @@ TRIPLETS = (
 EASIEST = (
     "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
     "hardest are kept."
+)
+WIDENED = (
+    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
+    "the texts of negatives and positives alike."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
@@ -146,6 +150,8 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
 def _notes(selected: Selection, by: str) -> Iterator[str]:
     """How far before and after compare. Source: METHOD 7."""
     before, after = selected.before, selected.after
+    for name, (of_source, of_copy) in selected.widened.items():
+        yield WIDENED.format(name, points(of_copy), points(of_source))
     ranked = [reason for reason in selected.left_out if reason in RULES]
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
         yield EASIEST.format(by)

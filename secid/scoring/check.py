@@ -80,7 +80,7 @@ def check_sources(
         folder,
         progress,
         text_rules=text_rules,
-        look=lambda whole: labels_once.append(one_label(whole.known_positives, whole.passages)),
+        look=lambda whole: labels_once.append(one_label(whole)),
     )
     try:
         settings = fitting(plan, resolved, progress).values

@@ -281,7 +281,7 @@ def read(
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))
-        labels_once.append(one_label(whole.known_positives, whole.passages))
+        labels_once.append(one_label(whole))
         for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
             part = restricted(planned, whole.queries, replace(settings, max_records=None))
             rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)

@@ -330,7 +330,8 @@ def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[In
     """(T,) rising places of the triplets that each source keeps, all of them where sizes are equal already; or None.
 
     Queries go by the order of every sample; negatives are dealt round by round, one a query, so
-    that every query keeps some. Source: METHOD 7.
+    that every query keeps some. Those of a query go by the hash of their text, so that their order in the file changes
+    nothing. Source: METHOD 7.
     """
     sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:
@@ -342,7 +343,8 @@ def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[In
     for rows in triplets:
         priority = sample_order(plan.queries.keys[rows.query], seed)
         _, query_rank = np.unique(priority, return_inverse=True)
-        order = np.lexsort((np.arange(len(rows)), query_rank))
+        texts = [sample_order(plan.passages.keys[ids], seed) for ids in (rows.positive, rows.negative)]
+        order = np.lexsort((*texts, query_rank))
         starts = np.searchsorted(query_rank[order], np.arange(n_queries))
         inside = order[: int(np.searchsorted(query_rank[order], n_queries))]
         round_number = np.arange(len(inside)) - starts[query_rank[inside]]

@@ -10,7 +10,8 @@ import pytest
 import secid
 from secid import api
 from secid.errors import UsageError
-from secid.pages.sections.verdict import headline
+from secid.pages.check_page import verdict as check_verdict
+from secid.pages.sections.verdict import headline, verdict
 
 pytestmark = pytest.mark.usefixtures("tiny_is_named")
 
@@ -111,6 +112,27 @@ def test_a_copy_of_the_positive_shortened_or_not_is_no_second_label(tmp_path, mo
         Path(name).write_text("\n".join(map(json.dumps, own)), "utf-8")
     assert api.check(["a.jsonl", "b.jsonl"]).one_positive is expected
     assert api.score(["a.jsonl", "b.jsonl"], str(tiny), controls="none").one_positive is expected
+
+
+def test_queries_that_differ_in_case_share_their_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    query = QUERIES["q1"]
+    rows = [
+        {"query": text, "pos": [TEXTS[key]], "neg": [TEXTS["d5"]]}
+        for text, key in ((query, "d1"), (query.upper(), "d2"))
+    ]
+    for own, expected in ((rows[:1], True), (rows, False)):
+        Path("in.jsonl").write_text("\n".join(map(json.dumps, own)), "utf-8")
+        assert api.check(["in.jsonl"]).one_positive is expected
+
+
+def test_what_is_given_already_is_not_advised(collection, tiny):
+    file = written("in.jsonl", ROWS, texts=True)
+    for more in ({}, {"collection": str(collection)}):
+        run = api.score([file], str(tiny), controls="none", **more)
+        assert "--guide NAME" in " ".join(verdict(run))
+        for page in map(" ".join, (check_verdict(api.check([file], **more)), verdict(run))):
+            assert ("--collection DIR" in page) is not bool(more)
 
 
 def test_a_merged_run_knows_the_labels_of_all_queries_not_of_its_sample(tmp_path, monkeypatch, tiny):

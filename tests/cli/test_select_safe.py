@@ -82,7 +82,23 @@ def test_dropping_a_formal_finding_that_positives_share_is_noted(run, invoke: In
     invoke("check", "own.jsonl", "-o", "check.json")
     result = invoke("select", "check.json", "--drop", "wrapper", "-o", "copy.jsonl", "--force")
     assert result.code == 0
-    assert ("differs more" in " ".join(result.err.split())) is widens
+    assert ("differs more" in " ".join(result.out.split())) is widens
+
+
+@pytest.mark.usefixtures("run")
+def test_a_finding_that_goes_with_the_dropped_one_widens_its_difference_too(invoke: Invoke):
+    """Each negative with a preamble has tags, and so has every fourth positive: without preambles no tag is left."""
+    table = list(rows(40, 2))
+    for number, row in enumerate(table):
+        row["pos"] = [f"<p>{text}</p>" if number % 4 == 0 else text for text in row["pos"]]
+        if number % 5 == 0:
+            row["neg"][0] = f"Here is a hard negative passage for the query: <p>{row['neg'][0]}</p>"
+    write_rows(Path("own.jsonl"), table)
+    invoke("check", "own.jsonl", "-o", "check.json")
+    result = invoke("select", "check.json", "--drop", "preamble", "-o", "copy.jsonl", "--force", "--json")
+    source, copy = (api.check([name]).sources[0].finding("markup").positives for name in ("own.jsonl", "copy.jsonl"))
+    assert copy.difference < source.difference - 0.01
+    assert json.loads(result.out)["widened"]["markup"] == pytest.approx((source.difference, copy.difference))
 
 
 def test_the_printed_copy_of_a_score_is_not_that_of_a_check(run, tiny, invoke: Invoke):

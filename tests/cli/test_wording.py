@@ -67,6 +67,7 @@ AFTER = replace(
     n_triplets=1000,
 )
 SELECTED = Selection(
+    widened={},
     **WRITTEN,
     n_negatives=1000,
     source="own",

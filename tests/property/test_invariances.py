@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 import secid
+from secid.analyses.registry import to_json
 from secid.encode import from_callable
 from secid.measure.blocks import PLANS
 
@@ -148,6 +149,22 @@ def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out
                 assert value == pytest.approx(right[field], rel=relative, abs=relative * 1e-3), f"{name} {field}"
 
 
+OF_PLACE = {"examples", "paths", "timing", "environment", "settings", "cost", "folder"}
+"""What a report says of files, rows and the machine."""
+
+
+def everything(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number and name of a report with its place."""
+    if isinstance(value, dict):
+        for key in sorted(value.keys() - OF_PLACE):
+            yield from everything(value[key], f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from everything(item, f"{place}[{number}]")
+    else:
+        yield place, value
+
+
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -178,6 +195,29 @@ def test_the_order_of_rows_and_files_changes_nothing(base, tmp_path, seed):
     names = draw.sample(sorted(SOURCES), len(SOURCES))
     shuffled = {name: draw.sample(SOURCES[name], len(SOURCES[name])) for name in names}
     assert_same(score(tmp_path / "shuffled", shuffled), base, FLOAT32_RELATIVE)
+
+
+@pytest.mark.parametrize("budget", [1.0, 1000.0])
+def test_the_order_of_rows_and_of_their_negatives_changes_no_number_of_the_report(tmp_path, budget):
+    """Not even where sources are cut to equal numbers, or negatives are dealt out to other queries."""
+    draw = random.Random(5)
+    shuffled = {
+        name: [{**row, "neg": draw.sample(row["neg"], len(row["neg"]))} for row in draw.sample(rows, len(rows))]
+        for name, rows in SOURCES.items()
+    }
+    reports = []
+    for number, sources in enumerate((SOURCES, shuffled)):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        paths = [as_jsonl(folder / name, rows) for name, rows in sources.items()]
+        run = secid.score(paths, encoder=encoder(), budget=budget, controls="all", ablate=True, sums="float64")
+        reports.append(dict(everything(json.loads(to_json(run)))))
+    one, other = reports
+    assert one.keys() == other.keys()
+    assert sum("equal_curve" in name for name in one) > 10
+    assert sum(name.startswith(".controls") for name in one) > 100
+    for name, value in one.items():
+        assert other[name] == (pytest.approx(value, rel=1e-6, abs=1e-9) if isinstance(value, float) else value), name
 
 
 @pytest.mark.parametrize("write", [as_gzip, as_parquet, as_tevatron])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from secid.pages.findings import TO_REPAIR
 from secid.pages.glossary import TIE_TERM, kind_name, names_of, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
@@ -272,8 +273,9 @@ def protocol(probe: Probe) -> Iterator[str]:
 
 
 def next_command(run: Run) -> str:
-    """What probes the sources of a run; "" where nothing can."""
-    return "" if run.probe is None else beside_run(run.probe, run.folder)
+    """What probes the sources of a run; "" where nothing can, or a source has to be repaired or mined again first."""
+    sound = all(source.status not in TO_REPAIR for source in run.sources)
+    return beside_run(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(probe: Probe | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from secid.analyses.guide import GUIDE
 from secid.pages.findings import STATUS, damaged_positives, has_collection, ranked, statuses_line
 from secid.pages.glossary import (
     CAUTION,
-    NO_GUIDE,
+    NOT_RULED_OUT,
     ONE_LABEL,
     SUSPECTS,
     TO_CHECK,
@@ -24,7 +24,6 @@ from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import (
     budget,
     capital,
-    code,
     count,
     fraction,
     letter,
@@ -272,7 +271,6 @@ def verdict(run: Run) -> tuple[str, ...]:
         *([more] if n_more > 0 else []),
         _unevaluated(run),
         _labels(run),
-        _only_labels(run),
         _sampled(run),
         _shared(run),
         ranking(run),
@@ -312,16 +310,8 @@ def _labels(run: Run) -> str:
     """How far false negatives can be found: by labels alone, or what a guide suspects."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
-    if _one_label(run):
-        return SUSPECTS if has_collection(run) else TO_CHECK
-    return NO_GUIDE
-
-
-def _only_labels(run: Run) -> str:
-    """What adds labels where those of a single source are all there are."""
-    if len(run.sources) > 1 or GUIDE.of(run) is not None or has_collection(run) or _one_label(run):
-        return ""
-    return f"The only labels are this source's own: {code('--collection DIR')} or further files add labelled positives."
+    known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
+    return f"{known}{SUSPECTS if has_collection(run) else TO_CHECK}"
 
 
 def _sampled(run: Run) -> str:

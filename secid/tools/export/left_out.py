@@ -22,7 +22,6 @@ from secid.measure.in_batch import MARGIN, flagged
 from secid.pages.findings import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select
-from secid.progress import Progress
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 from secid.tools.export.read_again import Original
@@ -165,6 +164,8 @@ class Selection(Written):
     n_records    : of the source.   n_records_kept : those that keep a negative; the others are not in the copy.
     rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives that they
                    list only blank ones are counted.
+    widened      : formal findings in which the copy differs more from its positives than the source does, as `widened`
+                   gives them.
     budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
                    comparison is circular: the encoder that selected scores.
     """
@@ -182,14 +183,25 @@ class Selection(Written):
     budget: float
     before: Answer
     after: Answer
+    widened: Mapping[str, tuple[float, float]]
 
 
-def note_widening(drop: Sequence[str], findings: Sequence[SourceFinding], progress: Progress) -> None:
-    """Note each dropped formal finding without which a source's negatives differ more from the positives."""
-    for item in findings:
-        if item.name in drop and item.n_negatives and not item.dropping_helps and item.positives is not None:
-            both = f"{percent(item.share)} of the negatives have it, {percent(item.positives.share)} of the positives"
-            progress.note(f"without {item.name} the copy differs more from its positives: {both}; repair the texts")
+def widened(findings: Sequence[SourceFinding], of_copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """Return the formal findings in which the copy differs more from its positives, by more than the finding's limit.
+
+    findings : of the source.   of_copy : by name, the share of the copy's negatives minus that of its positives.
+    Of each finding this difference in the source and in the copy.
+    """
+    pairs = {
+        item.name: (item.positives.difference, of_copy[item.name])
+        for item in findings
+        if item.positives is not None and item.name in of_copy
+    }
+    return {
+        name: (before, after)
+        for name, (before, after) in pairs.items()
+        if abs(after) > abs(before) + (FINDINGS[name].limit or 0.0)
+    }
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:

@@ -29,7 +29,7 @@ from secid.run_folder.tables import read_frequencies, read_negatives, read_refer
 from secid.scoring.run import finished
 from secid.scoring.stages import measure
 from secid.settings import FIELDS, Resolved, Settings, flag_of
-from secid.tools.export.left_out import Answer, Facts, Request, Selected, Selection, note_widening, refuse_worse
+from secid.tools.export.left_out import Answer, Facts, Request, Selected, Selection, refuse_worse, widened
 from secid.tools.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.tools.export.writer import new_files
 
@@ -91,14 +91,15 @@ def select(
         sample = restricted(original.planned, plan.queries, settings)
         facts = read_facts(run, folder, original, sample, NUMBERS, rule.drop, rule.drop, "--drop")
         selected = Selected.by(rule, plan, original, facts)
-        note_widening(rule.drop, result.findings, progress)
         written = selected.write(request, files, *container)
         encoder = load(loading, progress, encoder)
         scored = _scored_again(run, folder, plan, selected, settings, encoder, work, progress)
         before, after = _answer(result, run.budget), _answer(scored, run.budget)
         if not request.force:
             refuse_worse(before, after)
-    return Selection(**written, budget=run.budget, before=before, after=after)
+        gaps = {item.name: item.positives.difference for item in scored.findings if item.positives is not None}
+        wider = widened(result.findings, gaps)
+    return Selection(**written, budget=run.budget, before=before, after=after, widened=wider)
 
 
 def read_facts(
@@ -267,12 +268,13 @@ def select_checked(check: Check, request: Request, work: Path, progress: Progres
         planned = original.planned
         findings = {key: planned.again() if key == "repeat" else planned.has(key) for key in rule.drop}
         selected = Selected.by(rule, plan, original, Facts(np.ones(planned.n_triplets, np.bool_), {}, findings))
-        note_widening(rule.drop, result.findings, progress)
         written = selected.write(request, files, *container)
         copy = selected.copy(plan)
-        found = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name].status
+        texts = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name]
+        found = texts.status
         before = Answer(status=result.status, flagged_share=result.flagged_share, n_triplets=result.n_triplets)
         after = Answer(status=found.status, flagged_share=found.flagged.estimate.value, n_triplets=copy.n_triplets)
         if not request.force:
             refuse_worse(before, after)
-    return Selection(**written, budget=1.0, before=before, after=after)
+        wider = widened(result.findings, {name: gap.value for name, gap in texts.compared.items()})
+    return Selection(**written, budget=1.0, before=before, after=after, widened=wider)

@@ -146,10 +146,14 @@ def _needed(
     share: bool,
     fixed_error: float,
 ) -> int | None:
-    """Queries with which the interval would no longer reach the nearest end of what is allowed; None for too many.
+    """Return with how many queries the interval would no longer reach the nearest end of what is allowed.
+
+    None for too many, and where the interval comes from too few queries to say.
 
     Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
     """
+    if n_queries < FEWEST_QUERIES:
+        return None
     end = min(allowed, key=lambda end: abs(measured - end))
     reached = bounds[1] if end > measured else bounds[0]
     fixed = (reach_95(n_queries) * fixed_error) ** 2

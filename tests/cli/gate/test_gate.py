@@ -169,6 +169,17 @@ def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, 
     assert printed.count("would decide") == 1
 
 
+@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("name", ["used", "new"])
+def test_fewer_queries_than_an_interval_needs_are_undecided_and_other_sources_get_their_verdict(
+    prepared, tmp_path, invoke, n, name
+):
+    few = write_rows(tmp_path / f"{name}.jsonl", items(n, 3000))
+    result = invoke("gate", few, variant(tmp_path, "preamble", "large"), "--against", prepared.baseline, "--json")
+    outcomes = {source["name"]: source["outcome"] for source in json.loads(result.out)["sources"]}
+    assert (result.code, outcomes) == (1, {name: "undecided", "large": "fail"})
+
+
 def test_negatives_of_other_queries_fail_by_drift(prepared, tmp_path, invoke):
     rows = items(140, 1000)
     lists = [row["neg"] for row in rows]

@@ -18,6 +18,7 @@ from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
 from tests.unit.pages.samples import HOSTILE, golden
+from tests.unit.pages.situations import CLEAN
 from tests.unit.pages.test_pages import Outline
 
 RUN = golden()
@@ -81,7 +82,7 @@ def test_a_foreign_name_adds_no_element(name):
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])
 def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
-    run = replace(RUN, probe=COMMAND, folder="runs/one")
+    run = replace(CLEAN, probe=COMMAND, folder="runs/one")
     with_probe, without = run_formats(probes.probe())[suffix](run), FORMATS[suffix](run)
     assert "vs random" in with_probe
     assert "secid probe" not in with_probe
@@ -106,11 +107,18 @@ def test_the_next_step_of_an_abstention_is_not_what_was_tried():
 
 
 def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():
-    run = replace(RUN, probe=COMMAND, folder="runs/one")
+    run = replace(CLEAN, probe=COMMAND, folder="runs/one")
     assert f"    {COMMAND} --run runs/one\n" in run_printed(run)
     both = run_printed(run, probes.probe())
     assert "secid probe" not in both
     assert "significantly better" in " ".join(both.split())
+
+
+def test_sources_to_repair_are_not_to_be_trained_on_yet():
+    run = replace(RUN, probe=COMMAND, folder="runs/one")
+    assert "repair" in {source.status for source in run.sources}
+    assert "secid probe" not in run_printed(run)
+    assert "secid probe" not in FORMATS[".html"](run)
 
 
 def test_an_older_run_has_neither():

@@ -30,8 +30,11 @@ def triplets(queries: range, n_negatives: int, first_negative: int, share: float
 
 @pytest.fixture
 def plan() -> SimpleNamespace:
-    keys = np.random.default_rng(0).integers(0, 256, (60, 16), dtype=np.uint8)
-    return SimpleNamespace(queries=SimpleNamespace(keys=keys))
+    queries, passages = (
+        SimpleNamespace(keys=np.random.default_rng(seed).integers(0, 256, (n, 16), dtype=np.uint8))
+        for seed, n in ((0, 60), (1, 400))
+    )
+    return SimpleNamespace(queries=queries, passages=passages)
 
 
 def nats(rows: Triplets, weight: float) -> float:
