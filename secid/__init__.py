@@ -5,8 +5,9 @@ Public names are imported when first used, so that `import secid` loads nothing 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from secid.version import VERSION
 
@@ -19,14 +20,9 @@ if TYPE_CHECKING:
         describe_encoder,
         flagged,
         gate,
-        merge,
-        mine,
-        mine_sweep,
         mix,
         probe,
         score,
-        score_on_ray,
-        score_shard,
         select,
         write_mixture,
     )
@@ -35,6 +31,8 @@ if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
     from secid.tools.gating.baseline import Baseline
+    from secid.tools.mining.mine import mine, mine_sweep
+    from secid.tools.shards.run import merge, score_on_ray, score_shard
 
 __version__ = VERSION
 
@@ -46,7 +44,12 @@ _MODULES = {
     "SecidError": "secid.errors",
     "SourceResult": "secid.results",
     "from_json": "secid.analyses.registry",
+    "merge": "secid.tools.shards.run",
+    "mine": "secid.tools.mining.mine",
+    "mine_sweep": "secid.tools.mining.mine",
     "read_run": "secid.analyses.registry",
+    "score_on_ray": "secid.tools.shards.run",
+    "score_shard": "secid.tools.shards.run",
     "to_json": "secid.analyses.registry",
 }
 """Where the public names are that are not in secid.api."""
@@ -82,9 +85,23 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name not in __all__:
+        raise AttributeError(f"module 'secid' has no attribute {name!r}")
+    try:
         return getattr(import_module(_MODULES.get(name, "secid.api")), name)
-    raise AttributeError(f"module 'secid' has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("secid.tools."):
+            raise
+        return _refuse_without(error)
+
+
+def _refuse_without(missing: ModuleNotFoundError) -> Callable[..., Never]:
+    """A function in the place of one whose tool is not there: calling it says which tool is missing."""
+
+    def refuse(*_: Any, **__: Any) -> Never:
+        raise missing
+
+    return refuse
 
 
 def __dir__() -> list[str]:

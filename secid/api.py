@@ -1,7 +1,8 @@
 """The Python API: what the commands do, as functions that return results.
 
 The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`.
+`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`. A tool
+is imported by the functions that need it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,6 @@ from secid.scoring.encoders import (
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
 from secid.settings import SettingsDict, resolve
-from secid.tools.mining.mine import mine as mine
-from secid.tools.mining.mine import mine_sweep as mine_sweep
-from secid.tools.shards.run import merge as merge
-from secid.tools.shards.run import score_on_ray as score_on_ray
-from secid.tools.shards.run import score_shard as score_shard
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -44,8 +40,8 @@ if TYPE_CHECKING:
     from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import By, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
-    from secid.tools.export.writer import Schema
     from secid.tools.gating.baseline import Baseline
+    from secid.write.writer import Schema
 
 
 def score(
@@ -98,20 +94,24 @@ def score(
         opened(files, values) as readers,
     ):
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        from secid.pool.plan import QuerySubset
         from secid.scoring.encoders import load_guide
-        from secid.scoring.run import scored_plan
+        from secid.scoring.run import finished, read_sources
+        from secid.scoring.stages import Background, measure
 
         loaded, info = load_noted(encoder, values, recorder)
         named = None if run is None else fspath(run)
         clock.loaded()
         guide = load_guide(values, loaded, recorder)
-        plans = scored_plan(readers, loaded, guide, resolved, work, recorder, run_folder=named, clock=clock)
-        with plans as (scored, plan):
+        subset, background = QuerySubset.of(values), Background()
+        with read_sources(readers, resolved, subset, background, work, clock, recorder) as read:
+            context = measure(read, loaded, guide, background, work, clock, recorder)
+            scored = finished(context, read, loaded, background, clock, named)
             command = command_of_probe(words, encoder, values, settings, scored.run)
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
                 with clock.stage("other encoders"):
-                    scored = with_other_encoders(scored, plan, other_encoders, values, work, recorder)
+                    scored = with_other_encoders(scored, read, other_encoders, work, recorder)
         try:
             folder.write(scored, recorder, clock)
         except OutputError as error:

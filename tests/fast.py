@@ -38,7 +38,7 @@ SLOW = {
         "unit/encode/test_reranker.py",
         "unit/encode/test_selftest.py",
         "unit/encode/test_transformer.py",
-        "unit/export/test_writer.py",
+        "unit/write/test_training.py",
         "unit/pages/test_example.py",
         "unit/probing/test_kept.py",
         "unit/probing/test_learner.py",

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from secid.encode import Encoder
-from secid.progress import Progress
+from secid.pool.plan import QuerySubset
+from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.records import Source
 from secid.scoring.encoders import load_guide
-from secid.scoring.run import Scored, scored_plan
+from secid.scoring.run import Scored, finished, read_sources
+from secid.scoring.stages import Background, measure
 from secid.settings import Resolved
 
 
@@ -21,10 +23,11 @@ def score_sources(
     resolved: Resolved,
     folder: Path,
     progress: Progress,
-    *given: Any,
-    **named: Any,
+    **of_background: Any,
 ) -> Scored:
-    """What `scored_plan` gives, whose other parameters follow; the texts are no longer at hand."""
-    guide = load_guide(resolved.values, encoder, progress)
-    with scored_plan(sources, encoder, guide, resolved, folder, progress, *given, **named) as (scored, _):
-        return scored
+    """What a score gives; the texts are no longer at hand. of_background : fields of `Background`."""
+    guide, background, clock = load_guide(resolved.values, encoder, progress), Background(**of_background), Clock()
+    subset = QuerySubset.of(resolved.values)
+    with read_sources(sources, resolved, subset, background, folder, clock, progress) as read:
+        context = measure(read, encoder, guide, background, folder, clock, progress)
+        return finished(context, read, encoder, background, clock, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,24 +12,23 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "secid"
-
+TOOLS = ("export", "gating", "mining", "probing", "shards")
 LEVELS = {
     "errors": 0, "version": 0,
     "arrays": 1, "bars": 1, "progress": 1, "files": 1, "records": 1, "settings": 1,
     "results": 2, "measure": 2,
     "read": 3, "encode": 3,
-    "pool": 4,
+    "pool": 4, "write": 4,
     "triplets": 5,
     "findings": 6,
     "analyses": 7,
     "pages": 8,
     "notebook": 9, "run_folder": 9,
     "scoring": 10,
-    "tools": 11, "tools.export": 11, "tools.gating": 11, "tools.probing": 11, "tools.shards": 11,
-    "tools.mining": 12,
-    "api": 13,
-    "cli": 14,
-    "__main__": 15, "__init__": 15,
+    "tools": 11, **{f"tools.{name}": 11 for name in TOOLS},
+    "api": 12,
+    "cli": 13,
+    "__main__": 14, "__init__": 14,
 }  # fmt: skip
 FORBIDDEN = {
     "results": {"torch", "pyarrow", "transformers"},
@@ -100,13 +100,50 @@ def test_every_room_has_a_level():
         ("read/reader.py", "from secid.pool import tokens"),
         ("pages/page.py", "import torch"),
         ("pool/plan.py", "def late():\n    import secid.cli.app"),
+        ("scoring/run.py", "from secid.tools.gating import baseline"),
+        ("run_folder/write.py", "from secid import tools"),
+        ("tools/mining/find.py", "from secid.tools.export import select"),
+        ("tools/export/select.py", "def late():\n    from secid.api import score"),
     ],
 )
 def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
     path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(line, encoding="utf-8")
     assert violations(tmp_path)
+
+
+KNOW_TOOLS = ("__init__", "api", "cli")
+"""Rooms that may name tools: their functions and commands are here."""
+
+
+def tools_named(root: Path) -> list[str]:
+    """Where the core, or another tool, names a tool, be it for a type or to import it by name."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        own = room(path, root)
+        named = {f"tools.{name}" for name in re.findall(r"secid\.tools\.(\w+)", path.read_text(encoding="utf-8"))}
+        found += [f"{path.relative_to(root)} names {name}" for name in sorted(named - {own}) if own not in KNOW_TOOLS]
+    return found
+
+
+def test_neither_the_core_nor_another_tool_names_a_tool():
+    assert tools_named(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("pages/gate_page.py", "if TYPE_CHECKING:\n    from secid.tools.gating.checks import Check"),
+        ("scoring/run.py", "import_module('secid.tools.shards.merge')"),
+        ("tools/mining/find.py", "if TYPE_CHECKING:\n    from secid.tools.export.left_out import Rule"),
+    ],
+)
+def test_a_tool_that_is_named_is_noticed(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(line, encoding="utf-8")
+    assert tools_named(tmp_path)
 
 
 HEAVY = ("torch", "transformers", "pyarrow", "numpy", "scipy")

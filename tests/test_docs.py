@@ -304,11 +304,12 @@ def test_python_snippets_run(page, number, here):
 
 
 def test_examples_in_the_docstrings_of_the_api_run(here):
+    import secid
     from secid import api
 
     runner, output = doctest.DocTestRunner(), io.StringIO()
     of_runs = api.score, api.select, api.flagged, api.baseline, api.check, api.gate
-    for function in (*of_runs, api.mine, api.mine_sweep, api.describe_encoder):
+    for function in (*of_runs, secid.mine, secid.mine_sweep, api.describe_encoder):
         (example,) = doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs={})
         assert example.examples
         runner.run(example, out=output.write)

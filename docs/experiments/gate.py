@@ -25,12 +25,14 @@ import numpy as np
 import secid
 from secid.encode import from_callable, load
 from secid.encode.encoder import Role
+from secid.pool.plan import QuerySubset
 from secid.pool.texts import text_key
-from secid.progress import Silent
+from secid.progress import Clock, Silent
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.results.gate import SourceVerdict
-from secid.scoring.run import scored_plan
+from secid.scoring.run import finished, read_sources
+from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
 from secid.tools.gating.collect import collect, read_baseline_table, write_baseline
@@ -230,12 +232,13 @@ def verdicts(rows: list[Row], source: str, against: Against, memory: Memory, fol
     frequencies, known = read_baseline_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
     gated = write(folder / "incoming.jsonl", rows)
     encoder = from_callable(memory, "remembered")
+    sources, background = resolve_sources([str(gated)], resolved.values), Background(frequencies, known=known)
     with (
         tempfile.TemporaryDirectory() as work,
-        scored_plan(
-            resolve_sources([str(gated)], resolved.values), encoder, resolved, Path(work), Silent(), frequencies, known
-        ) as (scored, plan),
+        read_sources(sources, resolved, QuerySubset(), background, Path(work), Clock(), Silent()) as read,
     ):
+        context = measure(read, encoder, None, background, Path(work), Clock(), Silent())
+        scored, plan = finished(context, read, encoder, background, Clock(), None), read.plan
         yield "new", source_verdict(scored, plan, against)
         if source in against.baseline.sources:
             as_known = replace(against, policy=Policy(names={"incoming": source}))

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from io import StringIO
 from typing import Annotated, Any
 
@@ -30,6 +31,12 @@ COMMANDS = (
     "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
 """Each is a function, or a group of commands, in the module of MODULES, or else in that of its name."""
+TOOLS = {
+    "mine": "mining", "probe": "probing", "merge": "shards",
+    **dict.fromkeys(("flagged", "select", "mix"), "export"),
+    **dict.fromkeys(("gate", "baseline"), "gating"),
+}  # fmt: skip
+"""The folder of `secid.tools` that a command needs; a command whose tool is missing is missing too."""
 MODULES = {
     **dict.fromkeys(("ablate", "merge"), "score"),
     **dict.fromkeys(("audit", "explain", "probe"), "check"),
@@ -52,6 +59,12 @@ def root(
     ] = False,
 ) -> None:
     """Options before a command."""
+
+
+def present() -> tuple[str, ...]:
+    """The commands that this installation has."""
+    missing = {tool for tool in TOOLS.values() if find_spec(f"secid.tools.{tool}") is None}
+    return tuple(name for name in COMMANDS if TOOLS.get(name) not in missing)
 
 
 def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
@@ -84,7 +97,8 @@ def main(arguments: list[str]) -> int:
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
         refuse_repeated(arguments)
-        app = program([first] if first in COMMANDS else COMMANDS)
+        names = present()
+        app = program([first] if first in names else names)
         result = get_command(app)(args=arguments, prog_name="secid", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
@@ -113,6 +127,9 @@ def _failed(error: Exception) -> int:
         return WRONG_USE
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _no_room(error)
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("secid.tools."):
+        _say(f"secid: this needs {error.name}, which is not installed")
+        return WRONG_USE
     return _unexpected(error)
 
 

@@ -13,8 +13,8 @@ from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Spl
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from secid.tools.export.writer import Schema
     from secid.tools.mining.methods import OnShort
+    from secid.write.writer import Schema
 
 mining = partial(flag, group="Mining")
 AS_OF_SCORE = (
@@ -76,7 +76,7 @@ def mine(
     """
     from typing import cast
 
-    from secid import api
+    import secid
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_result
     from secid.errors import UsageError
@@ -88,14 +88,14 @@ def mine(
                   "--as": schema != "flagembedding", "--concurrency": concurrency != 8}  # fmt: skip
         _refuse(output, "has no effect with --sweep, which writes nothing")
         with ConsoleProgress(quiet) as progress:
-            table = api.mine_sweep(miners, progress=progress, **asked)
+            table = secid.mine_sweep(miners, progress=progress, **asked)
         print_result(table, json, sweep_screen)
         return
     _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
     if out is None:
         raise UsageError("no folder to write to", remedy="-o FOLDER, or --sweep to write nothing")
     with ConsoleProgress(quiet) as progress:
-        result = api.mine(
+        result = secid.mine(
             miners,
             out,
             on_short=cast("OnShort", on_short),

@@ -92,7 +92,9 @@ def _score(
     score: Callable[..., Run] = api.score
     if on is not None or shards is not None:
         _refuse_on_ray(encoder, state_dir, prepare, on, shards)
-        score, settings = api.score_on_ray, {**settings, "on": on, "shards": shards, "state_dir": state_dir}
+        from secid.tools.shards.run import score_on_ray
+
+        score, settings = score_on_ray, {**settings, "on": on, "shards": shards, "state_dir": state_dir}
         settings |= {"encoder": encoder[0]} if encoder else {}
     elif encoder:
         settings |= {"encoder": encoder[0], "other_encoders": encoder[1:]}

@@ -16,7 +16,7 @@ from secid.results.document import OF_LOADING
 
 if TYPE_CHECKING:
     from secid.tools.export.left_out import By
-    from secid.tools.export.writer import Schema
+    from secid.write.writer import Schema
 
 # `secid select`.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import Answer, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
-    from secid.tools.export.writer import Written
+    from secid.write.writer import Written
 
 RULES = ("top", "min_weight", "max")
 """Why a ranking rule leaves a negative out."""

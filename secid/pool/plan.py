@@ -18,7 +18,7 @@ from secid.pool.texts import TextStore
 from secid.records import REASONS, Block, Defect, Record, Source
 from secid.results import Example
 from secid.results.catalogue import BITS
-from secid.settings import flag_of
+from secid.settings import Settings, flag_of
 
 # What a plan is made of: the sources as index arrays over distinct texts.
 
@@ -294,16 +294,35 @@ class Shard:
         return [crc32(text.encode()) % self.of == self.number for text in passages]
 
 
-def rows_of(
-    stream: Iterable[Record | Defect | Block], keep: Keep, *, nameless: bool = True
-) -> Iterator[Record | Defect | Block]:
-    """The rows of some queries, and those that were left out since they have no query where `nameless`."""
-    for item in stream:
-        if isinstance(item, Block):
-            flags = keep(item.queries)
-            if all(flags):
+@dataclass(frozen=True)
+class QuerySubset:
+    """The queries whose rows a run plans.
+
+    has : takes queries; (n,) whether the rows of each are planned. None where all are.
+    nameless : whether rows that were left out since they have no query are planned too.
+    """
+
+    has: Keep | None = None
+    nameless: bool = True
+
+    @staticmethod
+    def of(settings: Settings) -> QuerySubset:
+        """All queries, or those of the shard that is asked for."""
+        if settings.shard is None:
+            return QuerySubset()
+        shard = Shard.parse(settings.shard)
+        return QuerySubset(shard.has, nameless=shard.number == 0)
+
+    def rows(self, stream: Iterable[Record | Defect | Block]) -> Iterator[Record | Defect | Block]:
+        """The rows of these queries."""
+        for item in stream:
+            if self.has is None:
                 yield item
-            elif any(flags):
-                yield item.only(flags)
-        elif keep([item.query])[0] if item.query else nameless:
-            yield item
+            elif isinstance(item, Block):
+                flags = self.has(item.queries)
+                if all(flags):
+                    yield item
+                elif any(flags):
+                    yield item.only(flags)
+            elif self.has([item.query])[0] if item.query else self.nameless:
+                yield item

@@ -11,12 +11,12 @@ from secid.errors import UsageError
 from secid.pool import Plan, gather, plan_of
 from secid.pool.collect import Collected, Gathered
 from secid.pool.make import Look, TextRules
-from secid.pool.plan import Keep, Shard, rows_of
+from secid.pool.plan import QuerySubset
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.read.collection import BEIR_FOLDER, collection_files, open_collection
 from secid.read.evaluation import relevant_pairs
-from secid.records import Block, Defect, Record, Source
+from secid.records import Record, Source
 from secid.settings import Settings, flag_of
 
 # The relevance judgements of a collection as labelled positives of the queries that a run has.
@@ -84,13 +84,13 @@ def read_plan(
     text_rules: TextRules | None = None,
     look: Look | None = None,
     with_labels: bool = True,
-    keep: Keep | None = None,
+    subset: QuerySubset | None = None,
 ) -> tuple[Plan, list[Reader]]:
     """Reads all sources into a plan, and reports what was understood of each file.
 
     sources : opened already, or else opened here.
     folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
-    keep : the queries whose rows are planned; those of --shard, or all, where None.
+    subset : the queries whose rows are planned; those that the settings ask for, where None.
     with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
@@ -109,11 +109,12 @@ def read_plan(
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     tick = bytes_read_by(readers, progress)
-    gathered = gather(((reader.source, planned_rows(reader, settings, keep)) for reader in readers), folder, tick)
+    subset = subset or QuerySubset.of(settings)
+    gathered = gather(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
     try:
         if judgements:
             add_labels(gathered, judgements, settings)
-            if gathered.labels is None and settings.shard is None and keep is None:  # the whole may have some
+            if gathered.labels is None and subset.has is None:  # else the whole may have some
                 refuse_unused_collection(readers, settings)
         plan = plan_of(
             gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules, look=look
@@ -132,16 +133,6 @@ def read_plan(
         names = ", ".join(map(str, judgements))
         progress.note(f"labelled positives: {n_of_files:,} from the files, {n_of_qrels:,} more from {names}")
     return plan, readers
-
-
-def planned_rows(reader: Reader, settings: Settings, keep: Keep | None = None) -> Iterator[Record | Defect | Block]:
-    """The rows of a reader that a run plans: those of its shard, or of the queries to keep."""
-    if keep is not None:
-        return rows_of(reader.blocks(), keep)
-    if settings.shard is None:
-        return reader.blocks()
-    shard = Shard.parse(settings.shard)
-    return rows_of(reader.blocks(), shard.has, nameless=shard.number == 0)
 
 
 def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:

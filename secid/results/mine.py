@@ -65,7 +65,7 @@ class MinedSource:
     path       : of its file.   sha256 : of its bytes.   method : with every option, as it was applied.
     n_rows     : rows of the file; n_missing : rows of the input without any negative, which are not in it, and
                  n_dropped : short ones that --on-short drop left out.
-    layout     : as in tools.export.writer.Written.
+    layout     : as in write.writer.Written.
     n_negatives: in the file.   n_filled : those of them drawn at random for short rows.
     n_short    : rows of the input for which the method found fewer than K; short : the same by what ended it.
     n_still_short : rows of the file with fewer than K, after filling too; n_lacking : negatives they lack together.

@@ -161,7 +161,7 @@ def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
 
 
 def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """The random reference of a run as `scored_plan` takes it; None where the run has none. Raises as above."""
+    """The random passages that a run measured hardness against; None where it has none. Raises as above."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from secid.read import Reader
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
+    from secid.scoring.stages import ReadSources
     from secid.triplets.guide import Guide
 
 # The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, a description.
@@ -188,18 +189,13 @@ def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
 
 
 def with_other_encoders(
-    scored: Scored,
-    plan: Plan,
-    names: Sequence[str],
-    settings: Settings,
-    work: Path,
-    progress: Progress,
+    scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
 ) -> Scored:
     """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
     from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 
-    settings = replace(settings, tokenizer=scored.run.settings["tokenizer"]["value"])  # the sources' own
+    settings, found = read.resolved.values, replace(read, texts=scored.findings)
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
@@ -208,7 +204,7 @@ def with_other_encoders(
         loaded, _ = load_noted(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(plan, scored.findings, loaded, own, folder, progress)
+        table[loaded.info.name] = scores_under(found, loaded, own, folder, progress)
     ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
     analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
     return replace(scored, run=replace(scored.run, analyses=analyses))

@@ -1,7 +1,10 @@
-"""The main job: files to a ranking, through plan, embed, measure and finish.
+"""The main job: files to a ranking, in three steps that `secid score` and the tools put together with their own values.
 
-Read in this order: run (from sources to a `Run`), stages (embed, measure, inspect), publish (warnings, and results to
-the run folder), check (the same files without an encoder).
+    read_sources  files to a plan, and what only all rows can tell (`ReadSources`)
+    measure       what is read, an encoder and a `Background` to measurements, in stages: embed, measure, inspect
+    finished      measurements to a `Run`, with what its folder keeps
+
+Read in this order: run, stages, publish (warnings, and numbers to results), check (the same files without an encoder).
 
 In: the sources `bm25.jsonl` and `random.jsonl`, settings and an encoder. Out: one `Run`, whose `sources` are ranked:
 
@@ -31,7 +34,7 @@ from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
-from secid.findings.copies import Positives, one_label, stored_positives
+from secid.findings.copies import one_label, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
@@ -39,7 +42,7 @@ from secid.measure.in_batch import Conflicts
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.make import restricted, with_scorable_positives
-from secid.pool.plan import Keep, TextFindings
+from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore
 from secid.progress import Clock, Progress
@@ -50,9 +53,8 @@ from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceR
 from secid.run_folder.write import environment
 from secid.scoring.encoders import fitting
 from secid.scoring.publish import control_result, source_result, table_numbers
-from secid.scoring.stages import StoredReference, measure
+from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
-from secid.triplets.guide import Guide
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
@@ -84,94 +86,97 @@ class Scored:
 
 
 @contextmanager
-def scored_plan(
+def read_sources(
     sources: Sequence[Source | Reader],
-    encoder: Encoder,
-    guide: Guide | None,
     resolved: Resolved,
+    subset: QuerySubset,
+    background: Background,
     folder: Path,
+    clock: Clock,
     progress: Progress,
-    frozen: DocumentFrequencies | None = None,
-    known: Positives | None = None,
-    run_folder: str | None = None,
-    reference: StoredReference | None = None,
-    clock: Clock | None = None,
-    keep: Keep | None = None,
-    run_texts: RunTexts | None = None,
-) -> Iterator[tuple[Scored, Plan]]:
-    """Ranks sources by ECI_sem under one encoder, with controls, intervals and budget curves; the texts are at hand for
-    as long as the context lasts.
+) -> Iterator[ReadSources]:
+    """Reads all sources into a plan, with the texts that controls need, and chooses a tokenizer that fits them. The
+    texts are at hand for as long as the context lasts.
 
-    sources : opened already, or else opened here.   guide : as `load_guide` gives it.
-    folder : an empty folder for spool files and vectors; the caller removes it.
-    frozen : document frequencies of an earlier run's pool, to be scored in instead of this run's own.
-    known  : labelled positives from outside the run, such as a baseline's: they count as its own do.
-    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
-    reference  : random passages of an earlier run, to measure hardness against instead of this run's own.
-    clock : its stages are the run's timing, with those that end later.
-    keep  : the queries whose rows are read; all, or those of the shard, where None.
-    run_texts : what was counted over the texts of a whole run, of which this one has a part.
-    Raises what reading, encoding and measuring raise (SecidError).
-    Source: METHOD 1, 2, 4, 6, 7, 8.
+    sources : opened already, or else opened here.
+    folder : an empty folder for spool files; the caller removes it.
+    What all rows are to each other in batches is left out where the encoder chooses the positives.
     """
-    clock = clock or Clock()
-    plan, readers, positives, texts, batch_rows, labels_once = read(
-        sources, resolved.values, folder, clock, progress, known, keep, run_texts
-    )
-    try:
-        resolved = fitting(plan, resolved, progress)
-        separates = resolved.values.collection is not None and resolved.values.shard is None  # of a shard: at the merge
-        collection = noted_collection(resolved.values, progress) if separates else None
-        context = measure(
-            plan,
-            encoder,
-            resolved.values,
+    settings = resolved.values
+    labels_once: list[bool] = []
+    texts: dict[str, SourceFindings] = {}
+    batch_rows: dict[str, Conflicts] = {}
+    positives: dict[str, npt.NDArray[Any]] = {}
+
+    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
+        positives.update(stored_positives(queries, passages, sources))
+        return text_rules(queries, passages, sources, background.known, run=background.run_texts)
+
+    def look(whole: Plan) -> None:
+        texts.update(text_findings_of(whole, settings))
+        labels_once.append(one_label(whole))
+        for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
+            part = restricted(planned, whole.queries, replace(settings, max_records=None))
+            rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
+            batch_rows[planned.name] = conflicts(rows, whole.known_positives, len(whole.passages))
+
+    kinds = chosen_kinds(settings.controls)
+    with clock.stage("read") as counts:
+        plan, readers = read_plan(
+            sources,
+            settings,
             folder,
-            clock,
             progress,
-            frozen,
-            reference,
-            texts=texts,
-            collection=collection,
-            guide=guide,
-            batch_rows=batch_rows,
+            with_positives="known_positive" in kinds or settings.collection is not None,
+            with_echoes="query_echo" in kinds,
+            text_rules=rules,
+            look=look,
+            subset=subset,
         )
-        files = {path: file for reader in readers for path, file in input_files(reader).items()}
-        scored = finished(context, files, encoder, resolved, clock, run_folder)
-        run = replace(scored.run, one_positive=labels_once)
-        yield replace(scored, run=run, positives=positives, run_texts=run_texts), plan
+        counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
+        counts["n_distinct_queries"] = len(plan.queries)
+        counts["n_distinct_passages"] = len(plan.source_passages())
+    try:
+        separates = settings.collection is not None and settings.shard is None  # of a shard: at the merge
+        resolved = fitting(plan, resolved, progress)
+        yield ReadSources(
+            plan=plan,
+            resolved=resolved,
+            files={path: file for reader in readers for path, file in input_files(reader).items()},
+            texts=texts,
+            collection=noted_collection(resolved.values, progress) if separates else None,
+            batch_rows=batch_rows,
+            positives=positives,
+            one_positive=labels_once[0],
+        )
     finally:
         plan.close()
 
 
 def scores_under(
-    plan: Plan,
-    findings: Mapping[str, SourceFindings],
-    encoder: Encoder,
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
+    read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
 ) -> dict[str, float]:
-    """ECI_B of each source of a plan under another encoder, at the run's budget. folder: an empty one."""
-    context = measure(plan, encoder, settings, folder, Clock(), progress, None, texts=findings)
+    """ECI_B of each source of a plan under another encoder and its settings, at the run's budget. folder: empty."""
+    own = replace(read, resolved=replace(read.resolved, values=settings))
+    context = measure(own, encoder, None, Background(), folder, Clock(), progress)
     context.embedder.close()
     return {item.name: item.nats(settings.budget) for item in context.ranked}
 
 
 def finished(
-    context: Context,
-    files: Mapping[str, InputFile],
-    encoder: Encoder,
-    resolved: Resolved,
-    clock: Clock,
-    run_folder: str | None,
+    context: Context, read: ReadSources, encoder: Encoder, background: Background, clock: Clock, run_folder: str | None
 ) -> Scored:
-    """Ranks, compares, runs all analyses, and puts the run together."""
-    settings, ranked = resolved.values, context.ranked
+    """Ranks, compares, runs all analyses, and puts the run together.
+
+    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
+    clock : its stages are the run's timing, with those that end later.
+    """
+    resolved, ranked = read.resolved, context.ranked
+    settings = resolved.values
     names = [item.name for item in ranked]
     with clock.stage("publish"):
         compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
-        sources = source_results(context, tie_groups(names, compared), files, run_folder)
+        sources = source_results(context, tie_groups(names, compared), read.files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)
     context.embedder.close()
@@ -191,6 +196,7 @@ def finished(
         warnings=context.warnings,
         without_triplets=context.plan.empty,
         not_evaluated=missing,
+        one_positive=read.one_positive,
         timing=clock.stages,
         environment=environment(),
     )
@@ -198,7 +204,7 @@ def finished(
         run=run,
         measured=tuple(context.items),
         findings=context.findings,
-        positives={},
+        positives=read.positives,
         frequencies=context.bench.coverages.table(settings.tokenizer, settings.idf),
         reference=context.reference,
         scores={item.name: item.nats(settings.budget) for item in ranked},
@@ -206,6 +212,7 @@ def finished(
         states=tuple(
             replace(item, state=shared.state) for item, shared in zip(context.items, context.table, strict=True)
         ),
+        run_texts=background.run_texts,
     )
 
 
@@ -254,56 +261,6 @@ def control_results(context: Context) -> tuple[ControlResult, ...]:
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return rows.positive, rows.negative
-
-
-def read(
-    sources: Sequence[Source | Reader],
-    settings: Settings,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-    known: Positives | None = None,
-    keep: Keep | None = None,
-    run_texts: RunTexts | None = None,
-) -> tuple[Plan, list[Reader], dict[str, npt.NDArray[Any]], dict[str, SourceFindings], dict[str, Conflicts], bool]:
-    """Reads all sources into a plan, with the texts that controls need; their labelled positives, to be kept; and of
-    all rows the findings of the texts, and what they are to each other in batches: not where the encoder chooses the
-    positives. The last value is True if no query has a second labelled positive.
-    """
-    labels_once: list[bool] = []
-    texts: dict[str, SourceFindings] = {}
-    batch_rows: dict[str, Conflicts] = {}
-    positives: dict[str, npt.NDArray[Any]] = {}
-
-    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
-        positives.update(stored_positives(queries, passages, sources))
-        return text_rules(queries, passages, sources, known, run=run_texts)
-
-    def look(whole: Plan) -> None:
-        texts.update(text_findings_of(whole, settings))
-        labels_once.append(one_label(whole))
-        for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
-            part = restricted(planned, whole.queries, replace(settings, max_records=None))
-            rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
-            batch_rows[planned.name] = conflicts(rows, whole.known_positives, len(whole.passages))
-
-    kinds = chosen_kinds(settings.controls)
-    with clock.stage("read") as counts:
-        plan, readers = read_plan(
-            sources,
-            settings,
-            folder,
-            progress,
-            with_positives="known_positive" in kinds or settings.collection is not None,
-            with_echoes="query_echo" in kinds,
-            text_rules=rules,
-            look=look,
-            keep=keep,
-        )
-        counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
-        counts["n_distinct_queries"] = len(plan.queries)
-        counts["n_distinct_passages"] = len(plan.source_passages())
-    return plan, readers, positives, texts, batch_rows, labels_once[0]
 
 
 def input_files(reader: Reader) -> dict[str, InputFile]:

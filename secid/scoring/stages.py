@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,18 +28,20 @@ from secid.arrays import Index, among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
+from secid.findings.copies import Positives
 from secid.findings.lexical_gate import NO_TOKENIZER, lexical, unknown_scripts
 from secid.findings.rows import Inspector
 from secid.findings.summary import SourceFindings
+from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
-from secid.results import EncoderInfo, RunWarning
+from secid.results import EncoderInfo, InputFile, RunWarning
 from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
-from secid.settings import Settings, flag_of
+from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Bench, Measured, aspects, level_sets, sample_positions, tokenizer_of
@@ -48,7 +49,6 @@ from secid.triplets.random_reference import RandomReference, passage_pool, rando
 from secid.triplets.table import CoverageBench, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
-Frozen = dict[tuple[str, str], DocumentFrequencies]
 StoredReference = Mapping[str, npt.NDArray[Any]]
 """Arrays as `RandomReference.stored` gives them."""
 NO_REFERENCE = "no_reference"
@@ -60,36 +60,65 @@ PASSES = 2
 """Over the triplets: one for the sums, one for the influence."""
 
 
-def measure(
-    plan: Plan,
-    encoder: Encoder,
-    settings: Settings,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-    frozen: DocumentFrequencies | None,
-    stored: StoredReference | None = None,
-    *,
-    texts: Mapping[str, SourceFindings],
-    collection: Collection | None = None,
-    guide: Guide | None = None,
-    batch_rows: Mapping[str, Conflicts] = MappingProxyType({}),
-) -> Context:
-    """Embeds what is needed and measures sources, controls and variants.
+@dataclass(frozen=True)
+class Background:
+    """What sources are judged and measured against; where None, that of the run itself.
 
-    guide : scores the triplets of the sources too.
-    frozen, stored : document frequencies and random reference of an earlier run, in place of this run's own.
+    frequencies : document frequencies of the pool that texts are scored in.
+    reference : random passages that hardness is measured against.
+    known : labelled positives from outside the run, such as a baseline's: they count as its own do.
+    run_texts : what was counted over the texts of a whole run, of which this one has a part.
+    """
+
+    frequencies: DocumentFrequencies | None = None
+    reference: StoredReference | None = None
+    known: Positives | None = None
+    run_texts: RunTexts | None = None
+
+
+@dataclass(frozen=True)
+class ReadSources:
+    """Sources in a plan, and what is known only where all rows are at hand.
+
+    resolved : the settings, with the tokenizer that fits the texts.
+    files : what was read of each path.
     texts : findings of the texts by source, of all rows read.
     collection : whose whole corpus the positives are separated from.
     batch_rows : what all rows of each source's files are to each other; of the plan's own where there is none.
+    positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
     """
+
+    plan: Plan
+    resolved: Resolved
+    files: Mapping[str, InputFile]
+    texts: Mapping[str, SourceFindings]
+    collection: Collection | None = None
+    batch_rows: Mapping[str, Conflicts] = field(default_factory=dict)
+    positives: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    one_positive: bool = False
+
+
+def measure(
+    read: ReadSources,
+    encoder: Encoder,
+    guide: Guide | None,
+    background: Background,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+) -> Context:
+    """Embeds what is needed and measures sources, controls and variants.
+
+    guide : scores the triplets of the sources too, as `load_guide` gives it.   folder : an empty one for vectors.
+    """
+    plan, settings = read.plan, read.resolved.values
     refuse(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
     embedder, early = embedded(plan, encoder, settings, folder, clock, progress), None
     triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
-    bench, suite = bench_of(plan, triplets, embedder, encoder, settings, folder, frozen, clock, progress)
+    bench, suite = bench_of(plan, triplets, embedder, encoder, settings, folder, background, clock, progress)
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
@@ -104,7 +133,9 @@ def measure(
         with clock.stage("guide") as counts:
             sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, bench, texts, stored, progress)
+        reference, findings, sets, absent = inspected(
+            plan, sets, embedder, encoder, bench, read.texts, background.reference, progress
+        )
         cut = ranked_sets(sets.table, sets.level, settings.budget)
         pairs = compared_pairs(plan, sets.items, cut, bench, settings, reference, sets.table)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
@@ -134,8 +165,8 @@ def measure(
         without_flagged=without,
         reference=reference,
         guide=None if guide is None else guide.info,
-        collection=collection,
-        batch_rows=batch_rows,
+        collection=read.collection,
+        batch_rows=read.batch_rows,
         suite=suite,
         early_stop=early,
         warnings=warnings,
@@ -170,14 +201,16 @@ def bench_of(
     encoder: Encoder,
     settings: Settings,
     folder: Path,
-    frozen: DocumentFrequencies | None,
+    background: Background,
     clock: Clock,
     progress: Progress,
 ) -> tuple[Bench, Sequence[Aspect]]:
     """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
-    known: Frozen = {(settings.tokenizer, settings.idf): frozen} if frozen else {}
+    known: dict[tuple[str, str], DocumentFrequencies] = {}
+    if background.frequencies:
+        known[settings.tokenizer, settings.idf] = background.frequencies
     coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         of_variants = (tokenizer_of(variant) for variant in variants_of(suite))

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import secid
 from secid import api
 from secid.errors import BadRecordsError, InputError, OutputError, UsageError
 from secid.files import locked
@@ -41,7 +42,7 @@ def lines(path: str | Path) -> list[dict[str, Any]]:
 
 
 def mine(specs: list[str], out: str = "out", encoder: Any = None, **options: Any) -> Any:
-    return api.mine(specs, out, encoder, **{"collection": str(FIXTURES), "k": 4, **options})
+    return secid.mine(specs, out, encoder, **{"collection": str(FIXTURES), "k": 4, **options})
 
 
 def test_prints_what_the_api_returns(invoke, tiny):
@@ -49,7 +50,7 @@ def test_prints_what_the_api_returns(invoke, tiny):
         "mine", "near=dense", "lex=bm25", "-k", 3, "--collection", FIXTURES, "--encoder", tiny, "-o", "a", "--json"
     )
     assert code == 0, err
-    other = api.mine(["near=dense", "lex=bm25"], "b", str(tiny), k=3, collection=str(FIXTURES))
+    other = secid.mine(["near=dense", "lex=bm25"], "b", str(tiny), k=3, collection=str(FIXTURES))
     typed, returned = json.loads(out), json.loads(json_of(other))
     folders = typed.pop("folder"), returned.pop("folder")
     assert folders == ("a", "b")
@@ -99,7 +100,7 @@ def test_parquet_holds_what_json_lines_hold(schema):
 
 def test_pairs_keep_their_columns_and_their_own_passages_are_the_candidates():
     write_rows(Path("pairs.jsonl"), PAIRS)
-    mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=3)
+    mined = secid.mine(["any=random"], "out", pairs="pairs.jsonl", k=3)
     assert (mined.n_rows, mined.n_candidates) == (12, 12)
     rows = lines("out/any.jsonl")
     assert [(row["query"], row["pos"], row["lang"]) for row in rows] == [
@@ -110,9 +111,11 @@ def test_pairs_keep_their_columns_and_their_own_passages_are_the_candidates():
 
 def test_negatives_of_pairs_are_candidates_and_those_of_a_collection_replace_them():
     write_rows(Path("rows.jsonl"), [{"query": "q a", "pos": ["good a"], "neg": ["bad a", "bad b"]}])
-    assert api.mine(["any=random"], "own", pairs="rows.jsonl", k=2).n_candidates == 3
+    assert secid.mine(["any=random"], "own", pairs="rows.jsonl", k=2).n_candidates == 3
     assert sorted(lines("own/any.jsonl")[0]["neg"]) == ["bad a", "bad b"]
-    with_collection = api.mine(["any=random"], "other", pairs="rows.jsonl", k=2, corpus=str(FIXTURES / "corpus.jsonl"))
+    with_collection = secid.mine(
+        ["any=random"], "other", pairs="rows.jsonl", k=2, corpus=str(FIXTURES / "corpus.jsonl")
+    )
     assert with_collection.n_candidates == 290
 
 
@@ -120,7 +123,7 @@ def test_qrels_of_the_collection_label_the_queries_of_pairs():
     queries, corpus = collection(Path("beir"))
     query, positives = queries["q3"]
     write_rows(Path("rows.jsonl"), [{"query": query, "pos": [corpus["d50"]]}])
-    api.mine(["near=dense"], "out", HashEncoder(), pairs="rows.jsonl", k=60, collection="beir")
+    secid.mine(["near=dense"], "out", HashEncoder(), pairs="rows.jsonl", k=60, collection="beir")
     assert corpus["d50"] not in positives
     assert not set(positives) & set(lines("out/near.jsonl")[0]["neg"])
 
@@ -133,7 +136,7 @@ def test_a_split_restricts_the_queries_and_not_the_labels():
     assert len(own) == 2
     qrels.write_text("\n".join([head, own[0]]), encoding="utf-8")
     Path("beir/qrels/train.tsv").write_text("\n".join([head, own[1], *rest]), encoding="utf-8")
-    mined = api.mine(["near=dense"], "out", HashEncoder(), split="test", k=50, collection="beir")
+    mined = secid.mine(["near=dense"], "out", HashEncoder(), split="test", k=50, collection="beir")
     assert mined.n_rows == 1
     (row,) = lines("out/near.jsonl")
     assert row["pos"] == queries["q0"][1][:1]
@@ -147,7 +150,7 @@ def test_a_judgement_of_a_query_of_the_same_normal_form_is_a_label_too():
         qrels__test="query-id\tcorpus-id\tscore\na\t1\t1\n",
         qrels__train="query-id\tcorpus-id\tscore\nb\t2\t1\n",
     )
-    api.mine(["lex=bm25"], "out", collection="beir", split="test", k=3)
+    secid.mine(["lex=bm25"], "out", collection="beir", split="test", k=3)
     assert [row["neg_ids"] for row in lines("out/lex.jsonl")] == [["3"]]
 
 
@@ -158,7 +161,7 @@ def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_e
     files = []
     for out, rows in (("a", rest), ("b", rest[::-1])):
         qrels.write_text("\n".join([head, *rows]), encoding="utf-8")
-        api.mine(["rel=dense:relative=0.05"], out, HashEncoder(), collection="beir", k=4)
+        secid.mine(["rel=dense:relative=0.05"], out, HashEncoder(), collection="beir", k=4)
         kept = ("query_id", "neg_ids", "neg_margins")
         files.append(sorted(json.dumps([row[name] for name in kept]) for row in lines(f"{out}/rel.jsonl")))
     assert files[0] == files[1]
@@ -175,7 +178,7 @@ def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
     """Beyond the first candidates drawn for a row too."""
     rows = [{"anchor": f"question {n} of a thing", "positive": f"answer {n} to it"} for n in range(1_000)]
     write_rows(Path("pairs.jsonl"), rows)
-    (source,) = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
+    (source,) = secid.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
     assert source.n_passages >= 999
     assert source.n_short <= 1
     assert {tuple(row["neg_ranks"]) for row in lines("out/any.jsonl")} == {(None,)}
@@ -183,7 +186,7 @@ def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
 
 def test_few_candidates_are_said_to_be_few():
     write_rows(Path("pairs.jsonl"), PAIRS[:3])
-    mined = api.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)
+    mined = secid.mine(["any=random"], "out", pairs="pairs.jsonl", k=5)
     assert mined.sources[0].short == {"few_candidates": 3}
 
 
@@ -224,7 +227,7 @@ WHOLE = {"corpus": CORPUS, "queries": QUERIES, "qrels__test": QRELS}
 def test_what_cannot_be_mined_is_refused_and_nothing_is_written(files, options, error, named):
     folder = beir(**files)
     with pytest.raises(error) as caught:
-        api.mine(["lex=bm25"], "out", collection=folder, **options)
+        secid.mine(["lex=bm25"], "out", collection=folder, **options)
     assert named in str(caught.value)
     assert not Path("out").exists()
 
@@ -248,7 +251,7 @@ def test_dense_without_an_encoder_is_refused_by_name():
 
 def test_no_collection_and_no_pairs_is_refused():
     with pytest.raises(UsageError) as caught:
-        api.mine(["lex=bm25"], "out")
+        secid.mine(["lex=bm25"], "out")
     assert "--collection" in str(caught.value)
 
 
@@ -267,10 +270,10 @@ def test_malformed_pairs_are_counted_and_too_many_refused_with_the_first_line():
     options = {"pairs": "pairs.jsonl", "k": 2}
     for more, remedy in (({}, "raise --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
         with pytest.raises(BadRecordsError, match=remedy) as caught:
-            api.mine(["any=random"], "out", **options, **more)
+            secid.mine(["any=random"], "out", **options, **more)
         assert "1 of 13 rows malformed" in str(caught.value)
         assert "first: pairs.jsonl:1: empty_query" in str(caught.value)
-    assert api.mine(["any=random"], "out", **options, max_bad_fraction=0.5).skipped == {"empty_query": 1}
+    assert secid.mine(["any=random"], "out", **options, max_bad_fraction=0.5).skipped == {"empty_query": 1}
 
 
 def test_passages_without_text_and_repeated_ones_are_no_candidates_and_are_counted(invoke):
@@ -315,7 +318,7 @@ def test_ids_that_were_made_are_counted(invoke):
 
 def test_rows_that_stay_short_are_counted():
     write_rows(Path("pairs.jsonl"), PAIRS)
-    (source,) = api.mine(["lex=bm25"], "out", pairs="pairs.jsonl", k=20, on_short="random").sources
+    (source,) = secid.mine(["lex=bm25"], "out", pairs="pairs.jsonl", k=20, on_short="random").sources
     own = [20 - len(row["neg"]) for row in lines("out/lex.jsonl")]
     assert (source.n_still_short, source.n_lacking) == (sum(n > 0 for n in own), sum(own))
     assert source.n_still_short == 12
@@ -324,7 +327,7 @@ def test_rows_that_stay_short_are_counted():
 def test_what_outscores_its_positive_is_what_score_says(tiny):
     """In a row of several positives it is the first one, though a margin holds for every one."""
     collection(Path("beir"))
-    source = api.mine(["near=dense"], "out", str(tiny), collection="beir", k=4).sources[0]
+    source = secid.mine(["near=dense"], "out", str(tiny), collection="beir", k=4).sources[0]
     run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
     assert any(len(row["pos"]) > 1 for row in lines("out/near.jsonl"))
     assert 0 < source.inverted_share == pytest.approx(run.sources[0].inversion_fraction)
@@ -436,7 +439,7 @@ def test_rows_of_one_query_are_counted_as_rows(invoke):
 @pytest.mark.parametrize("positive", [["a text"], "a text"])
 def test_a_single_id_is_that_of_the_only_positive(positive):
     write_rows(Path("pairs.jsonl"), [{"query": "a text of a query", "pos": positive, "pos_ids": "d7"}])
-    mined = api.mine(["lex=bm25"], "out", pairs="pairs.jsonl", corpus=str(FIXTURES / "corpus.jsonl"), k=2)
+    mined = secid.mine(["lex=bm25"], "out", pairs="pairs.jsonl", corpus=str(FIXTURES / "corpus.jsonl"), k=2)
     assert mined.sources[0].not_held == {}
     assert lines("out/lex.jsonl")[0]["pos_ids"] == ["d7"]
 
@@ -469,7 +472,7 @@ def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(
 KILLED = """
 import os
 from secid.cli.app import main
-from secid.tools.mining import write as run
+from secid.tools.mining import find as run
 write = run.write_rows
 def killed(*arguments):
     write(*arguments)
@@ -491,7 +494,7 @@ def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
         os.utime(path, (time.time() - 100,) * 2)
     assert run_child(*arguments, cwd=tmp_path).code == 0
     assert listing("out") == [".manifest.json", "any.jsonl", "lex.jsonl"]
-    api.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
+    secid.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
     assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
 
 
@@ -592,7 +595,7 @@ def test_sentence_transformers_mines_the_same(tiny, theirs, ours):
     queries = [row["text"] for row in lines(FIXTURES / "queries.jsonl")]
     write_rows(Path("pairs.jsonl"), [{"query": q, "positive": p} for q, p in zip(queries, corpus, strict=False)])
     settings = {"corpus": str(FIXTURES / "corpus.jsonl"), "titles": False}
-    mined = api.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
+    mined = secid.mine([f"near=dense:ranks=1-290{ours}"], "out", str(tiny), pairs="pairs.jsonl", k=3, **settings)
     assert mined.sources[0].excluded.keys() <= {"false_negative"}
     own = {row["query"]: row["neg"] for row in lines("out/near.jsonl") if len(row["neg"]) == 3}
     dataset = Dataset.from_dict({"query": queries, "positive": corpus[: len(queries)]})
@@ -635,7 +638,7 @@ def test_a_sweep_prints_what_the_api_returns_and_writes_nothing(invoke, tiny):
     options = ["--collection", FIXTURES, "--encoder", tiny, "-k", 3, "--sweep"]
     code, out, err = invoke("mine", "near=dense:absolute=0.01", "lex=bm25", *options, "--json")
     assert code == 0, err
-    other = api.mine_sweep(["near=dense:absolute=0.01", "lex=bm25"], str(tiny), collection=str(FIXTURES), k=3)
+    other = secid.mine_sweep(["near=dense:absolute=0.01", "lex=bm25"], str(tiny), collection=str(FIXTURES), k=3)
     assert json.loads(out) == json.loads(json_of(other))
     code, out, _ = invoke("mine", "near=dense", *options)
     assert code == 0
@@ -646,7 +649,7 @@ def test_a_sweep_prints_what_the_api_returns_and_writes_nothing(invoke, tiny):
 def test_a_sweep_is_of_what_is_mined():
     specs = ["own=dense:relative=0.01,ranks=2-90", "far=dense:ranks=11-50,relative=0.0"]
     options = {"collection": str(FIXTURES), "k": 7, "max_reuse": 3}
-    mined, sweep = api.mine(specs, "out", HashEncoder(), **options), api.mine_sweep(specs, HashEncoder(), **options)
+    mined, sweep = secid.mine(specs, "out", HashEncoder(), **options), secid.mine_sweep(specs, HashEncoder(), **options)
     for source, swept in zip(mined.sources, sweep.sources, strict=True):
         names = ("n_negatives", "n_short", "n_missing", "s_query_negative", "consistency", "inverted_share")
         assert [getattr(source, name) for name in names] == [getattr(swept.own, name) for name in names]
@@ -679,14 +682,14 @@ def test_flags_that_do_not_go_together_are_refused(invoke, tiny, words, where):
 
 def test_a_guide_that_is_the_encoder_is_refused(tiny):
     with pytest.raises(UsageError) as error:
-        api.mine_sweep(["near=dense"], str(tiny), collection=str(FIXTURES), guide=str(tiny))
+        secid.mine_sweep(["near=dense"], str(tiny), collection=str(FIXTURES), guide=str(tiny))
     assert error.value.where == "--guide"
 
 
 def test_scores_of_positives_are_counted_where_no_column_takes_them(invoke):
     rows = [{"query": row["anchor"], "pos": [row["positive"]], "neg": ["other"], "pos_scores": [0.9]} for row in PAIRS]
     write_rows(Path("pairs.jsonl"), [{**row, "neg_scores": [0.1]} for row in rows])
-    mined = api.mine(["lex=bm25", "any=random"], "out", pairs="pairs.jsonl", k=3)
+    mined = secid.mine(["lex=bm25", "any=random"], "out", pairs="pairs.jsonl", k=3)
     assert [source.not_held for source in mined.sources] == [{"scores of positives": 12}] * 2
 
 

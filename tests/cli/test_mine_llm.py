@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+import secid
 from secid import api
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import EndpointError, InputError, OutputError, SecidError
@@ -42,7 +43,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
     given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
-    return api.mine([f"gpt=llm:model=m,url={server.url}", *specs], out, HashEncoder(), **given)
+    return secid.mine([f"gpt=llm:model=m,url={server.url}", *specs], out, HashEncoder(), **given)
 
 
 def failure(call: Any) -> SecidError:
@@ -72,7 +73,7 @@ def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setattr(module, "noted_collection", None)
     for option in ("", ",url=https://api.openai.com/v1", ",url=http://API.openai.com:443"):
-        error = failure(lambda: api.mine([f"gpt=llm:model=m{option}"], "out", collection=str(FIXTURES)))  # noqa: B023
+        error = failure(lambda: secid.mine([f"gpt=llm:model=m{option}"], "out", collection=str(FIXTURES)))  # noqa: B023
         assert isinstance(error, EndpointError)
         assert "OPENAI_API_KEY" in str(error.remedy)
     assert listing(".") == []
@@ -231,13 +232,13 @@ def test_a_text_equal_to_a_passage_does_not_have_its_id(server):
 def test_vectors_are_refused_before_anything_is_asked(server):
     given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT}
     encoder = Mock(spec=PrecomputedEncoder, info=HashEncoder().info)
-    error = failure(lambda: api.mine([f"gpt=llm:model=m,url={server.url}"], "out", encoder, **given))
+    error = failure(lambda: secid.mine([f"gpt=llm:model=m,url={server.url}"], "out", encoder, **given))
     assert error.where == "--encoder"
     assert server.asked == []
 
 
 def _nearest() -> list[Any]:
-    api.mine(["near=dense"], "nearest", HashEncoder(), collection=str(FIXTURES), k=4)
+    secid.mine(["near=dense"], "nearest", HashEncoder(), collection=str(FIXTURES), k=4)
     return lines("nearest/near.jsonl")
 
 

@@ -12,7 +12,7 @@ import pytest
 from secid import api
 from secid.errors import OutputError
 from secid.files import work_folder
-from secid.tools.export.writer import new_files, writing
+from secid.write.writer import new_files, writing
 from tests.cli.conftest import child_environment, listing, rows, write_rows
 from tests.cli.test_select_drop import planted
 

@@ -24,7 +24,7 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.run_folder.tables import read_frequencies, read_reference
 from secid.settings import FIELDS, Resolved, Settings
 from secid.tools.export.left_out import UNSCORED
-from secid.tools.export.writer import SCHEMAS
+from secid.write.writer import SCHEMAS
 from tests.cli.conftest import rows, write_rows
 from tests.scored import score_sources
 
@@ -372,8 +372,8 @@ def test_the_written_file_scores_as_the_selection(two, tiny, schema, suffix):
     pool, reference = read_frequencies(two, read_run(two)), read_reference(two, read_run(two))
     Path("work").mkdir()
     source = Source("out", (f"out{suffix}",))
-    given = [source], load(settings), resolved, Path("work"), Silent(), pool, None, None, reference
-    (again,) = score_sources(*given).run.sources
+    given = [source], load(settings), resolved, Path("work"), Silent()
+    (again,) = score_sources(*given, frequencies=pool, reference=reference).run.sources
     assert again.schema == {"st-ntuple": "triplet"}.get(schema, schema)
     assert again.n_triplets == found.after.n_triplets
     assert again.eci_nats == pytest.approx(found.after.eci_nats, rel=1e-9)

@@ -78,7 +78,7 @@ def score(sources: dict[str, Rows], folder: Path, frozen: object = None, **setti
     # The words are of several scripts, for which another tokenizer would be chosen.
     resolved = resolve({"cache": False, "tokenizer": "alphanumeric", **settings}, environment={}, directory=folder)
     found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
-    return score_sources(found, PieceEncoder(), resolved, work, Silent(), frozen)
+    return score_sources(found, PieceEncoder(), resolved, work, Silent(), frequencies=frozen)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from secid.read import open_source
 from secid.records import Extras, Record, Source
 from secid.settings import Settings
-from secid.tools.export.rows import row_of
-from secid.tools.export.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
+from secid.write.rows import row_of
+from secid.write.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
 
 NAMES = [
     *(

@@ -29,7 +29,7 @@ from secid.results.document import settings_of
 from secid.tools.export.left_out import Facts
 from secid.tools.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
 from secid.tools.export.select import read_facts
-from secid.tools.export.writer import new_files, writing
+from secid.write.writer import new_files, writing
 
 NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """s_qp, s_qn, π, ρ, c and w of METHOD 2."""

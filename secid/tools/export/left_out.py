@@ -25,8 +25,8 @@ from secid.pool import Plan, PlannedSource, content_of, select
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 from secid.tools.export.read_again import Original
-from secid.tools.export.rows import Row
-from secid.tools.export.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
+from secid.write.rows import Row
+from secid.write.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
 
 By = Literal["similarity", "weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]

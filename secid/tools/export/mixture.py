@@ -31,8 +31,8 @@ from secid.results.sources import Status
 from secid.run_folder.tables import read_states
 from secid.settings import FIELDS
 from secid.tools.export.read_again import Original, find_source, plan_again, read_labels
-from secid.tools.export.rows import Passage, Row
-from secid.tools.export.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
+from secid.write.rows import Passage, Row
+from secid.write.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 
 # The score of a mixture of a run's sources at given shares, from the saved states alone.
 #

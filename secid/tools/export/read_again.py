@@ -15,8 +15,8 @@ from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, gather, plan_of
 from secid.pool.make import TextRules
-from secid.pool.plan import TextFindings
-from secid.pool.reading import add_labels, bytes_read_by, judgement_files, planned_rows
+from secid.pool.plan import QuerySubset, TextFindings
+from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import FileContent, Reader, on_disk, once_only, open_source
@@ -24,7 +24,7 @@ from secid.records import Source
 from secid.results import Run
 from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, whole
 from secid.settings import Settings
-from secid.tools.export.rows import Place, Row, RowsOnDisk
+from secid.write.rows import Place, Row, RowsOnDisk
 
 PLACEHOLDER = "source"
 """Name a source is planned under: its own may end in the split that the plan adds to it."""
@@ -184,8 +184,9 @@ def plan_again(
         if paths not in readers:
             readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
+    subset = QuerySubset.of(settings)
     streams = [
-        (reader.source, on_disk[reader.source].watch(planned_rows(reader, settings))) for reader in readers.values()
+        (reader.source, on_disk[reader.source].watch(subset.rows(reader.blocks()))) for reader in readers.values()
     ]
     gathered = gather(streams, folder, bytes_read_by(readers.values(), progress))
     if with_labels and (judgements := judgement_files(settings)):

@@ -27,11 +27,11 @@ from secid.results.check import Check
 from secid.results.document import loading_settings, settings_of
 from secid.run_folder.tables import read_frequencies, read_negatives, read_reference
 from secid.scoring.run import finished
-from secid.scoring.stages import measure
+from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import FIELDS, Resolved, Settings, flag_of
 from secid.tools.export.left_out import Answer, Facts, Request, Selected, Selection, refuse_worse, widened
 from secid.tools.export.read_again import Original, find_source, plan_again, text_rules_of
-from secid.tools.export.writer import new_files
+from secid.write.writer import new_files
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -215,14 +215,16 @@ def _scored_again(
     if not scored.any():  # only negatives outside the sample are left
         raise NothingToScoreError("none of the negatives that the run scored is left", where=name)
     copy = selected.copy(plan)
-    texts = text_findings_of(replace(plan, sources=(copy,)), settings)
     planned = replace(selected.original.planned, name=name, excess=copy.excess)
-    plan = plan_with(plan, (selected.part(planned, scored),))
-    pool, reference = read_frequencies(folder, run), read_reference(folder, run)
-    measured = measure(plan, encoder, settings, work, Clock(), progress, pool, reference, texts=texts)
-    files = {file.path: file for file in find_source(run, name).paths}
-    publication = finished(measured, files, encoder, Resolved(settings, dict.fromkeys(FIELDS, "run")), Clock(), None)
-    return publication.run.sources[0]
+    read = ReadSources(
+        plan=plan_with(plan, (selected.part(planned, scored),)),
+        resolved=Resolved(settings, dict.fromkeys(FIELDS, "run")),
+        files={file.path: file for file in find_source(run, name).paths},
+        texts=text_findings_of(replace(plan, sources=(copy,)), settings),
+    )
+    background, clock = Background(read_frequencies(folder, run), read_reference(folder, run)), Clock()
+    measured = measure(read, encoder, None, background, work, clock, progress)
+    return finished(measured, read, encoder, background, clock, None).run.sources[0]
 
 
 def _answer(source: SourceResult, budget: float) -> Answer:

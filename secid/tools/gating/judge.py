@@ -12,13 +12,15 @@ from secid.analyses.guide import GUIDE, NO_GUIDE
 from secid.analyses.registry import read_run
 from secid.files import work_folder
 from secid.pool import Plan, content_of
+from secid.pool.plan import QuerySubset
 from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.results import Run
 from secid.results.document import settings_of
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
 from secid.scoring.encoders import load_guide
-from secid.scoring.run import Scored, scored_plan
+from secid.scoring.run import Scored, finished, read_sources
+from secid.scoring.stages import Background, measure
 from secid.settings import Resolved, Settings
 from secid.tools.gating.baseline import (
     Baseline,
@@ -130,6 +132,7 @@ def judge(
 
     baseline, clock = against.baseline, Clock()
     frequencies, known = read_baseline_table(check_table(Path(against.where), baseline), baseline.idf)
+    subset, background = QuerySubset.of(resolved.values), Background(frequencies=frequencies, known=known)
     with work_folder() as work:
         loaded = load(resolved.values, progress, encoder)
         refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)
@@ -138,9 +141,11 @@ def judge(
         for number, source in enumerate(sorted(sources, key=lambda reader: reader.source.name)):
             folder = work / str(number)
             folder.mkdir()
-            plans = scored_plan([source], loaded, guide, resolved, folder, progress, frequencies, known, clock=clock)
-            with plans as (scored, plan), clock.stage("judge"):
-                verdicts.append(source_verdict(scored, plan, against, why))
+            with read_sources([source], resolved, subset, background, folder, clock, progress) as read:
+                context = measure(read, loaded, guide, background, folder, clock, progress)
+                scored = finished(context, read, loaded, background, clock, None)
+                with clock.stage("judge"):
+                    verdicts.append(source_verdict(scored, read.plan, against, why))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,

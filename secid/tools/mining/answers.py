@@ -25,7 +25,7 @@ from secid.pages.text import plural
 from secid.pool.normal_form import FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 from secid.progress import Progress
-from secid.tools.export.writer import writing
+from secid.write.writer import writing
 
 # What a language model answered: negatives, and everything else under a reason.
 #

@@ -32,8 +32,6 @@ from secid.progress import Progress
 from secid.read.sources import MANIFEST, left_by_a_kill
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
-from secid.tools.export.rows import Passage, Row
-from secid.tools.export.writer import Written, new_files, write_rows, writing
 from secid.tools.mining.choose import (
     EXCLUDED,
     FILL,
@@ -55,6 +53,8 @@ from secid.tools.mining.methods import FILLED, REJECTED, Bm25, Dense, Hybrid, Ll
 from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
+from secid.write.rows import Passage, Row
+from secid.write.writer import Written, new_files, write_rows, writing
 
 # The queries of a run, and the negatives of each of its sources: what `secid mine` writes and `--sweep` counts.
 

@@ -24,7 +24,7 @@ from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
 if TYPE_CHECKING:
-    from secid.tools.export.writer import Schema
+    from secid.write.writer import Schema
 
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]

@@ -29,9 +29,9 @@ from secid.settings import Resolved, SettingsDict
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
     from secid.results.mine import Mined, Sweep
-    from secid.tools.export.writer import Schema
     from secid.tools.mining.methods import OnShort
     from secid.tools.mining.run import Load
+    from secid.write.writer import Schema
 
 
 def mine(
@@ -75,8 +75,8 @@ def mine(
 
     Source: METHOD 10.
     """
-    from secid.tools.export.writer import schema_of
     from secid.tools.mining.methods import MiningPlan, parse_miners
+    from secid.write.writer import schema_of
 
     sources = parse_miners(miners, k)
     load, resolved, progress = _opened(encoder, settings, progress)

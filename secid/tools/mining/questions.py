@@ -28,8 +28,8 @@ from secid.read.collection import Collection, noted_collection
 from secid.read.evaluation import read_qrels
 from secid.results import Example
 from secid.settings import Settings
-from secid.tools.export.rows import Passage, Row, RowsOnDisk
 from secid.tools.mining.methods import MiningPlan
+from secid.write.rows import Passage, Row, RowsOnDisk
 
 # What negatives are mined for, and the candidates: rows of queries and labelled positives, texts in two stores.
 

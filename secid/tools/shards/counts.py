@@ -36,7 +36,7 @@ from secid.pool import DocumentFrequencies, Keys, PlannedSource, gather, token_s
 from secid.pool.collect import grouped
 from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
 from secid.pool.normal_form import text_forms
-from secid.pool.plan import Shard, rows_of
+from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.pool.tokens import distinct_tokens
@@ -184,7 +184,7 @@ def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | 
                 own.take(reader.source.name, item)
             yield item
 
-    return rows_of(seen(), shard.has, nameless=False)
+    return QuerySubset(shard.has, nameless=False).rows(seen())
 
 
 class _OwnTexts:

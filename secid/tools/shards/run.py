@@ -150,9 +150,10 @@ def merge(
     from secid.read import given_sources, opened
     from secid.results import InputFile
     from secid.results.run import Merged
-    from secid.scoring.run import scored_plan
+    from secid.scoring.run import finished, read_sources
+    from secid.scoring.stages import Background, measure
     from secid.tools.shards.merge import report, states_of, whole_run
-    from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, keep_of_sample, shard_states
+    from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
     from secid.tools.shards.state import SAMPLED
     from secid.tools.shards.store import StateDir
 
@@ -199,28 +200,30 @@ def merge(
                 )
             for source, tally in tallies.items():
                 refuse_bad(source, tally, values)
-            keep = keep_of_sample(wholes, sample, values.seed)
+            subset = subset_of_sample(wholes, sample, values.seed)
             of_sample = resolved.changed(
                 shard=None,
                 on_bad="skip",
                 max_bad_fraction=1.0,
-                max_records=None if keep is None else sample,
+                max_records=None if subset.has is None else sample,
                 dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that none is advised
             )
-            given_plan = readers, loaded, None, of_sample, work, recorder, counts.table("documents")
+            background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
             named = None if run is None else fspath(run)
-            plans = scored_plan(*given_plan, run_folder=named, clock=clock, keep=keep, run_texts=counts.texts())
-            with plans as (scored, _):
+            with read_sources(readers, of_sample, subset, background, work, clock, recorder) as read:
+                context = measure(read, loaded, None, background, work, clock, recorder)
+                scored = finished(context, read, loaded, background, clock, named)
                 check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
-                read = {path: InputFile(**file) for path, file in first["files"].items()}  # the shards agree on it
+                of_files = first["files"].items()  # the shards agree on it
+                input_files = {path: InputFile(**file) for path, file in of_files}
                 merged = Merged(
                     n_shards=len(headers),
                     n_texts=counts.n_texts,
                     n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
-                    sampled_queries=None if keep is None else sample,
+                    sampled_queries=None if subset.has is None else sample,
                 )
                 recorder.note(merged_sentence(merged))
-                done = report(scored.run, wholes, between, tallies, read, counts, merged, values.seed)
+                done = report(scored.run, wholes, between, tallies, input_files, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
                 one_positive = all(header["numbers"]["one_positive"] for header in headers.values())

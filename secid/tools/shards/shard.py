@@ -17,7 +17,7 @@ import numpy as np
 from secid.encode import smallest_distance
 from secid.errors import InputError, UsageError
 from secid.pool import sample_order
-from secid.pool.plan import EmptyShardError, Keep, Shard
+from secid.pool.plan import EmptyShardError, QuerySubset, Shard
 from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
 from secid.read import Reader, given_sources, once_only, opened
@@ -216,7 +216,8 @@ def score(
 
     work : an empty folder.
     """
-    from secid.scoring.run import scored_plan
+    from secid.scoring.run import finished, read_sources
+    from secid.scoring.stages import Background, measure
     from secid.tools.shards.state import ShardNumbers, silent_of, state_of, write_rows
 
     name = name_of(SHARD, job.shard)
@@ -228,15 +229,17 @@ def score(
         return {**own, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
 
     try:
-        given = readers, encoder, None, resolved, work, progress, counts.table("documents")
-        plans = scored_plan(*given, run_folder=run_folder, clock=clock, run_texts=counts.texts())
-        with plans as (scored, plan):
+        background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
+        subset = QuerySubset.of(resolved.values)
+        with read_sources(readers, resolved, subset, background, work, clock, progress) as read:
+            context = measure(read, encoder, None, background, work, clock, progress)
+            scored = finished(context, read, encoder, background, clock, run_folder)
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
-            numbers, arrays = state_of(scored, plan, smallest_distance(encoder), resolved.values)
+            numbers, arrays = state_of(scored, read.plan, smallest_distance(encoder), resolved.values)
             with clock.stage("write"):
-                write_rows(scored.vectors, plan, work / ROWS)
+                write_rows(scored.vectors, read.plan, work / ROWS)
                 progress.start("write", None, "files")
                 job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored
@@ -311,15 +314,15 @@ def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: E
     )
 
 
-def keep_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> Keep | None:
-    """The queries that some source has among its first `sample`; None where these are all."""
+def subset_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> QuerySubset:
+    """The queries that some source has among its first `sample`; where these are all, all."""
     if all(whole.score.n_queries <= sample for whole in wholes.values()):
-        return None
+        return QuerySubset()
     last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())
 
-    def keep(queries: Sequence[str]) -> list[bool]:
+    def has(queries: Sequence[str]) -> list[bool]:
         keys = np.frombuffer(b"".join(text_key("query", query) for query in queries), np.uint8).reshape(-1, 16)
         flags: list[bool] = (sample_order(keys, seed) <= np.uint64(last)).tolist()
         return flags
 
-    return keep
+    return QuerySubset(has)

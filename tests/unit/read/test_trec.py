@@ -17,7 +17,7 @@ from secid.read import open_source
 from secid.read.evaluation import DEPTH
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
-from secid.tools.export.rows import row_of
+from secid.write.rows import row_of
 from tests.notes import Notes
 
 from .conftest import read, refused, write_jsonl, zstd

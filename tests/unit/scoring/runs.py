@@ -46,5 +46,5 @@ def scored(
         found = resolve_sources(list(map(str, files)), resolved.values)
         taken: dict[str, Any] = {}
         if before is not None:
-            taken = {"frozen": before.frequencies, "reference": before.reference and before.reference.stored()}
+            taken = {"frequencies": before.frequencies, "reference": before.reference and before.reference.stored()}
         return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent(), **taken)

@@ -36,7 +36,7 @@ from secid.read.reader import HEAD_ROWS
 from secid.records import Scalar
 from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
-from secid.tools.export.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
+from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)

@@ -1,0 +1,92 @@
+"""Each tool is removable: without its folder only its own commands and functions are missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from secid.cli.app import COMMANDS
+from secid.cli.app import TOOLS as TOOL_OF
+from tests.cli.gate.conftest import items, save_vectors
+from tests.test_architecture import PACKAGE, TOOLS
+
+ONE = {"one": 1.0}
+FUNCTIONS: dict[str, dict[str, list[Any]]] = {
+    "export": {
+        "flagged": ["run", "empty", "rows"], "mix": ["run", ONE], "select": ["run", "copy"],
+        "write_mixture": ["run", ONE, "copy"],
+    },
+    "gating": {"Baseline": [], "baseline": ["run"], "gate": [["a.jsonl"], "baseline.json"]},
+    "mining": {"mine": [["any=random"], "out"], "mine_sweep": [["any=random"]]},
+    "probing": {"probe": [["a.jsonl"], "encoder"]},
+    "shards": {"merge": ["states"], "score_on_ray": [["a.jsonl"]], "score_shard": [["a.jsonl"]]},
+}  # fmt: skip
+"""What each tool adds to the API, with arguments that reach it."""
+PROGRAM = """
+import importlib, json, os, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+def without_tool(copy, commands, functions):
+    for name in [name for name in sys.modules if name.split(".")[0] == "secid"]:
+        del sys.modules[name]
+    sys.path[0] = copy
+    os.chdir(copy)
+    import secid
+    from secid.cli.app import main
+    assert Path(secid.__file__).parent == Path(copy, "secid")
+    said, refusals = [], {}
+    for words in commands:
+        with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+            code = main(words)
+        said.append([code, out.getvalue(), err.getvalue()])
+    for path in sorted(Path("secid").rglob("*.py")):
+        parts = path.with_suffix("").parts
+        if "tools" not in parts and parts[-1] != "__main__":
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    found = {name: getattr(secid, name) for name in secid.__all__}
+    for name, arguments in functions.items():
+        try:
+            found[name](*arguments)
+        except ImportError as error:
+            refusals[name] = str(error)
+    return said, refusals
+
+print(json.dumps([without_tool(*case) for case in json.loads(sys.argv[1])]))
+"""
+"""One process for all tools, so that torch is loaded once."""
+
+
+def listed(text: str) -> set[str]:
+    """The commands in a help text."""
+    return set(re.findall(r"^  ([a-z]+)  ", text.split("Commands:")[1], re.MULTILINE))
+
+
+def test_without_a_tool_only_its_own_commands_and_functions_are_missing(tmp_path):
+    rows = items(8)
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    score = ["score", str(source), "--encoder", str(save_vectors(tmp_path / "v.npz", rows)), "--run", "run"]
+    cases = []
+    gone = {tool: [name for name in COMMANDS if TOOL_OF.get(name) == tool] for tool in TOOLS}
+    for tool in TOOLS:
+        shutil.copytree(PACKAGE, tmp_path / tool / "secid", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.rmtree(tmp_path / tool / "secid" / "tools" / tool)
+        words = [["--help"], ["check", str(source)], score, [gone[tool][0]]]
+        cases.append([str(tmp_path / tool), words, FUNCTIONS[tool]])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(cases)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for tool, (said, refusals) in zip(TOOLS, json.loads(done.stdout.splitlines()[-1]), strict=True):
+        helped, checked, scored, missing = said
+        assert listed(helped[1]) == set(COMMANDS) - set(gone[tool])
+        assert (checked[0], scored[0], missing[0]) == (0, 0, 2), said
+        assert f"No such command '{gone[tool][0]}'" in missing[2]
+        report = json.loads((tmp_path / tool / "run" / "report.json").read_text(encoding="utf-8"))
+        assert report["sources"][0]["rank"] == 1
+        assert refusals.keys() == FUNCTIONS[tool].keys()
+        assert all(f"secid.tools.{tool}" in text for text in refusals.values())
