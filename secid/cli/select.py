@@ -81,7 +81,7 @@ def select(
     from secid import api
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_json, print_screen
-    from secid.pages.written import selection_screen
+    from secid.tools.export.screens import selection_screen
 
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
@@ -124,7 +124,7 @@ def flagged(
     from secid import api
     from secid.analyses.registry import read_run_folder
     from secid.cli.outputs import print_screen
-    from secid.pages.written import flagged_screen
+    from secid.tools.export.screens import flagged_screen
 
     sources = read_run_folder(run)[1].sources
     if finding is None:
@@ -186,7 +186,7 @@ def mix(
     from secid.analyses.registry import read_run
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_json, print_screen
-    from secid.pages.written import mixture_screen
+    from secid.tools.export.screens import mixture_screen
 
     report = read_run(run)
     if shares is None:
