@@ -447,7 +447,7 @@ def gate(
     known = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
-    from secid.pages.sections.origin import fact_lines
+    from secid.pages.encoder_page import fact_lines
     from secid.read import opened, resolve_sources
     from secid.tools.gating.baseline import refuse_encoders_of_baseline, settings_for
 

@@ -14,12 +14,13 @@ from secid.pages.check_page import check_page
 from secid.pages.comparison import RunComparison, page_of_comparison
 from secid.pages.evidence import audit_page, probe_page
 from secid.pages.gate_page import gate_page
-from secid.pages.mine_text import print_mined, print_sweep
+from secid.pages.mine_text import mined_screen, sweep_screen
 from secid.pages.page import Page
+from secid.pages.screen import Screen, screen
 from secid.pages.sections import page_of
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.verdict import answer_table
-from secid.pages.terminal import print_table, write
+from secid.pages.terminal import print_page
 from secid.results import Run
 from secid.results.check import Audit, Check
 from secid.results.gate import GateVerdict
@@ -37,7 +38,7 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
     Run: page_of,
     RunComparison: page_of_comparison,
 }
-TEXTS: Mapping[type, Callable[[Console, Any], None]] = {Mined: print_mined, Sweep: print_sweep}
+SCREENS: Mapping[type, Callable[[Any], Screen]] = {Mined: mined_screen, Sweep: sweep_screen}
 """Of results without a page."""
 COLUMNS = 80
 FRAME = (
@@ -53,14 +54,12 @@ def text_of(result: Any) -> str:
     text = StringIO()
     console = Console(file=text, width=COLUMNS, highlight=False, color_system=None)
     kind = type(result)
-    if kind in TEXTS:
-        TEXTS[kind](console, result)
+    if kind in SCREENS:
+        print_page(console, SCREENS[kind](result))
     else:
         page = PAGES[kind](result)
-        write(console, page.verdict[0])
         table = answer_table(trusted(result), full=False) if isinstance(result, Run) else page.answer
-        if table.rows:
-            print_table(console, table, heads=2)
+        print_page(console, screen((page.verdict[0], table)))
     return text.getvalue().rstrip()
 
 

@@ -124,17 +124,17 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 
 def printers(package: Package) -> list[str]:
     """Modules that lay out text for a terminal beside print_page: a function gets a rich Console, or lines and tables
-    of the renderer (`secid.pages.terminal`) are imported. Consoles and the renderer are left out, but for `print_run`.
+    of the renderer (`secid.pages.terminal`) are imported. Consoles and the renderer are left out.
     """
     found = set()
     for path, module in package.modules.items():
-        of_renderer = path.endswith(("/terminal.py", "/console.py"))
+        if path.endswith(("/terminal.py", "/console.py")):
+            continue
         for node in ast.walk(module):
             if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".terminal"):
-                by_hand = not {alias.name for alias in node.names} <= {"print_page", "print_run"}
+                by_hand = {alias.name for alias in node.names} != {"print_page"}
             elif isinstance(node, ast.FunctionDef):
-                notes = [ast.unparse(item.annotation) for item in parameters(node) if item.annotation is not None]
-                by_hand = node.name == "print_run" if of_renderer else "Console" in notes
+                by_hand = "Console" in [ast.unparse(item.annotation) for item in parameters(node) if item.annotation]
             else:
                 continue
             if by_hand:

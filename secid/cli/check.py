@@ -58,7 +58,7 @@ def check(
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
-    from secid.pages.check_page import CHECK_FORMATS, print_check
+    from secid.pages.check_page import CHECK_FORMATS, check_screen
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
@@ -66,7 +66,7 @@ def check(
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
     for path in files:
         write_whole(path, CHECK_FORMATS[path.suffix](result))
-    print_result(result, json, print_check)
+    print_result(result, json, check_screen)
     print_verdict(result, quiet)
     return 1 if result.failed else 0
 
@@ -107,7 +107,7 @@ def audit(
     from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
     from secid.pages.evidence import AUDIT_FORMATS, audit_page
-    from secid.pages.terminal import print_page
+    from secid.pages.screen import screen_of
 
     files = out or []
     check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [Path(qrels)] if qrels else []))
@@ -115,7 +115,7 @@ def audit(
         result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
     for path in files:
         write_whole(path, AUDIT_FORMATS[path.suffix](result))
-    print_result(result, json, lambda console, audited: print_page(console, audit_page(audited)))
+    print_result(result, json, lambda audited: screen_of(audit_page(audited)))
     print_verdict(result, quiet)
 
 
@@ -174,7 +174,7 @@ def probe(
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
     from secid.files import write_whole
-    from secid.pages.evidence import PROBE_FORMATS, print_probe
+    from secid.pages.evidence import PROBE_FORMATS, probe_screen
 
     files = out or []
     check_outputs(files, PROBE_FORMATS, chain(files_read(sources, settings), [run] if run else []))
@@ -196,7 +196,7 @@ def probe(
             progress.note(f"added to {run}: probe.json, report.md, report.html")
     for path in files:
         write_whole(path, PROBE_FORMATS[path.suffix](result))
-    print_result(result, json, print_probe)
+    print_result(result, json, probe_screen)
     print_verdict(result, quiet)
 
 
@@ -217,11 +217,10 @@ def explain(
 
     Example: secid explain false_negative
     """
-    from secid.cli.console import stdout
-    from secid.cli.outputs import print_json
-    from secid.pages.explain import explained, print_explained
+    from secid.cli.outputs import print_json, print_screen
+    from secid.pages.explain import explained, explained_screen
 
     if json:
         print_json(explained(name))
     else:
-        print_explained(stdout(), name)
+        print_screen(explained_screen(name))

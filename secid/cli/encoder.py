@@ -6,13 +6,12 @@ import sys
 from dataclasses import asdict
 from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from secid.cli.options import ENCODING, Json, flag, takes_settings
-from secid.cli.outputs import complain, print_json, say, say_json
+from secid.cli.outputs import complain, print_json, print_screen, say, say_json
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder
@@ -47,7 +46,7 @@ def encoder(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.pages.sections.origin import encoder_text
+    from secid.pages.encoder_page import encoder_screen
     from secid.results.document import json_of
 
     with ConsoleProgress(quiet=False) as progress:
@@ -55,7 +54,7 @@ def encoder(
     if json:
         say_json(json_of(description))
     else:
-        say(*encoder_text(description).splitlines())
+        print_screen(encoder_screen(description))
     if description.unsettled:
         complain(f"secid: self-test: {', '.join(description.unsettled)} did not pass")
         return NOT_EVALUATED
@@ -65,7 +64,6 @@ def encoder(
 # `secid cache`: the embedding cache, shown, emptied, checked.
 
 cache = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
-UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 
 
 @cache.command("info")
@@ -75,27 +73,13 @@ def info(json: Json = False, **settings: Any) -> None:
 
     Example: secid cache info
     """
-    from datetime import UTC, datetime
-
-    from secid.pages.text import plain
+    from secid.pages.encoder_page import cache_screen
 
     usage = _folder(settings).info()
     if json:
         print_json(asdict(usage))
-        return
-    missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
-    say(f"folder           {usage.folder}{missing}")
-    say(f"size             {_size(usage.n_bytes)} of {_size(usage.limit_bytes)}")
-    say(f"damaged          {usage.n_damaged} segments set aside")
-    say(f"older format     {usage.n_older} segments, not read")
-    say(f"training runs    {usage.n_trainings} of `secid probe`")
-    say(f"encoders         {len(usage.encoders)}")
-    if usage.encoders:
-        say("", f"{'fingerprint':<20}{'segments':>9}{'rows':>15}{'size':>12}  {'last used':<20}  encoder")
-    for use in usage.encoders:
-        used = datetime.fromtimestamp(use.last_used, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        shown, name = use.fingerprint[:16], plain(use.name) or "unknown"
-        say(f"{shown:<20}{use.n_segments:>9,}{use.n_rows:>15,}{_size(use.n_bytes):>12}  {used}  {name}")
+    else:
+        print_screen(cache_screen(usage))
 
 
 @cache.command("clear")
@@ -110,6 +94,7 @@ def clear(
     Example: secid cache clear --yes
     """
     from secid.errors import UsageError
+    from secid.pages.encoder_page import bytes_text
     from secid.pages.text import log_line
 
     folder = _folder(settings)
@@ -117,16 +102,16 @@ def clear(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
-        what = f"{_size(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
+        what = f"{bytes_text(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
         typer.confirm(log_line(f"Remove {what} in {before.folder}?"), abort=True, err=True)
     removal = folder.clear()
     if json:
         print_json({"folder": before.folder, **asdict(removal)})
         return
-    say(f"{before.folder}: {_size(removal.n_bytes_freed)} freed")
+    say(f"{before.folder}: {bytes_text(removal.n_bytes_freed)} freed")
     if removal.n_unsealed:
         say(
-            f"{removal.n_unsealed} unfinished, {_size(removal.n_bytes_unsealed)}: kept for an hour after the last "
+            f"{removal.n_unsealed} unfinished, {bytes_text(removal.n_bytes_unsealed)}: kept for an hour after the last "
             "write, as a run may be writing them"
         )
 
@@ -162,12 +147,6 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
     if folder.folder.exists() and not folder.folder.is_dir():
         raise UsageError(f"{folder.folder} is not a directory", where=flag_of("cache_dir"))
     return folder
-
-
-def _size(n_bytes: int) -> str:
-    """In the largest unit that leaves a digit before the point."""
-    unit = next((unit for unit in UNITS if n_bytes >= UNITS[unit]), "B")
-    return f"{n_bytes / UNITS[unit]:,.{0 if unit == 'B' else 1}f} {unit}"
 
 
 # `secid doctor`.

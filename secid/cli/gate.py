@@ -123,12 +123,12 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     from secid.cli.outputs import print_result
     from secid.files import write_whole
     from secid.pages.gate_page import GATE_FORMATS, append_step_summary, gate_page, github_annotations
-    from secid.pages.terminal import print_page
+    from secid.pages.screen import screen_of
 
     for path in out:
         write_whole(path, GATE_FORMATS[path.suffix](verdict))
     with suppress(BrokenPipeError):
-        print_result(verdict, json, lambda console, judged: print_page(console, gate_page(judged)))
+        print_result(verdict, json, lambda judged: screen_of(gate_page(judged)))
         if annotations is Annotations.github:
             stream = sys.stderr if json else sys.stdout
             stream.write("".join(f"{line}\n" for line in github_annotations(verdict)))

@@ -80,7 +80,7 @@ def mine(
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_result
     from secid.errors import UsageError
-    from secid.pages.mine_text import print_mined, print_sweep
+    from secid.pages.mine_text import mined_screen, sweep_screen
 
     asked = {"k": k, "pairs": pairs, "split": split, "max_reuse": max_reuse, **settings}
     if sweep:
@@ -89,7 +89,7 @@ def mine(
         _refuse(output, "has no effect with --sweep, which writes nothing")
         with ConsoleProgress(quiet) as progress:
             table = secid.mine_sweep(miners, progress=progress, **asked)
-        print_result(table, json, print_sweep)
+        print_result(table, json, sweep_screen)
         return
     _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
     if out is None:
@@ -106,7 +106,7 @@ def mine(
             progress=progress,
             **asked,
         )
-    print_result(result, json, print_mined)
+    print_result(result, json, mined_screen)
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

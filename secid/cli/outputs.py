@@ -1,4 +1,4 @@
-"""What a command writes: files, checked before any work, JSON, and lines through the sanitiser."""
+"""What a command writes: files, checked before any work, screens, JSON, and messages through the sanitiser."""
 
 from __future__ import annotations
 
@@ -13,21 +13,12 @@ from secid.errors import UsageError
 from secid.files import check_writable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from secid.pages.formats import Judged
-    from secid.write.writer import Written
+    from secid.pages.screen import Screen
 
-# Writes lines to standard output and standard error through the sanitiser.
+# Writes messages to standard error and documents to standard output through the sanitiser.
 #
 # `pages.terminal` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
-
-
-def say(*lines: str) -> None:
-    """Print lines to standard output."""
-    from secid.pages.text import log_line
-
-    sys.stdout.write("".join(f"{log_line(line)}\n" for line in lines))
 
 
 def complain(text: str) -> None:
@@ -95,16 +86,30 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
     yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
 
 
-def print_result(result: Result, as_json: bool, show: Callable[[Console, Result], None]) -> None:
-    """Prints a result as one JSON document, or as `show` does."""
-    from secid.cli.console import stdout
+def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen]) -> None:
+    """Prints a result as one JSON document, or what a terminal shows of it."""
     from secid.results.document import json_of
 
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         if as_json:
             say_json(json_of(result))
         else:
-            show(stdout(), result)
+            print_screen(shown(result))
+
+
+def print_screen(screen: Screen) -> None:
+    """Prints a screen to standard output."""
+    from secid.cli.console import stdout
+    from secid.pages.terminal import print_page
+
+    print_page(stdout(), screen)
+
+
+def say(*lines: str) -> None:
+    """Prints lines that are never broken to standard output."""
+    from secid.pages.screen import literal, screen
+
+    print_screen(screen(map(literal, lines)))
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:
@@ -126,44 +131,3 @@ def print_verdict(result: Judged, quiet: bool) -> None:
 def print_json(document: Any) -> None:
     """Prints one JSON document."""
     say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-# What `secid select` and `secid mix` print of a file they wrote.
-
-SCHEMA_HELP = (
-    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source where it is one of "
-    "these, else flagembedding]"
-)
-OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
-TRIPLETS = (
-    "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
-    "needs the same number in every row"
-)
-
-
-def print_lines(console: Console, lines: Iterable[str]) -> None:
-    """Sentences in lines of the console's width."""
-    from secid.pages.terminal import write
-    from secid.pages.text import plain
-
-    for line in lines:
-        write(console, plain(line))
-
-
-def counted(reasons: Mapping[str, int]) -> str:
-    """ " (top 3, repeat 1)"; nothing where there is none."""
-    counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return f" ({counts})" if counts else ""
-
-
-def written_lines(written: Written, path: str) -> Iterator[str]:
-    """The file, its schema, and what the schema does not hold."""
-    from secid.pages.glossary import lost_lines
-    from secid.pages.text import plural
-
-    layout = f" ({written.layout})" if written.layout else ""
-    holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
-    yield f"wrote {path}: {written.schema}{layout}, {holds}"
-    if written.layout == "triplets":
-        yield TRIPLETS
-    yield from lost_lines(written.schema, written.n_made_ids, written.not_held)

@@ -36,12 +36,12 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.analyses.registry import read_run
-    from secid.cli.console import stdout
-    from secid.cli.outputs import check_outputs, complain, say_json
+    from secid.cli.outputs import check_outputs, complain, print_screen, say_json
     from secid.files import write_whole
     from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
-    from secid.pages.terminal import print_page, print_run
+    from secid.pages.screen import screen_of
+    from secid.pages.sections import run_screen
     from secid.results.document import read_probe
 
     files = out or []
@@ -66,9 +66,9 @@ def report(
     elif files:
         return
     elif comparison is None:
-        print_run(stdout(), run, legend=legend, probe=probe)
+        print_screen(run_screen(run, legend=legend, probe=probe))
     else:
-        print_page(stdout(), page_of_comparison(comparison))
+        print_screen(screen_of(page_of_comparison(comparison)))
 
 
 def _as_typed(run: Run, path: Path) -> Run:
@@ -125,9 +125,8 @@ def compare(
 
     from secid.analyses.agreement import agree, outcomes_of, unmatched_names
     from secid.analyses.registry import read_run
-    from secid.cli.console import stdout
-    from secid.cli.outputs import complain, print_json
-    from secid.pages.evidence import conclusion, print_agreement
+    from secid.cli.outputs import complain, print_json, print_screen
+    from secid.pages.evidence import agreement_screen, conclusion
 
     scored, outcomes = read_run(run), outcomes_of(against)
     agreements = agree(scored, outcomes)
@@ -136,5 +135,5 @@ def compare(
     if json:
         print_json([asdict(item) for item in agreements])
         complain(conclusion(agreements))
-        return
-    print_agreement(stdout(), agreements, legend)
+    else:
+        print_screen(agreement_screen(agreements, legend))

@@ -138,12 +138,12 @@ def show(
     from dataclasses import replace
 
     from secid.analyses.registry import to_json
-    from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import check_outputs, print_verdict
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, print_screen, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
     from secid.pages.formats import FORMATS, OF_METRICS, format_of
-    from secid.pages.terminal import print_run
+    from secid.pages.sections import run_screen
 
     # What cannot be written is an error after the result.
     formats = {**FORMATS, **OF_METRICS}
@@ -171,7 +171,7 @@ def show(
         if json:
             say_json(to_json(result))
         else:
-            print_run(stdout(), result, legend=legend)
+            print_screen(run_screen(result, legend=legend))
     if folder is not None:
         progress.note(f"run folder: {folder}")
     if problem is not None:

@@ -4,51 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from secid.cli.options import Json, Quiet, RunFolder, flag, takes_settings
-from secid.cli.outputs import OUT_HELP, SCHEMA_HELP, counted, print_lines, written_lines
 from secid.errors import UsageError
-from secid.records import words
 from secid.results.document import OF_LOADING
-from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from secid.pages.page import Table
-    from secid.results import Run
-    from secid.tools.export.left_out import Answer, By, Selection
-    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.left_out import By
     from secid.write.writer import Schema
 
 # `secid select`.
 
-EASIEST = (
-    "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
-    "hardest are kept."
+SCHEMA_HELP = (
+    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source where it is one of "
+    "these, else flagembedding]"
 )
-WIDENED = (
-    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
-    "the texts of negatives and positives alike."
-)
-DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
-UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
-TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
-SAMPLED_ONLY = (
-    "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
-)
-UNEQUAL = (
-    "The scores are of {:,} and {:,} negatives. Beyond B = 1 a smaller sample scores too low, so they do not compare."
-)
-CIRCULAR = "The same encoder chose and scored these negatives{}. Only training shows whether the selection is better."
-BY_THE_SCORE = ", so the higher score proves nothing"
-
-
+OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
 ENCODER_HELP = "The run's encoder, if it is a local folder or an address: these are not taken from a run folder."
 
 
@@ -103,9 +79,9 @@ def select(
     from typing import cast
 
     from secid import api
-    from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import print_json
-    from secid.pages.terminal import print_table
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_json, print_screen
+    from secid.tools.export.screens import selection_screen
 
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
@@ -124,83 +100,8 @@ def select(
         )
     if json:
         print_json(asdict(selected))
-        return
-    console = stdout()
-    print_lines(console, _copy_lines(selected, named=drop is not None))
-    print_table(console, _answers(selected))
-    print_lines(console, _notes(selected, by))
-
-
-def _copy_lines(selected: Selection, *, named: bool) -> Iterator[str]:
-    """What the copy holds, and what it leaves out. named: whether the findings to drop were."""
-    from secid.findings.rows import SAMPLED
-    from secid.pages.text import plural
-    from secid.results.catalogue import FINDINGS
-
-    yield from written_lines(selected, selected.path)
-    n_gone, gone = sum(selected.left_out.values()), counted(selected.left_out)
-    yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
-    kept, lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
-    lose = f"; {lost:,} lost all and {'is' if lost == 1 else 'are'} not in the copy" if lost else ""
-    yield f"{kept:,} of {plural(selected.n_records, 'record')} {'keeps' if kept == 1 else 'keep'} a negative{lose}"
-    if selected.rows_skipped:
-        yield f"rows without a record, not in the copy{counted(selected.rows_skipped)}"
-    if selected.n_unscored:
-        yield UNSCORED.format(plural(selected.n_unscored, "negative"))
-        if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
-            yield TEXTS_ONLY.format(", ".join(by_encoder))
-    if sampled := [name for name in selected.drop if name in SAMPLED]:
-        yield SAMPLED_ONLY.format(", ".join(sampled))
-    if selected.drop and not named:
-        yield DEFAULT_DROP.format(", ".join(selected.drop))
-
-
-def _answers(selected: Selection) -> Table:
-    """The answer row before and after."""
-    from secid.pages.page import Table, foreign, number, status
-
-    numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
-    return Table(
-        caption="The source before and after",
-        columns=(foreign(selected.source), status("status"), *map(number, numbers)),
-        rows=tuple(
-            (name, *_cells(answer, selected.budget))
-            for name, answer in (("before", selected.before), ("after", selected.after))
-        ),
-    )
-
-
-def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
-    from secid.pages.findings import STATUS
-    from secid.pages.text import count, fraction, percent, score
-
-    return (
-        STATUS[answer.status],
-        "–" if answer.interval_95 is None else score(answer.eci_nats, answer.interval_95, budget),
-        fraction(answer.hardness, 2),
-        percent(answer.outscoring),
-        percent(answer.flagged_share),
-        count(answer.n_triplets),
-    )
-
-
-def _notes(selected: Selection, by: str) -> Iterator[str]:
-    """How far before and after compare. Source: METHOD 7."""
-    from secid.pages.text import points
-    from secid.results.catalogue import FINDINGS
-    from secid.tools.export.left_out import RULES
-
-    before, after = selected.before, selected.after
-    for name, (of_source, of_copy) in selected.widened.items():
-        yield WIDENED.format(name, points(of_copy), points(of_source))
-    ranked = [reason for reason in selected.left_out if reason in RULES]
-    if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
-        yield EASIEST.format(by)
-    if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
-        yield UNEQUAL.format(before.n_triplets, after.n_triplets)
-    if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
-        higher = (after.eci_nats or 0.0) > (before.eci_nats or 0.0)
-        yield CIRCULAR.format(BY_THE_SCORE if ranked and higher else "")
+    else:
+        print_screen(selection_screen(selected, by, named=drop is not None))
 
 
 # `secid flagged`.
@@ -222,8 +123,8 @@ def flagged(
     """
     from secid import api
     from secid.analyses.registry import read_run_folder
-    from secid.cli.console import stdout
-    from secid.pages.text import plural
+    from secid.cli.outputs import print_screen
+    from secid.tools.export.screens import flagged_screen
 
     sources = read_run_folder(run)[1].sources
     if finding is None:
@@ -232,22 +133,12 @@ def flagged(
     if out is None:
         raise UsageError("no file to write to", where="-o", remedy="-o FILE.jsonl, or -o - for stdout")
     written = api.flagged(run, finding, sys.stdout if out == "-" else out, source=source)
-    if out == "-":
-        return
-    counts = ", ".join(f"{name} {count:,}" for name, count in written.n_rows.items())
-    total = plural(sum(written.n_rows.values()), "negative")
-    print_lines(stdout(), [f"wrote {written.path}: {total} with {written.finding} ({counts})"])
+    if out != "-":
+        print_screen(flagged_screen(written))
 
 
 # `secid mix`.
 
-NOT_RETRIEVAL = "Whether this mixture trains a better encoder is not measured."
-REMARKS = {
-    "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
-    "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
-    f"low. To compare, score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}).",
-}
-"""What limits the numbers of a mixture, by kind."""
 SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
 """One share of many, where a name may hold commas."""
 
@@ -293,8 +184,9 @@ def mix(
 
     from secid import api
     from secid.analyses.registry import read_run
-    from secid.cli.console import ConsoleProgress, stdout
-    from secid.cli.outputs import print_json
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_json, print_screen
+    from secid.tools.export.screens import mixture_screen
 
     report = read_run(run)
     if shares is None:
@@ -310,7 +202,7 @@ def mix(
     if json:
         print_json({**asdict(mixture), "written": None if written is None else asdict(written)})
     else:
-        _print(stdout(), report, mixture, written)
+        print_screen(mixture_screen(report, mixture, written))
 
 
 def no_shares(names: Sequence[str]) -> UsageError:
@@ -342,50 +234,3 @@ def parse_shares(text: str) -> dict[str, float]:
         shares[name] = share
         at = part.end()
     return shares
-
-
-def _print(console: Console, run: Run, mixture: MixtureScore, written: Blend | None) -> None:
-    """Prints the score, what is wrong with the sources in the mixture, and the file that was written."""
-    from secid.pages.findings import statuses_line
-    from secid.pages.terminal import command, print_table, write
-
-    write(console, f"The mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}.", "bold")
-    taken = {part.name for part in mixture.parts}
-    used = [source for source in run.sources if source.name in taken]
-    write(console, f"Sources in the mixture. {statuses_line(used)}")
-    for source in used:
-        command(console, source.repair or "", indent=2)
-    write(console, NOT_RETRIEVAL)
-    console.print()
-    print_table(console, _shares_table(mixture))
-    print_lines(console, (words(REMARKS, remark) for remark in mixture.remarks))
-    if written is not None:
-        print_lines(console, (*written_lines(written, written.path), *_drawing_lines(written)))
-
-
-def _drawing_lines(written: Blend) -> Iterator[str]:
-    """Where the negatives come from, and what was short in the drawing."""
-    from secid.pages.text import plural
-
-    drawn = ", ".join(f"{name} {count:,}" for name, count in written.n_drawn.items())
-    yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
-    if len(written.n_drawn) == 1:
-        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed in"
-    elif written.n_alone:
-        alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
-        yield f"{alone} could draw from one source at most"
-    if written.n_false_negative or written.n_near_copy:
-        positives = plural(written.n_false_negative, "labelled positive")
-        copies = plural(written.n_near_copy, "near copy", "near copies")
-        yield f"not drawn: {positives} of their query, {copies} of one"
-    if written.n_short:
-        yield f"{plural(written.n_short, 'negative')} short of the shares; other sources gave more where they could"
-
-
-def _shares_table(mixture: MixtureScore) -> Table:
-    from secid.pages.page import Table, foreign, number
-    from secid.pages.text import percent, plain
-
-    rows = tuple((plain(part.name), percent(part.share), f"{part.single_nats:.4f}") for part in mixture.parts)
-    columns = (foreign("source"), number("share"), number("score alone"))
-    return Table(caption="Shares of the mixture", columns=columns, rows=rows)

@@ -235,7 +235,7 @@ def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, len(texts)
 
 
-def environment_key(names: Sequence[str] = KEY_VARIABLES) -> str | None:
+def environment_key(names: Sequence[str]) -> str | None:
     """The key from the first of these environment variables that is set, without the spaces and line ends that come
     with files and copies; None if none is.
 
@@ -258,7 +258,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     """
     base, model = parse_address(settings.encoder or "")
     withheld = settings.encoder in settings.keyless and not _is_openai(base)
-    key = None if withheld else environment_key()
+    key = None if withheld else environment_key(KEY_VARIABLES)
     http = Http(key, progress.note, _named_remedy(settings) if withheld else KEY_REMEDY)
     model = model or _only_model(http, base)
     url = f"{base}/embeddings"

@@ -31,7 +31,7 @@ from secid.findings.copies import CopyFinder, Positives
 from secid.findings.openings import NO_KEYS, BothFlags, Facts, LengthRange, RunOpenings, opening_flags, used_passages
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
-from secid.pool.normal_form import EMPTY_FORM, TextForms, Tick, text_forms
+from secid.pool.normal_form import EMPTY_FORM, TextForms, text_forms
 from secid.pool.plan import Mask, TextFindings
 from secid.pool.texts import TextStore
 from secid.results.catalogue import BITS
@@ -50,18 +50,16 @@ def text_rules(
     passages: TextStore,
     sources: Sequence[PlannedSource],
     known: Positives | None = None,
-    tick: Tick = lambda n: None,
     run: RunTexts | None = None,
 ) -> list[TextFindings]:
     """All findings of the texts of a run, of each source's negatives; of its labelled positives the formal ones.
 
     queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
     known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
-    tick  : called with the number of texts done, in all len(queries) + len(passages).
     run   : what was counted over a whole run, of which the sources are a part; counted here where None.
     The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
     """
-    of_queries, of_passages = text_forms(queries, tick), text_forms(passages, tick)
+    of_queries, of_passages = text_forms(queries), text_forms(passages)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
     facts = Facts.of(passages, used_passages(sources), of_passages)
     found = []

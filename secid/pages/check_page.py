@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
-
-from rich.console import Console
+from typing import Any, NamedTuple
 
 from secid.pages.findings import (
     STATUS,
@@ -18,7 +16,6 @@ from secid.pages.findings import (
     heat_table,
     match_words,
     repeated_rows,
-    says,
     sentence,
     statuses_line,
     with_number,
@@ -26,9 +23,9 @@ from secid.pages.findings import (
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, left_out_lines
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
-from secid.pages.terminal import SHOWN_FINDINGS, command, print_table, write
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.records import is_object
 from secid.results import Example, SourceFinding, TripletExample
@@ -289,7 +286,6 @@ CHECK_FORMATS = formats(check_page, json_of)
 
 # A check on the terminal: one screen, findings of all sources together. The page and the JSON have the rest.
 
-Shown = TypeVar("Shown")
 SHOWN_SOURCES = 3
 """Sources that a finding names."""
 MOST_ROWS = 10
@@ -297,41 +293,43 @@ MOST_ROWS = 10
 EXAMPLE_CHARACTERS = 60
 
 
-def print_check(console: Console, check: Check) -> None:
-    """Prints verdict, table, the most urgent findings, and the commands that repair the sources."""
+def check_screen(check: Check) -> Screen:
+    """Verdict, table, the most urgent findings, and the commands that repair the sources."""
     headline, *others = verdict(check)
-    write(console, headline, "bold")
-    write(console, " ".join(others))
-    console.print()
     rows = check.sources if len(check.sources) <= MOST_ROWS else [one for one in check.sources if problems(one)]
-    if rows:
-        print_table(console, answer(rows[:MOST_ROWS]))
-    write(console, _folded("Rows of the page alone", rows[MOST_ROWS:]))
-    write(console, _folded("Nothing above its limit", [one for one in check.sources if one not in rows]))
     groups = _groups(check.sources)
-    if groups:
-        console.print()
-        n_more = len(groups) - SHOWN_FINDINGS
-        write(console, f"Findings ({count(n_more)} more in the page)" if n_more > 0 else "Findings", "bold")
-    for group in groups[:SHOWN_FINDINGS]:
-        _print_group(console, group)
-    for line in left_out(check.sources):
-        write(console, line, "yellow")
-    console.print()
-    if check.save:
-        write(console, f"{TO_REPAIR}:")
-        write(console, numbers_to_drop(check.sources), indent=2)
-        repairs = [source.repair for source in check.sources if source.repair]
-        for line in (check.save, *repairs[:SHOWN_FINDINGS]):
-            command(console, line, indent=2)
-        if len(repairs) > SHOWN_FINDINGS:
-            write(console, f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
-    write(console, "For all examples, lengths and overlaps, add -o check.html.")
+    n_more = len(groups) - SHOWN_FINDINGS
+    return screen(
+        (strong(headline), " ".join(others)),
+        (
+            answer(rows[:MOST_ROWS]),
+            _folded("Rows of the page alone", rows[MOST_ROWS:]),
+            _folded("Nothing above its limit", [one for one in check.sources if one not in rows]),
+        ),
+        (
+            strong(f"Findings ({count(n_more)} more in the page)" if n_more > 0 else "Findings" if groups else ""),
+            *(line for group in groups[:SHOWN_FINDINGS] for line in _group_lines(group)),
+            *map(warning, left_out(check.sources)),
+        ),
+        (*_repairs(check), "For all examples, lengths and overlaps, add -o check.html."),
+    )
+
+
+def _repairs(check: Check) -> Iterator[Line]:
+    """The commands that drop the defects."""
+    if not check.save:
+        return
+    repairs = [source.repair for source in check.sources if source.repair]
+    yield Line(f"{TO_REPAIR}:")
+    yield Line(numbers_to_drop(check.sources), indent=2)
+    yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
+    if len(repairs) > SHOWN_FINDINGS:
+        yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
 
 
 def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
     """A line for sources without a row; "" for none."""
-    names = _listed([named(source.name) for source in sources])
+    names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
@@ -343,55 +341,34 @@ def _groups(sources: Sequence[CheckedSource]) -> list[list[Problem]]:
     return sorted(groups, key=lambda group: group[0].place)
 
 
-def _print_group(console: Console, group: Sequence[Problem]) -> None:
-    """A finding with its sources, what to do, and one example; of a caution the details of the worst source."""
-    worst = group[0]
-    if isinstance(worst.item, SourceCaution):
-        caution = CAUTIONS[worst.item.name]
-        items = [*_items(group, SourceCaution)]
-        if caution.of == "files":
-            shares = [f"{plural(item.n, 'file')} of {named(name)}" for name, item in items]
-        else:
-            shares = [f"{percent(item.fraction)} of {named(name)}" for name, item in items]
-            shares[0] = shares[0].replace(" of ", f" of the {caution.of} of ", 1)
-        words = caution_words(worst.item)
-        detail = f" ({named(worst.source.name)}: {words})" if words else ""
-        what = f"{_listed(shares)} {caution.says}{detail}. {capital(caution.do)}."
-        examples = [(item.path, item.line, evaluation_words(item)) for item in worst.item.examples[:1]]
+def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
+    """A finding or caution, its sources, what to do, and one example."""
+    item = group[0].item
+    amounts = [_amount(one) for one in group]
+    if isinstance(item, SourceCaution):
+        caution, words = CAUTIONS[item.name], caution_words(item)
+        what, do = f"{caution.of} that {caution.says}", f"{capital(caution.do)}."
+        amounts[0] += f" ({words})" if words else ""
     else:
-        finding = FINDINGS[worst.item.name]
-        shares = [
-            f"{count(item.n_negatives)} of {named(name)} ({percent(item.share)}{_beside(item)})"
-            for name, item in _items(group, SourceFinding)
-        ]
-        shares[0] = shares[0].replace(" of ", " negative of " if worst.item.n_negatives == 1 else " negatives of ", 1)
-        predicate = says(worst.item) if len(group) == 1 else finding.says
-        rows = sum(item.n_rows or 0 for _, item in _items(group, SourceFinding))
-        also = f", and {repeated_rows(rows)}" if rows else ""
-        what = f"{_listed(shares)} {predicate}{also}. {advice(worst.item)}"
-        examples = [(item.path, item.line, _quoted(item)) for item in worst.item.examples[:1]]
-    write(console, f"{worst.item.name}: {what}", mark="- ")
-    for path, line, words in examples:
-        write(console, f"{plain(path)}:{line}{words}", indent=2)
+        what, do = f"negatives that {FINDINGS[item.name].says}", advice(item)
+    rows = sum(one.item.n_rows or 0 for one in group if isinstance(one.item, SourceFinding))
+    repeated = f" {repeated_rows(rows)}." if rows else ""
+    yield bullet(f"{item.name}: {what}. {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
+    for example in item.examples[:1]:
+        words = evaluation_words(example) if isinstance(example, Example) else _quoted(example)
+        yield Line(f"{example.path}:{example.line}{words}", indent=2)
 
 
-def _beside(item: SourceFinding) -> str:
-    """The share of the positives that have a formal finding."""
-    return f"; {percent(item.positives.share)} of its positives" if item.positives else ""
+def _amount(problem: Problem) -> str:
+    """How much of a source has it; of a formal finding also the share of the positives."""
+    name, item = named(problem.source.name), problem.item
+    if isinstance(item, SourceCaution):
+        return f"{count(item.n) if CAUTIONS[item.name].of == 'files' else percent(item.fraction)} of {name}"
+    positives = f"; {percent(item.positives.share)} of its positives" if item.positives else ""
+    return f"{count(item.n_negatives)} of {name} ({percent(item.share)}{positives})"
 
 
 def _quoted(example: TripletExample) -> str:
     """The negative, and what it is near to."""
-    text, match = plain(example.negative, EXAMPLE_CHARACTERS), match_words(example.match)
-    return (f": “{text}”" if text else "") + (f" ({match})" if match else "")
-
-
-def _listed(shares: Sequence[str]) -> str:
-    return listed(shares, SHOWN_SOURCES)
-
-
-def _items(group: Sequence[Problem], kind: type[Shown]) -> Iterator[tuple[str, Shown]]:
-    """The items of this kind, each with the name of its source."""
-    for one in group:
-        if isinstance(one.item, kind):
-            yield one.source.name, one.item
+    words, match = plain(example.negative, EXAMPLE_CHARACTERS), match_words(example.match)
+    return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

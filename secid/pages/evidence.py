@@ -7,14 +7,12 @@ from itertools import takewhile
 from math import factorial
 from operator import itemgetter
 
-from rich.console import Console
-
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
+from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, headline, protocol, scope, verdict
-from secid.pages.terminal import print_table, write
 from secid.pages.text import SPACE, code, count, fraction, listed, named, percent, plain, plural, short, with_interval
 from secid.results import Agreement
 from secid.results.check import Audit, AuditedRule, AuditedSource
@@ -220,7 +218,7 @@ def _labels(audit: Audit) -> Section:
 AUDIT_FORMATS = formats(audit_page, json_of)
 
 
-# The text of `secid compare`: the conclusion first, then the comparisons that differ from chance.
+# What `secid compare` prints: the conclusion first, then the comparisons that differ from chance.
 
 ALPHA = 0.05
 LEGEND = {
@@ -311,31 +309,34 @@ def permutation_p(item: Agreement) -> float:
     return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
 
 
-def print_agreement(console: Console, items: Sequence[Agreement], legend: bool) -> None:
-    """Prints the conclusion, and one table a metric with the comparisons that differ from chance in the run's order.
+def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:
+    """The conclusion, and one table a metric with the comparisons that differ from chance in the run's order.
 
     legend: with every comparison, and what the numbers mean.
     """
-    head = abstention(items)
-    write(console, head, "bold")
-    write(console, chance(items), "" if head else "bold")
-    write(console, advice(items))
-    unlike = unlike_chance(items)
+    unlike, abstained = unlike_chance(items), abstention(items)
     shown = [item for item in items if legend or item in unlike]
-    for metric in dict.fromkeys(item.metric for item in shown):
-        rows = [item for item in shown if item.metric == metric]
-        best = ", no single best" if rows[0].best is None else f", best is {named(rows[0].best)}"
-        best = "" if rows[0].abstained else best
-        console.print()
-        write(console, f"{plain(metric)}: {plural(rows[0].n_sources, 'source')}{best}", "bold")
-        write(console, _intervals(rows[0]))
-        print_table(console, _table(rows), heads=2)
-    console.print()
-    if not legend:
-        write(console, f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.")
-    for term, meaning in LEGEND.items():
-        if legend or any(item.number.startswith(f"{term} = ") for item in shown):
-            write(console, f"{term}: {meaning}")
+    metrics = dict.fromkeys(item.metric for item in shown)
+    return screen(
+        (strong(abstained), chance(items) if abstained else strong(chance(items)), advice(items)),
+        *(_of_metric([item for item in shown if item.metric == metric]) for metric in metrics),
+        (
+            "" if legend else f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.",
+            *(
+                f"{term}: {meaning}"
+                for term, meaning in LEGEND.items()
+                if legend or any(item.number.startswith(f"{term} = ") for item in shown)
+            ),
+        ),
+    )
+
+
+def _of_metric(items: Sequence[Agreement]) -> tuple[Block | str, ...]:
+    first = items[0]
+    best = ", no single best" if first.best is None else f", best is {named(first.best)}"
+    sources = plural(first.n_sources, "source")
+    head = f"{plain(first.metric)}: {sources}{'' if first.abstained else best}"
+    return strong(head), _intervals(first), _table(items)
 
 
 def _intervals(item: Agreement) -> str:
@@ -398,14 +399,6 @@ def probe_page(probe: Probe) -> Page:
 PROBE_FORMATS = formats(probe_page, json_of)
 
 
-def print_probe(console: Console, probe: Probe) -> None:
-    """Prints the verdict, the table, and what it holds for."""
-    write(console, headline(probe), "bold")
-    for sentence in cautions(probe):
-        write(console, sentence)
-    console.print()
-    if probe.sources:
-        print_table(console, gains_table(probe))
-        console.print()
-    for sentence in (*protocol(probe), scope(probe)):
-        write(console, sentence)
+def probe_screen(probe: Probe) -> Screen:
+    """The verdict, the table, and what it holds for."""
+    return screen((strong(headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe)))

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.console import Console
-
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
-from secid.pages.terminal import command, write
+from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
 from secid.results.mine import PRESETS, Preset
@@ -84,28 +82,28 @@ def groups() -> dict[str, dict[str, str]]:
     }
 
 
-def print_explained(console: Console, name: str | None) -> None:
-    """Prints the facts of one name, or for None every name with what it says of a source."""
+def explained_screen(name: str | None) -> Screen:
+    """The facts of one name, or for None every name with what it says of a source."""
     if name is not None:
         (facts,) = explained(name).values()
-        write(console, facts["title"])
-        for label, text in facts.items():
-            line = f"{label + ':':<{WIDTH}} "
-            if label == "command":
-                command(console, line + text)
-            elif label != "title":
-                write(console, text, mark=line)
-        return
+        return screen((facts.pop("title"), *(_fact(label, text) for label, text in facts.items())))
     width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS)))
-    for head, own in groups().items():
-        write(console, head)
-        for each, says in own.items():
-            write(console, says, mark=f"  {each:<{width}}  ")
-        console.print()
-    write(console, "Columns, statuses and words of tables and pages")
-    write(console, "; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2)
-    console.print()
-    write(console, "`secid explain NAME` says more about one.")
+    return screen(
+        *(
+            (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in own.items()))
+            for head, own in groups().items()
+        ),
+        (
+            "Columns, statuses and words of tables and pages",
+            Line("; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2),
+        ),
+        ("`secid explain NAME` says more about one.",),
+    )
+
+
+def _fact(label: str, text: str) -> Line:
+    mark = f"{label + ':':<{WIDTH}} "
+    return command(mark + text) if label == "command" else Line(text, mark=mark)
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rich.console import Console
-
 from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
-from secid.pages.terminal import command, print_table, write
-from secid.pages.text import SPACE, count, fraction, named, percent, plain, plural, short
+from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
+from secid.pages.text import SPACE, count, fraction, named, percent, plural, short
 from secid.results.catalogue import FINDINGS
 from secid.results.mine import Mined, MinedSource, MiningRun, Suspects, Sweep, Swept, SweptSource, Usage
 
@@ -31,21 +29,25 @@ EXCLUDED = {
 }
 
 
-def print_mined(console: Console, mined: Mined) -> None:
-    """Prints the sources, what they lack, and the command that scores them."""
+def mined_screen(mined: Mined) -> Screen:
+    """The sources, what they lack, and the command that scores them."""
     n = sum(source.n_negatives for source in mined.sources)
-    write(console, f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}", "bold")
-    if mined.encoder is not None:
-        write(console, recipe_line(mined.encoder))
-    console.print()
-    print_table(console, _table(mined))
-    console.print()
-    for source in mined.sources:
-        for line in _lines(mined, source):
-            write(console, f"{named(source.name)}: {line}.", mark="- ")
-    if mined.skipped:
-        write(console, f"Left out of the input: {by_reason(mined.skipped)}.", "yellow")
-    command(console, plain(mined.next_command))
+    return screen(
+        (
+            strong(f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}"),
+            "" if mined.encoder is None else recipe_line(mined.encoder),
+        ),
+        (_table(mined),),
+        (
+            *(bullet(f"{named(own.name)}: {line}.") for own in mined.sources for line in _lines(mined, own)),
+            _left_out(mined),
+            command(mined.next_command),
+        ),
+    )
+
+
+def _left_out(run: MiningRun) -> Line:
+    return warning(f"Left out of the input: {by_reason(run.skipped)}." if run.skipped else "")
 
 
 def _input(run: MiningRun) -> str:
@@ -122,18 +124,14 @@ def usage_words(usage: Usage) -> str:
     return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
 
 
-def print_sweep(console: Console, sweep: Sweep) -> None:
-    """Prints a table for each dense source, what its columns are, and how a row is written."""
-    write(console, f"Up to {sweep.k} negatives for each of {_input(sweep)}; nothing was written", "bold")
-    write(console, recipe_line(sweep.encoder))
-    for source in sweep.sources:
-        console.print()
-        print_table(console, _sweep_table(sweep, source))
-    console.print()
-    for line in _sweep_lines(sweep):
-        write(console, line, mark="- ")
-    if sweep.skipped:
-        write(console, f"Left out of the input: {by_reason(sweep.skipped)}.", "yellow")
+def sweep_screen(sweep: Sweep) -> Screen:
+    """A table for each dense source, what its columns are, and how a row is written."""
+    headline = f"Up to {sweep.k} negatives for each of {_input(sweep)}; nothing was written"
+    return screen(
+        (strong(headline), recipe_line(sweep.encoder)),
+        *((_sweep_table(sweep, source),) for source in sweep.sources),
+        (*map(bullet, _sweep_lines(sweep)), _left_out(sweep)),
+    )
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:

@@ -233,16 +233,10 @@ def open_source(source: Source, settings: Settings, *, keep: bool = False, witho
 
 
 @contextmanager
-def opened(sources: Iterable[Source], settings: Settings, *, pairs_too: bool = False) -> Iterator[list[Reader]]:
-    """Sources, all opened before the first is read, and closed in the end.
-
-    pairs_too : with what else their rows hold, and rows of a query and positives alone too (`open_source`).
-    """
+def opened(sources: Iterable[Source], settings: Settings) -> Iterator[list[Reader]]:
+    """Sources, all opened before the first is read, and closed in the end."""
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(closing(open_source(source, settings, keep=pairs_too, without_negatives=pairs_too)))
-            for source in sources
-        ]
+        yield [stack.enter_context(closing(open_source(source, settings))) for source in sources]
 
 
 def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[Item | Block]:

@@ -89,8 +89,8 @@ def refuse_missing(
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
     """The encoder, loaded unless it is an object, and its recipe, which is noted."""
     from secid.encode import ignored, load
+    from secid.pages.encoder_page import fact_lines
     from secid.pages.glossary import recipe_line
-    from secid.pages.sections.origin import fact_lines
 
     progress.start(f"load {settings.encoder or 'encoder'}", None, "")
     loaded = load(settings, progress, encoder)
@@ -107,8 +107,8 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
     """
     from secid.encode import load
     from secid.encode.reranker import load_reranker
+    from secid.pages.encoder_page import fact_lines
     from secid.pages.glossary import recipe_line
-    from secid.pages.sections.origin import fact_lines
 
     name, reranker = settings.guide, settings.guide_reranker
     if name is not None and reranker is not None:

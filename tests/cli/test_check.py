@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from secid import api
-from secid.pages.check_page import print_check
+from secid.pages.check_page import check_screen
+from secid.pages.terminal import print_page
 from secid.results import SourceFinding
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, CheckedSource, SourceCaution
@@ -29,8 +30,8 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
     code, out, err = invoke("check", POISONED, FIXTURES / "sources" / "bm25.jsonl.gz")
     assert code == 0
     for part in (
-        "false_negative: 37 negatives of poisoned (11.2 %)",
-        "repeat: 16 negatives of poisoned (4.8 %)",
+        "a labelled positive of the query. 37 of poisoned (11.2 %)",
+        "a negative of the same record. 16 of poisoned (4.8 %)",
         f"{POISONED}:56: “A limit",
     ):
         assert "".join(part.split()) in "".join(out.split()), part
@@ -44,7 +45,8 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
 def test_five_sources_fit_a_screen(columns):
     stream = io.StringIO()
     console = Console(file=stream, width=columns, highlight=False)
-    print_check(console, api.check([str(path) for path in sorted((FIXTURES / "sources").iterdir())]))
+    check = api.check([str(path) for path in sorted((FIXTURES / "sources").iterdir())])
+    print_page(console, check_screen(check))
     assert len(stream.getvalue().splitlines()) <= 40
 
 

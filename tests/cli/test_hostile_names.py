@@ -14,7 +14,8 @@ import pytest
 from secid.cli.console import stdout
 from secid.cli.outputs import complain, say
 from secid.pages.gate_page import github_annotations, to_junit
-from secid.pages.terminal import write
+from secid.pages.screen import Line, screen
+from secid.pages.terminal import print_page
 from secid.pages.text import json_shown, log_line
 from secid.results.commands import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
@@ -67,7 +68,7 @@ def test_no_wrapped_line_begins_with_a_command_or_a_verdict(monkeypatch, word, i
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         for n_before in range(60, 81):
-            write(stdout(), f"{'x' * n_before} {word}", indent=indent)
+            print_page(stdout(), screen([Line(f"{'x' * n_before} {word}", indent=indent)]))
     assert len(lines_of(out.getvalue())) > 21
     assert all(map(is_safe, lines_of(out.getvalue())))
 
@@ -134,7 +135,7 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
 WRITERS = {
     "cli/console.py", "pages/terminal.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
-    "cli/outputs.py",  # lines through the sanitiser, and the verdict, for scripts
+    "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
 CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
 """Functions that print nothing but our own words."""

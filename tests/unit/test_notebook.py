@@ -32,7 +32,7 @@ def results():
 
 
 def test_every_result_with_a_page_shows_it():
-    assert {*notebook.PAGES, *notebook.TEXTS} == {
+    assert {*notebook.PAGES, *notebook.SCREENS} == {
         kind for kind in every_kind(Shown) if kind.__name__ not in ("MiningRun", "Report")
     }
 

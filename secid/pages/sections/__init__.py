@@ -1,29 +1,35 @@
-"""The page of a run: the verdict, the answer table, the findings by source, and the details in sections."""
+"""The page of a run: the verdict, the answer table, the findings by source, and the details in sections; and what a
+terminal shows of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, hardness_chart
-from secid.pages.findings import findings_of, heat_table
-from secid.pages.glossary import ANSWER_TERMS, terms
+from secid.pages.findings import findings_of, heat_table, most_urgent
+from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
+from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, command, findings_lines, screen, strong, warning
+from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.origin import origin_section, read_section
-from secid.pages.sections.probe import probe_answer, probe_section, probe_sentence
+from secid.pages.sections.probe import next_command, probe_answer, probe_section, probe_sentence
 from secid.pages.sections.ranking import (
     directions_section,
     early_section,
+    early_sentences,
     gates_section,
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, verdict
-from secid.pages.text import named, plain, plural
+from secid.pages.sections.slices import slices_sentence
+from secid.pages.sections.verdict import answer_table, own_score, score_without, verdict
+from secid.pages.text import count, named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 
@@ -69,3 +75,49 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         details=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {plain(run.secid_version)}, report schema {plain(run.schema_version)}.",
     )
+
+
+def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Screen:
+    """Verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
+    run = trusted(run)
+    headline, *others = (*verdict(run), *probe_sentence(probe))
+    own = next_command(run) if probe is None else ""
+    ablations, slices = ablations_sentence(run), slices_sentence(run)
+    return screen(
+        (strong(headline), " ".join(others)),
+        (answer_table(run, full=False),),
+        (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
+        _urgent(run),
+        (
+            _without_flagged(run),
+            f"Controls. {controls_line(run)}",
+            f"{ablations} See “How far the order depends on the settings” in the report." if ablations else "",
+            f"{slices} See “Slices” in the report." if slices else "",
+            "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
+            *map(warning, (*skipped_lines(run), *missing_lines(run, without=["cost"]))),
+            "To see which source trains better, run a short training on each:" if own else "",
+            command(own, 4),
+            command(f"report: {run.folder.rstrip('/')}/report.html" if run.folder else ""),
+        ),
+    )
+
+
+def _urgent(run: Run) -> Iterator[Line]:
+    """The most urgent findings, and where the others are."""
+    groups, n_more = most_urgent(run, SHOWN_FINDINGS)
+    if groups:
+        where = f" ({count(n_more)} more in report.html)" if n_more else ""
+        yield strong(f"Findings{where}, and what to run")
+    for group in groups:
+        yield from findings_lines(group)
+
+
+def _without_flagged(run: Run) -> str:
+    """The score without defects, of the sources to repair."""
+    scores = [
+        f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
+        for source in run.sources
+        if source.status == "repair" and score_without(source) != own_score(run, source)
+    ]
+    at = "" if run.budget == 1.0 else " at B = 1"
+    return f"Score{at} without defects: {', '.join(scores)}." if scores else ""

@@ -31,8 +31,6 @@ from secid.write.writer import Schema, Written, schema_of, suffix_of, write_rows
 By = Literal["similarity", "weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
 
-RULES = ("top", "min_weight", "max")
-"""Why a ranking rule leaves a negative out."""
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from secid.pool.plan import Tally
 from secid.pool.reading import bytes_read_by, judgement_files
 from secid.pool.texts import TextSpool, TextStore
 from secid.progress import Progress
-from secid.read import Reader, opened, resolve_sources
+from secid.read import Reader, open_source, resolve_sources
 from secid.read.collection import Collection, noted_collection
 from secid.read.evaluation import read_qrels
 from secid.results import Example
@@ -236,7 +236,11 @@ def read_questions(
         progress.start("read", None, "")
         judged = noted_collection(settings, progress)
         return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
-    with opened(resolve_sources([plan.pairs], settings), settings, pairs_too=True) as readers:
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
+            for source in resolve_sources([plan.pairs], settings)
+        ]
         refuse()
         given = settings.collection or settings.corpus
         collection = noted_collection(settings, progress) if given else None

@@ -15,7 +15,7 @@ from secid.encode import endpoint as http_module
 from secid.encode import load
 from secid.encode.endpoint import parse_address
 from secid.errors import EncoderError
-from secid.pages.sections.origin import fact_lines
+from secid.pages.encoder_page import fact_lines
 from secid.records import Fact
 from secid.settings import Settings
 from tests.embedding_server import Server, right, running, vector

@@ -18,7 +18,7 @@ import pytest
 
 from secid.encode import describe, embed, from_callable, load, self_test, smallest_distance
 from secid.errors import EncoderError
-from secid.pages.sections.origin import encoder_text, fact_lines
+from secid.pages.encoder_page import encoder_screen, fact_lines
 from secid.records import Fact
 from secid.results.document import json_of
 from secid.settings import Settings
@@ -238,7 +238,7 @@ def test_the_self_test_reads_the_stored_rows(tmp_path: Path) -> None:
         ("finite", "unit", "texts"), "pass"
     )
     assert describe(encoder(path)).not_asked == ("roles", "batch")
-    last = encoder_text(describe(encoder(path))).splitlines()[-1]
+    last = encoder_screen(describe(encoder(path)))[-1][-1].text
     assert (" 3 " in last, last.endswith(": roles, batch")) == (True, True)
     damaged = UNIT.copy()
     damaged[1, 1] = np.nan
@@ -253,7 +253,7 @@ def test_the_number_of_dimensions_is_reported(tmp_path: Path) -> None:
     assert describe(encoder(path)).truncate_dim is None
     cut = describe(encoder(path, truncate_dim=3))
     assert cut.truncate_dim == json.loads(json_of(cut))["truncate_dim"] == 3
-    assert " 3 dimensions" in encoder_text(cut)
+    assert any("first 3 dimensions" in row for row in encoder_screen(cut)[1][0].rows)
 
 
 ARRAYS: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from secid.encode.modules import read_repository
 from secid.encode.recipe import Recipe, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.pages.sections.origin import fact_lines
+from secid.pages.encoder_page import fact_lines
 from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations

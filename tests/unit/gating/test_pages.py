@@ -22,6 +22,7 @@ from secid.pages.gate_page import (
     github_annotations,
     to_junit,
 )
+from secid.pages.screen import screen_of
 from secid.pages.terminal import print_page
 from secid.results.gate import Check, CheckExample, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
@@ -89,7 +90,7 @@ VERDICT = verdict(*CHECKS)
 
 def printed(shown: GateVerdict, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    print_page(console, gate_page(shown))
+    print_page(console, screen_of(gate_page(shown)))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -14,11 +14,12 @@ from secid.pages.evidence import (
     LEAKAGE,
     ONE_COLUMN,
     SEVERAL_COLUMNS,
+    agreement_screen,
     chance,
     conclusion,
     permutation_p,
-    print_agreement,
 )
+from secid.pages.terminal import print_page
 from secid.results import Agreement
 
 
@@ -43,7 +44,7 @@ def agreement(**changes):
 
 def printed(*items, width=80, legend=False):
     stream = io.StringIO()
-    print_agreement(Console(file=stream, width=width, highlight=False), items, legend=legend)
+    print_page(Console(file=stream, width=width, highlight=False), agreement_screen(items, legend))
     return stream.getvalue()
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
 from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
+from secid.pages.screen import screen_of
 from secid.pages.terminal import print_page
 from secid.pages.text import score, without_isolates
 from secid.settings import FIELDS
@@ -77,7 +78,7 @@ def test_changed_settings_encoder_and_files_are_named(run):
 def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
     stream = io.StringIO()
     found = compare([("monday", run), ("friday", reordered(run))])
-    print_page(Console(file=stream, width=80, highlight=False), page_of_comparison(found))
+    print_page(Console(file=stream, width=80, highlight=False), screen_of(page_of_comparison(found)))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     first = run.sources[0]
@@ -305,7 +306,6 @@ def test_what_is_concluded_word_for_word(run, snapshot):
         found[f"other numbers at B = {budget:g}"] = compare(runs)
     snapshot("comparison.txt", situations({name: [said(item)] for name, item in found.items()}))
     stream = io.StringIO()
-    print_page(
-        Console(file=stream, width=80, highlight=False), page_of_comparison(found["settings and encoder differ"])
-    )
+    page = page_of_comparison(found["settings and encoder differ"])
+    print_page(Console(file=stream, width=80, highlight=False), screen_of(page))
     snapshot("comparison-80.txt", stream.getvalue())

@@ -9,7 +9,7 @@ import pytest
 
 from secid.encode.locate import FAMILIES
 from secid.pages.check_page import evaluation_words
-from secid.pages.sections.origin import CHECKS, FACTS, fact_lines
+from secid.pages.encoder_page import CHECKS, FACTS, fact_lines
 from secid.records import FAULTS, Fact, fault_text
 from secid.results import Example
 

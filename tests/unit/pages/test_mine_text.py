@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from secid.pages import mine_text
+from secid.pages.terminal import print_page
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 from secid.tools.mining.choose import EXCLUDED, WHY
 from tests.fake_encoder import HashEncoder
@@ -69,7 +70,7 @@ MINED = Mined(
 
 def printed(mined: Mined, width: int = 80) -> str:
     file = io.StringIO()
-    mine_text.print_mined(Console(file=file, width=width, highlight=False), mined)
+    print_page(Console(file=file, width=width, highlight=False), mine_text.mined_screen(mined))
     return file.getvalue()
 
 
@@ -117,7 +118,7 @@ SWEEP = Sweep(
 
 def printed_sweep(sweep: Sweep, width: int = 80) -> str:
     file = io.StringIO()
-    mine_text.print_sweep(Console(file=file, width=width, highlight=False), sweep)
+    print_page(Console(file=file, width=width, highlight=False), mine_text.sweep_screen(sweep))
     return file.getvalue()
 
 

@@ -9,10 +9,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from secid.pages.evidence import PROBE_FORMATS, print_probe
+from secid.pages.evidence import PROBE_FORMATS, probe_screen
 from secid.pages.formats import FORMATS, run_formats
+from secid.pages.sections import run_screen
 from secid.pages.sections.probe import cautions, headline, scope
-from secid.pages.terminal import print_run
+from secid.pages.terminal import print_page
 from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
@@ -26,13 +27,13 @@ COMMAND = "secid probe a.jsonl --encoder minilm"
 
 def printed(probe, width=80):
     stream = io.StringIO()
-    print_probe(Console(file=stream, width=width, highlight=False), probe)
+    print_page(Console(file=stream, width=width, highlight=False), probe_screen(probe))
     return stream.getvalue()
 
 
 def run_printed(run, probe=None):
     stream = io.StringIO()
-    print_run(Console(file=stream, width=80, highlight=False), run, probe=probe)
+    print_page(Console(file=stream, width=80, highlight=False), run_screen(run, probe=probe))
     return stream.getvalue()
 
 

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
-from secid.pages.terminal import grid, print_run, write
+from secid.pages.screen import screen
+from secid.pages.sections import run_screen
+from secid.pages.terminal import grid, print_page
 from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE
@@ -36,7 +38,7 @@ SAMPLES = {
 def printed(run, width=80, terminal=False, legend=False, **options):
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=terminal, highlight=False, **options)
-    print_run(console, run, legend)
+    print_page(console, run_screen(run, legend))
     return stream.getvalue()
 
 
@@ -163,7 +165,7 @@ def test_what_was_left_out_or_not_evaluated_is_said():
 
 def test_a_percentage_is_not_parted_from_its_sign():
     stream = io.StringIO()
-    write(Console(file=stream, width=12), "ten letters 5\u00a0% more")
+    print_page(Console(file=stream, width=12), screen(["ten letters 5\u00a0% more"]))
     assert "5 %" in stream.getvalue()
 
 

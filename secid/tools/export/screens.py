@@ -1,0 +1,185 @@
+"""What `secid select`, `secid flagged` and `secid mix` print of the files that they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from secid.findings.rows import SAMPLED
+from secid.pages.findings import STATUS, statuses_line
+from secid.pages.glossary import lost_lines
+from secid.pages.page import Table, foreign, number, status
+from secid.pages.screen import Screen, command, screen, strong
+from secid.pages.text import count, fraction, percent, plain, plural, points, score
+from secid.records import words
+from secid.results import Run
+from secid.results.catalogue import FINDINGS
+from secid.settings import flag_of
+
+if TYPE_CHECKING:
+    from secid.tools.export.flagged import Flagged
+    from secid.tools.export.left_out import Answer, Selection
+    from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.write.writer import Written
+
+RULES = ("top", "min_weight", "max")
+"""Why a ranking rule leaves a negative out."""
+TRIPLETS = (
+    "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
+    "needs the same number in every row"
+)
+EASIEST = (
+    "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
+    "hardest are kept."
+)
+WIDENED = (
+    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
+    "the texts of negatives and positives alike."
+)
+DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
+UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
+TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
+SAMPLED_ONLY = (
+    "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
+)
+UNEQUAL = (
+    "The scores are of {:,} and {:,} negatives. Beyond B = 1 a smaller sample scores too low, so they do not compare."
+)
+CIRCULAR = "The same encoder chose and scored these negatives{}. Only training shows whether the selection is better."
+BY_THE_SCORE = ", so the higher score proves nothing"
+NOT_RETRIEVAL = "Whether this mixture trains a better encoder is not measured."
+REMARKS = {
+    "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
+    "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
+    f"low. To compare, score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}).",
+}
+"""What limits the numbers of a mixture, by kind."""
+
+
+def selection_screen(selected: Selection, by: str, named: bool) -> Screen:
+    """The copy, what it leaves out, and the source before and after. named: whether the findings to drop were."""
+    return screen((*_copy(selected, named), _answers(selected), *_notes(selected, by)))
+
+
+def flagged_screen(written: Flagged) -> Screen:
+    """The file of rows, and how many are of each source."""
+    counts = ", ".join(f"{name} {n:,}" for name, n in written.n_rows.items())
+    total = plural(sum(written.n_rows.values()), "negative")
+    return screen((f"wrote {written.path}: {total} with {written.finding} ({counts})",))
+
+
+def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Screen:
+    """The score, what is wrong with the sources in the mixture, and the file that was written."""
+    taken = {part.name for part in mixture.parts}
+    used = [source for source in run.sources if source.name in taken]
+    return screen(
+        (
+            strong(f"The mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}."),
+            f"Sources in the mixture. {statuses_line(used)}",
+            *(command(source.repair or "", 2) for source in used),
+            NOT_RETRIEVAL,
+        ),
+        (
+            _shares(mixture),
+            *(words(REMARKS, remark) for remark in mixture.remarks),
+            *(() if written is None else (*_file(written, written.path), *_drawing(written))),
+        ),
+    )
+
+
+def _file(written: Written, path: str) -> Iterator[str]:
+    """The file, its schema, and what the schema does not hold."""
+    layout = f" ({written.layout})" if written.layout else ""
+    holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
+    yield f"wrote {path}: {written.schema}{layout}, {holds}"
+    if written.layout == "triplets":
+        yield TRIPLETS
+    yield from lost_lines(written.schema, written.n_made_ids, written.not_held)
+
+
+def _copy(selected: Selection, named: bool) -> Iterator[str]:
+    """What the copy holds, and what it leaves out."""
+    yield from _file(selected, selected.path)
+    n_gone, gone = sum(selected.left_out.values()), _counted(selected.left_out)
+    yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
+    kept, lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
+    lose = f"; {lost:,} lost all and {'is' if lost == 1 else 'are'} not in the copy" if lost else ""
+    yield f"{kept:,} of {plural(selected.n_records, 'record')} {'keeps' if kept == 1 else 'keep'} a negative{lose}"
+    if selected.rows_skipped:
+        yield f"rows without a record, not in the copy{_counted(selected.rows_skipped)}"
+    if selected.n_unscored:
+        yield UNSCORED.format(plural(selected.n_unscored, "negative"))
+        if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
+            yield TEXTS_ONLY.format(", ".join(by_encoder))
+    if sampled := [name for name in selected.drop if name in SAMPLED]:
+        yield SAMPLED_ONLY.format(", ".join(sampled))
+    if selected.drop and not named:
+        yield DEFAULT_DROP.format(", ".join(selected.drop))
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    """ " (top 3, repeat 1)"; nothing where there is none."""
+    counts = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
+    return f" ({counts})" if counts else ""
+
+
+def _answers(selected: Selection) -> Table:
+    """The answer row before and after."""
+    numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
+    return Table(
+        caption="The source before and after",
+        columns=(foreign(selected.source), status("status"), *map(number, numbers)),
+        rows=tuple(
+            (name, *_cells(answer, selected.budget))
+            for name, answer in (("before", selected.before), ("after", selected.after))
+        ),
+    )
+
+
+def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
+    return (
+        STATUS[answer.status],
+        "–" if answer.interval_95 is None else score(answer.eci_nats, answer.interval_95, budget),
+        fraction(answer.hardness, 2),
+        percent(answer.outscoring),
+        percent(answer.flagged_share),
+        count(answer.n_triplets),
+    )
+
+
+def _notes(selected: Selection, by: str) -> Iterator[str]:
+    """How far before and after compare. Source: METHOD 7."""
+    before, after = selected.before, selected.after
+    for name, (of_source, of_copy) in selected.widened.items():
+        yield WIDENED.format(name, points(of_copy), points(of_source))
+    ranked = [reason for reason in selected.left_out if reason in RULES]
+    if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
+        yield EASIEST.format(by)
+    if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
+        yield UNEQUAL.format(before.n_triplets, after.n_triplets)
+    if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
+        higher = (after.eci_nats or 0.0) > (before.eci_nats or 0.0)
+        yield CIRCULAR.format(BY_THE_SCORE if ranked and higher else "")
+
+
+def _shares(mixture: MixtureScore) -> Table:
+    rows = tuple((plain(part.name), percent(part.share), f"{part.single_nats:.4f}") for part in mixture.parts)
+    columns = (foreign("source"), number("share"), number("score alone"))
+    return Table(caption="Shares of the mixture", columns=columns, rows=rows)
+
+
+def _drawing(written: Blend) -> Iterator[str]:
+    """Where the negatives come from, and what was short in the drawing."""
+    drawn = ", ".join(f"{name} {n:,}" for name, n in written.n_drawn.items())
+    yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
+    if len(written.n_drawn) == 1:
+        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed in"
+    elif written.n_alone:
+        alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
+        yield f"{alone} could draw from one source at most"
+    if written.n_false_negative or written.n_near_copy:
+        positives = plural(written.n_false_negative, "labelled positive")
+        copies = plural(written.n_near_copy, "near copy", "near copies")
+        yield f"not drawn: {positives} of their query, {copies} of one"
+    if written.n_short:
+        yield f"{plural(written.n_short, 'negative')} short of the shares; other sources gave more where they could"
