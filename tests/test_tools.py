@@ -87,6 +87,6 @@ def test_without_a_tool_only_its_own_commands_and_functions_are_missing(tmp_path
         assert (checked[0], scored[0], missing[0]) == (0, 0, 2), said
         assert f"No such command '{gone[tool][0]}'" in missing[2]
         report = json.loads((tmp_path / tool / "run" / "report.json").read_text(encoding="utf-8"))
-        assert report["sources"][0]["rank"] == 1
+        assert report["sources"][0]["score"]["rank"] == 1
         assert refusals.keys() == FUNCTIONS[tool].keys()
         assert all(f"secid.tools.{tool}" in text for text in refusals.values())

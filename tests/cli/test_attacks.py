@@ -242,7 +242,7 @@ def test_paths_in_a_report_are_read_only_where_they_were_scored(attacked, tmp_pa
     (tmp_path / "secret.jsonl").write_text(Path("used.jsonl").read_text().replace("the", "thy"))
     report = Path("run/report.json")
     document = json.loads(report.read_text())
-    document["sources"][0]["paths"][0] |= {"path": "../secret.jsonl"}
+    document["sources"][0]["files"][0] |= {"path": "../secret.jsonl"}
     report.write_text(json.dumps(document))
     for command in COMMANDS["run/report.json"][3:]:
         result = invoke_in_process(*command)

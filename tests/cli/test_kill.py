@@ -72,7 +72,7 @@ def test_the_comparison_of_reports_can_fail(expected):
     other = copy.deepcopy(expected)
     other["timing"]["encode"]["n_texts"] += 1
     assert differences(expected, other) == []
-    other["sources"][0]["eci_nats"] *= 1.001
-    other["sources"][1]["n_used"] += 1
+    other["sources"][0]["score"]["nats"] *= 1.001
+    other["sources"][1]["rows"]["n_used"] += 1
     del other["controls"][0]
     assert len(differences(expected, other)) == 3

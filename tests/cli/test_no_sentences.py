@@ -59,7 +59,7 @@ def test_documents_hold_no_sentence(faulty: Path, tiny: Path, invoke: Invoke) ->
         ("encoder", tiny, "--json"),
     )
     documents += [json.loads(invoke(*command).out) for command in commands]
-    reasons = {example["reason"] for source in documents[0]["sources"] for example in source["examples"]}
+    reasons = {example["reason"] for source in documents[0]["sources"] for example in source["rows"]["examples"]}
     assert len(reasons) >= 6
     assert [text for document in documents for text in sentences(document)] == []
 

@@ -126,8 +126,12 @@ def test_metrics_are_the_numbers_of_the_report_and_nothing_else(run, invoke):
     expected = {}
     for source in report["sources"]:
         shares = {f"findings.{item['name']}": item["share"] for item in source["findings"]}
-        numbers = {key: value for key, value in source.items() if type(value) in (int, float)}
-        ends = {key: value for key, value in source.items() if key.endswith("interval_95") and value}
+        of_score = {f"eci_{key}" if key in ("nats", "per_dimension") else key: v for key, v in source["score"].items()}
+        of_hardness = {"value": "hardness", "interval_95": "hardness_interval_95", "n_queries": "hardness_queries"}
+        hardness = {of_hardness[key]: value for key, value in (source["hardness"] or {}).items()}
+        values = source | source["rows"] | of_score | hardness
+        numbers = {key: value for key, value in values.items() if type(value) in (int, float)}
+        ends = {key: value for key, value in values.items() if key.endswith("interval_95") and value}
         numbers |= {f"{key}_{end}": value[end == "high"] for key, value in ends.items() for end in ("low", "high")}
         expected |= {f"{source['name']}/{key}": value for key, value in (numbers | shares).items()}
     assert json.loads(text) == expected == read_run(run).metrics()

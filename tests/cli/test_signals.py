@@ -120,7 +120,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folde
         assert outcome.code == 0, outcome.err
         second = json.loads(outcome.out)
         assert (second["timing"]["encode"]["n_encoded"] == 0) == is_cached
-        assert second["sources"][0]["eci_nats"] == pytest.approx(first["sources"][0]["eci_nats"], rel=1e-5)
+        assert second["sources"][0]["score"]["nats"] == pytest.approx(first["sources"][0]["score"]["nats"], rel=1e-5)
         assert ("Read-only" in outcome.err) == (not is_cached)
 
 
