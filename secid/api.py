@@ -71,7 +71,7 @@ def score(
     >>> import secid
     >>> sources = ["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"]
     >>> run = secid.score(sources, encoder="minilm", first_k=3, run="runs/doc", force=True)
-    >>> [source.n_read for source in run.sources]
+    >>> [source.rows.n_read for source in run.sources]
     [66, 66]
 
     Source: METHOD 2.

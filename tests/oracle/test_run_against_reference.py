@@ -491,7 +491,7 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
                 assert max(source.finding_overlaps[finding.name].values()) == finding.n_negatives
         # the pool also holds the second positives here, so only what coverage does not touch is compared
         for name in ("consistency_mean", "locality_mean", "pair_loss_mean", "inversion_fraction"):
-            assert getattr(source, name) == pytest.approx(theirs[name], rel=1e-6)
+            assert getattr(source.score, name) == pytest.approx(theirs[name], rel=1e-6)
 
 
 def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):

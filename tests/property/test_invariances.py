@@ -150,7 +150,7 @@ def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out
                 assert value == pytest.approx(right[field], rel=relative, abs=relative * 1e-3), f"{name} {field}"
 
 
-OF_PLACE = {"examples", "paths", "timing", "environment", "settings", "cost", "folder"}
+OF_PLACE = {"examples", "files", "timing", "environment", "settings", "cost", "folder"}
 """What a report says of files, rows and the machine."""
 
 

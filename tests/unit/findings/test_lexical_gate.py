@@ -56,8 +56,8 @@ def run_of_lists(lists, folder, encoder=None, **settings):
 @pytest.mark.parametrize("script", TEXTS)
 def test_the_positive_is_covered_more_than_a_stranger_under_multilingual(script, tmp_path):
     source = run_of(TEXTS[script], tmp_path, tokenizer="multilingual").sources[0]
-    assert source.positive_coverage_mean >= 0.05
-    assert source.positive_coverage_mean > source.coverage_mean
+    assert source.score.positive_coverage_mean >= 0.05
+    assert source.score.positive_coverage_mean > source.score.coverage_mean
 
 
 @pytest.mark.parametrize("script", ["chinese", "thai", "hindi", "german"])
@@ -74,7 +74,7 @@ def test_the_tokenizer_of_a_script_is_chosen_unless_one_is_set(script, tmp_path)
 @pytest.mark.parametrize("script", ["chinese", "japanese"])
 def test_an_inactive_gate_is_reported_with_the_tokenizer_that_helps(script, tmp_path):
     run = run_of(TEXTS[script], tmp_path)
-    assert run.sources[0].positive_coverage_mean < 0.05
+    assert run.sources[0].score.positive_coverage_mean < 0.05
     assert len(run.warnings) == 1
     assert advised(run.warnings[0]) == "multilingual"
 
@@ -87,8 +87,8 @@ def test_the_coverage_that_another_tokenizer_reaches_is_a_mean_over_negatives(po
     other = run_of_lists(rows, tmp_path / "other", tokenizer="multilingual", positives=policy).sources[0]
     run = run_of_lists(rows, tmp_path / "own", positives=policy)
     warning = next(item for item in run.warnings if item.kind == "inactive_lexical_gate")
-    assert warning.values["best_positives"] == pytest.approx(other.positive_coverage_mean)
-    assert 0.05 < other.positive_coverage_mean < 0.5
+    assert warning.values["best_positives"] == pytest.approx(other.score.positive_coverage_mean)
+    assert 0.05 < other.score.positive_coverage_mean < 0.5
 
 
 def test_where_no_tokenizer_helps_the_warning_says_so(tmp_path):
@@ -160,7 +160,7 @@ def test_an_active_gate_gives_no_warning(script, tmp_path):
 )
 def test_a_tokenizer_that_misreads_words_is_named_though_the_gate_is_active(script, tokenizer, tmp_path):
     run = run_of(TEXTS[script], tmp_path, tokenizer=tokenizer)
-    assert run.sources[0].positive_coverage_mean >= 0.05
+    assert run.sources[0].score.positive_coverage_mean >= 0.05
     (warning,) = run.warnings
     assert advised(warning) == "multilingual"
     assert (warning.kind, warning.values["tokenizer"]) == ("misread_words", tokenizer)
@@ -227,7 +227,7 @@ def test_what_a_tokenizer_does_to_a_text():
 
 def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
     source = run_of(("猫", "黑猫在家", "小狗在家"), tmp_path, tokenizer="multilingual").sources[0]
-    assert source.positive_coverage_mean > 2 * source.coverage_mean
+    assert source.score.positive_coverage_mean > 2 * source.score.coverage_mean
     examples = [item for finding in source.findings for item in finding.examples]
     assert examples
     assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
@@ -235,10 +235,10 @@ def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
 
 def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
     whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
-    assert (whole.positive_coverage_mean, whole.coverage_mean) == (0.5, 0.0)  # the number of the query is the rest
+    assert (whole.score.positive_coverage_mean, whole.score.coverage_mean) == (0.5, 0.0)  # the number of the query is the rest
 
 
 def test_composed_and_decomposed_letters_meet_under_multilingual(tmp_path):
     texts = ("wie schön", unicodedata.normalize("NFD", "wie schön es ist"), "etwas anderes")
     found = run_of(texts, tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
-    assert found.positive_coverage_mean == pytest.approx(2 / 3)
+    assert found.score.positive_coverage_mean == pytest.approx(2 / 3)
