@@ -235,7 +235,8 @@ def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
 
 def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
     whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
-    assert (whole.score.positive_coverage_mean, whole.score.coverage_mean) == (0.5, 0.0)  # the number of the query is the rest
+    means = whole.score.positive_coverage_mean, whole.score.coverage_mean
+    assert means == (0.5, 0.0)  # the number of the query is the rest
 
 
 def test_composed_and_decomposed_letters_meet_under_multilingual(tmp_path):
