@@ -77,7 +77,7 @@ def hostile(run: Run) -> Run:
             "examples": [{"fact": fact, "reason": everything, "path": everything, "line": 1}],
         }
         for file in source["files"]:
-            file |= {"path": everything, "mapping": everything, "schema": everything}
+            file |= {"path": everything, "mapping": everything, "schema": everything, "container": everything}
         for finding in source["findings"]:
             for example in finding["examples"]:
                 texts = {
