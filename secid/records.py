@@ -212,9 +212,7 @@ FAULTS: Mapping[str, str] = {
     "nul_byte": "NUL byte",
     "not_utf8": "not valid UTF-8",
     "syntax": "{parser}",
-    "comma_at_end": "{parser}; a comma ends the line, as in an array without its brackets",
     "python_quotes": "{parser}; single quotes are Python's, not JSON's",
-    "several_values": "{parser}",
     "half_surrogate": "half of a surrogate pair, which is no character",
 }
 """What exactly is wrong with a row, by kind. parser: the message of the parser that refused it."""

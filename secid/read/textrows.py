@@ -130,15 +130,10 @@ def _lenient(text: bytes | bytearray, problem: str) -> Any:
 
 
 def _syntax(text: bytes | bytearray, problem: str) -> str:
-    """The kind of fault of a line that is not JSON: what a program may have written, or else the parser's problem."""
-    text = text.strip()
+    """The kind of fault of a line that is not JSON."""
     if "UTF-8" in problem:
         return "not_utf8"
-    if text.endswith((b"},", b"],")):
-        return "comma_at_end"
-    if re.match(rb"[\[{\s]+'", text):
-        return "python_quotes"
-    return "several_values" if "content after" in problem else "syntax"
+    return "python_quotes" if re.match(rb"[\[{\s]+'", text) else "syntax"
 
 
 def count_keys(value: Any) -> int:
@@ -204,10 +199,8 @@ def json_document(stream: ByteStream) -> Parts:
 JSON_REMEDIES = {
     "not_utf8": UTF_8,
     "repeated_key": "keep one of the two in each object; in JSON lines only these records are skipped",
-    "comma_at_end": "write one object per line, with no comma between them",
     "python_quotes": "this is Python's notation: write it with json.dumps",
     "half_surrogate": "replace it; in JSON lines only these records are skipped",
-    "several_values": "write one value per line",
 }
 """What to do with a document, or with lines none of which can be read, by the kind of its fault."""
 CUT_SHORT = "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"

@@ -122,12 +122,6 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         {},
         ("a 0", ("Paris",), ("Rome", "self-made", "1984")),
     ),
-    "two columns of single negatives": (
-        "a.csv",
-        [{**TEXT, "hard_negative_bm25": "c 0", "hard_negative_e5": "d 0"}],
-        {},
-        (*ABC, "hard_negative_bm25"),
-    ),
     "the index of pandas": ("a.csv", ",query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
     "an index without a name": ("a.csv", "Unnamed: 0,query,positive,negative\n0,a 0,b 0,c 0\n", {}, ABC),
     "passages with answers": (
@@ -141,14 +135,7 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         {},
         ABC,
     ),
-    "labels of 0 and 1": (
-        "a.jsonl",
-        [{"query": "a 0", "passage": "b 0", "label": 1}, {"query": "a 0", "passage": "c 0", "label": 0}],
-        {},
-        ABC,
-    ),
     "a byte order mark": ("a.csv", "\ufeffquery,positive,negative\na 0,b 0,c 0\n", {}, ABC),
-    "texts of a third column numbered alike": ("a.jsonl", [{"text1": "a 0", "text2": "b 0", "text3": "c 0"}], {}, ABC),
 }
 
 
