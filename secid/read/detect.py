@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from secid.errors import InputError, SchemaError
+from secid.errors import InputError, SchemaError, near_name
 from secid.read import toolkits
 from secid.read.binding import (
     DOCS,
@@ -310,12 +310,8 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
     shapes = tuple(shape for shape in SHAPES if shape.name == name)
     if shapes:
         return shapes
-    near = difflib.get_close_matches(name, FORMATS, n=1)
-    raise SchemaError(
-        f"--format {name!r} is unknown" + (f"; did you mean {near[0]!r}?" if near else ""),
-        where=path,
-        remedy="known: " + ", ".join(FORMATS),
-    )
+    known = "known: " + ", ".join(FORMATS)
+    raise SchemaError(f"--format {name!r} is unknown", where=path, remedy=near_name(name, FORMATS, known))
 
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
@@ -391,8 +387,7 @@ def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, pa
 
 
 def _no_column(head: Head, flag: str, given: str, path: str) -> SchemaError:
-    names = list(map(str, head.kinds))
-    near = difflib.get_close_matches(given, names, n=1)
+    near = difflib.get_close_matches(given, list(map(str, head.kinds)), n=1)
     return undecided(head, [], f"{flag} {given!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
 
 

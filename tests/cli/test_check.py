@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -298,9 +297,7 @@ def test_a_line_of_another_encoding_has_a_remedy_of_its_own(tmp_path, invoke):
     assert outcome.code == 2
     assert "in.jsonl:7" in outcome.err
     assert "--format" not in outcome.err
-    (command,) = re.findall(r"cat .* > records.jsonl", outcome.err)
-    subprocess.run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
-    assert invoke("check", tmp_path / "records.jsonl").code == 0
+    assert "write it in UTF-8" in outcome.err
 
 
 def test_an_example_shows_what_its_rule_matched(tmp_path, invoke):
