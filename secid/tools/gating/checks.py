@@ -280,7 +280,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
-        check = replace(check, notice=True)  # as bad as the baseline already is
+        check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):
         return undecided(name, "share", bound, why)
