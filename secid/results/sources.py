@@ -305,7 +305,7 @@ class SourceReport:
     repair: str | None = None
     findings: tuple[SourceFinding, ...]
     finding_overlaps: Mapping[str, Mapping[str, int]]
-    languages: Languages | None = None
+    languages: Languages
     score: SourceScore | None = None
     hardness: Hardness | None = None
 
