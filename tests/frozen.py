@@ -48,9 +48,18 @@ OF_VERDICT = {
     "sources[*].hardness": "sources[*].report.hardness.value",
     "sources[*].hardness_interval_95": "sources[*].report.hardness.interval_95",
 }
+OF_ANSWER = {
+    "eci_nats": "score.nats",
+    "interval_95": "score.interval_95",
+    "hardness": "hardness.value",
+    "outscoring": "inversion_fraction",
+}
+ACROSS = {"scores_nats": "score.nats", "intervals_95": "score.interval_95", "hardness": "hardness.value"}
 RENAMED: Mapping[str, str | None] = {
     **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
     **{f"sources[*].{name}": None for name in FACTS},  # now by name of the source
+    **{f"{of}.{name}": f"{of}.numbers.{place}" for of in ("before", "after") for name, place in OF_ANSWER.items()},
+    **{f"sources[*].{name}[*]": f"sources[*].numbers[*].{place}" for name, place in ACROSS.items()},
     **{f"{file}:{name}": place for file in VERDICTS for name, place in OF_VERDICT.items()},
 }
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.

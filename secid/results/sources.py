@@ -323,16 +323,17 @@ class SourceReport:
 
     def in_table(self, budget: float) -> TableNumbers:
         """Return the columns of the table. budget : the run's; if the curve lacks it, the score is at B = 1."""
-        score = self.scored
-        if score.on_shared is not None:
-            return score.on_shared
+        return self.scored.on_shared or self.numbers(self.scored.at(budget))
+
+    def numbers(self, score: BudgetPoint) -> TableNumbers:
+        """Return the columns of all its queries, with this score."""
         return TableNumbers(
             n_queries=self.n_queries,
             n_triplets=self.n_triplets,
-            score=score.at(budget),
-            trace=score.trace,
+            score=score,
+            trace=self.scored.trace,
             hardness=self.hardness,
-            inversion_fraction=score.inversion_fraction,
+            inversion_fraction=self.scored.inversion_fraction,
         )
 
     def finding(self, name: str) -> SourceFinding | None:

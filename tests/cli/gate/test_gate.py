@@ -596,7 +596,8 @@ def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command):
     }[command]
     result = run_child(command, name, "--json", *words, cwd=tmp_path, PYTHONIOENCODING="utf-8:strict")
     assert result.code == 0, result.err
-    assert json.loads(result.out)["sources"][0].get("report", json.loads(result.out)["sources"][0])["name"] == "ne\ufffdw"
+    (source,) = json.loads(result.out)["sources"]
+    assert source.get("report", source)["name"] == "ne\ufffdw"
 
 
 def halves(path: Path) -> list[list[dict[str, Any]]]:
