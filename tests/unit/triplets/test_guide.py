@@ -10,6 +10,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from secid import api
+from secid.analyses.guide import GuideSource
 from secid.analyses.registry import from_json, to_json
 from secid.arrays import among
 from secid.encode import load
@@ -19,7 +20,6 @@ from secid.pages.markdown import render
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
-from secid.results.sources import GuideSource
 from secid.run_folder.tables import read_negatives
 from secid.scoring import stages
 from secid.scoring.encoders import load_guide
