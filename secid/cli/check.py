@@ -56,17 +56,15 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
-    from secid.files import write_whole
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.check_page import CHECK_FORMATS, check_screen
 
     files = out or []
     check_outputs(files, CHECK_FORMATS, files_read(sources, settings))
     with ConsoleProgress(quiet) as progress:
         result = api.check(sources, against_eval=against_eval, fail_on=fail_on or (), progress=progress, **settings)
-    for path in files:
-        write_whole(path, CHECK_FORMATS[path.suffix](result))
-    print_result(result, json, check_screen)
+    write_results(files, CHECK_FORMATS, result, quiet)
+    print_result(result, json, lambda checked: check_screen(checked, files))
     print_verdict(result, quiet)
     return 1 if result.failed else 0
 
@@ -104,8 +102,7 @@ def audit(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
-    from secid.files import write_whole
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import AUDIT_FORMATS, audit_page
     from secid.pages.screen import screen_of
 
@@ -113,8 +110,7 @@ def audit(
     check_outputs(files, AUDIT_FORMATS, chain(files_read(sources, settings), [Path(qrels)] if qrels else []))
     with ConsoleProgress(quiet) as progress:
         result = api.audit(sources, qrels=qrels, split=split, progress=progress, **settings)
-    for path in files:
-        write_whole(path, AUDIT_FORMATS[path.suffix](result))
+    write_results(files, AUDIT_FORMATS, result, quiet)
     print_result(result, json, lambda audited: screen_of(audit_page(audited)))
     print_verdict(result, quiet)
 
@@ -172,8 +168,7 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict
-    from secid.files import write_whole
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import PROBE_FORMATS, probe_screen
 
     files = out or []
@@ -194,8 +189,7 @@ def probe(
         )
         if run is not None:
             progress.note(f"added to {run}: probe.json, report.md, report.html")
-    for path in files:
-        write_whole(path, PROBE_FORMATS[path.suffix](result))
+    write_results(files, PROBE_FORMATS, result, quiet)
     print_result(result, json, probe_screen)
     print_verdict(result, quiet)
 

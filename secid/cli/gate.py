@@ -98,7 +98,7 @@ def gate(
     with ConsoleProgress(quiet) as progress:
         verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
     verdict = replace(verdict, exit_zero=exit_zero)
-    _show(verdict, json, out or [], annotations)
+    _show(verdict, json, out or [], annotations, quiet)
     print_verdict(verdict, quiet)
     return verdict.exit_code
 
@@ -115,18 +115,16 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     return 0
 
 
-def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None) -> None:
+def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None, quiet: bool) -> None:
     """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
 
     A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
-    from secid.cli.outputs import print_result
-    from secid.files import write_whole
+    from secid.cli.outputs import print_result, write_results
     from secid.pages.gate_page import GATE_FORMATS, append_step_summary, gate_page, github_annotations
     from secid.pages.screen import screen_of
 
-    for path in out:
-        write_whole(path, GATE_FORMATS[path.suffix](verdict))
+    write_results(out, GATE_FORMATS, verdict, quiet)
     with suppress(BrokenPipeError):
         print_result(verdict, json, lambda judged: screen_of(gate_page(judged)))
         if annotations is Annotations.github:

@@ -86,6 +86,18 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
     yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
 
 
+def write_results(
+    files: Sequence[Path], formats: Mapping[str, Callable[[Result], str]], result: Result, quiet: bool
+) -> None:
+    """Write a result into each file, in the format of its suffix, and say so on standard error unless quiet."""
+    from secid.files import write_whole
+
+    for path in files:
+        write_whole(path, formats[path.suffix](result))
+        if not quiet:
+            complain(f"wrote {path}")
+
+
 def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen]) -> None:
     """Prints a result as one JSON document, or what a terminal shows of it."""
     from secid.results.document import json_of

@@ -141,8 +141,6 @@ class Parts:
         """The chain on the first device, its recipe, its width and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
-            if self._earlier is None:
-                _check_weights(repository, settings, self._dtype)
             model = _load_chain(repository, settings, self.devices[0], self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
             replica = _on(self.devices[0], model)
@@ -201,46 +199,49 @@ def pack(model: nn.Module) -> None:
         setattr(parent, name, PackedLinear(child))
 
 
-def _check_weights(repository: Repository, settings: Settings, dtype: torch.dtype) -> None:
-    """Every weight that the model uses must come from its files, and none may be left over but of known heads.
+Report = tuple[str, dict[str, Any]]
+"""The prefix of a model's own weights, and transformers' loading info."""
 
-    sentence-transformers does not say which weights it missed, so they are loaded once more, for an encoder that is
-    new on this machine.
-    """
-    import transformers
 
+@contextlib.contextmanager
+def loading_reports() -> Iterator[list[Report]]:
+    """What transformers reports of each model loaded in the block; sentence-transformers does not pass it on."""
+    from transformers import PreTrainedModel
+
+    known, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
+
+    def load(kind: Any, *arguments: Any, **options: Any) -> Any:
+        model, report = known.__func__(kind, *arguments, **options, output_loading_info=True)
+        reports.append((f"{getattr(model, 'base_model_prefix', '')}.", report))
+        return model
+
+    setattr(PreTrainedModel, "from_pretrained", classmethod(load))  # noqa: B010 - not to be checked as an assignment
+    try:
+        yield reports
+    finally:
+        setattr(PreTrainedModel, "from_pretrained", known)  # noqa: B010
+
+
+def _check_weights(repository: Repository, reports: list[Report]) -> None:
+    """Every weight that the model uses must come from its files, and none may be left over but of known heads."""
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides what it loads
     where = str(repository.inner)
-    try:
-        model, report = transformers.AutoModel.from_pretrained(
-            repository.inner,
-            output_loading_info=True,
-            trust_remote_code=settings.trust_remote_code,
-            local_files_only=not settings.trust_remote_code,
-            **_options(settings, dtype),
-        )
-    except (*UNREADABLE, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise _not_loaded(where, error) from error
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
-    if missing:
-        raise EncoderError(
-            f"weights are missing from the model's files ({len(missing)}): {', '.join(missing[:3])}",
-            where=where,
-            remedy="the files belong to another architecture: check config.json",
-        )
-    own = f"{getattr(model, 'base_model_prefix', '')}."
-    strange = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
-    if strange:
-        raise EncoderError(
-            f"the files hold weights that the model would not use ({len(strange)}): {', '.join(strange[:3])}",
-            where=where,
-            remedy="another kind of model (ColBERT, cross-encoder, adapters), or one that needs its own code",
-        )
-
-
-def _options(settings: Settings, dtype: torch.dtype) -> dict[str, Any]:
-    return {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
+    for own, report in reports:
+        missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+        if missing:
+            raise EncoderError(
+                f"weights are missing from the model's files ({len(missing)}): {', '.join(missing[:3])}",
+                where=where,
+                remedy="the files belong to another architecture: check config.json",
+            )
+        strange = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
+        if strange:
+            raise EncoderError(
+                f"the files hold weights that the model would not use ({len(strange)}): {', '.join(strange[:3])}",
+                where=where,
+                remedy="another kind of model (ColBERT, cross-encoder, adapters), or one that needs its own code",
+            )
 
 
 def _load_chain(repository: Repository, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:
@@ -258,13 +259,16 @@ def _load_chain(repository: Repository, settings: Settings, device: torch.device
 def _chain(repository: Repository, settings: Settings, dtype: torch.dtype, attention: dict[str, str]) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    model: Any = SentenceTransformer(
-        str(repository.folder),
-        device="cpu",
-        trust_remote_code=settings.trust_remote_code,
-        local_files_only=not settings.trust_remote_code,
-        model_kwargs={**_options(settings, dtype), **attention},
-    )
+    weights = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
+    with loading_reports() as reports:
+        model: Any = SentenceTransformer(
+            str(repository.folder),
+            device="cpu",
+            trust_remote_code=settings.trust_remote_code,
+            local_files_only=not settings.trust_remote_code,
+            model_kwargs={**weights, **attention},
+        )
+    _check_weights(repository, reports)
     if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
         for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
             if any(True for _ in module.parameters()):

@@ -147,18 +147,16 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
 
 def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings) -> CrossEncoder:
     from sentence_transformers import CrossEncoder
-    from transformers import AutoModelForSequenceClassification as Classifier
 
-    from secid.encode.parts import quiet
+    from secid.encode.parts import loading_reports, quiet
 
     own = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
     try:
-        with quiet():
-            report = Classifier.from_pretrained(str(folder), output_loading_info=True, **own, **model)[1]
-            missing = sorted(report["missing_keys"])
+        with quiet(), loading_reports() as reports:
             loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
     except Exception as error:  # of transformers, by what the files lack
         raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
+    missing = sorted({key for _, report in reports for key in report["missing_keys"]})
     if missing:  # the library would draw them at random
         raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=AGAIN)
     return loaded

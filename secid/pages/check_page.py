@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.pages.findings import (
@@ -278,13 +279,17 @@ MOST_ROWS = 10
 EXAMPLE_CHARACTERS = 60
 
 
-def check_screen(check: Check) -> Screen:
-    """Verdict, table, the most urgent findings, and the commands that repair the sources."""
+def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
+    """Verdict, table, the most urgent findings, the commands that repair the sources, and where all the rest is.
+
+    pages : files that the check was written to.
+    """
     headline, *others = verdict(check)
     many = len(check.sources) > MOST_ROWS
     rows = [one for one in check.sources if not many or problems(one, check.texts[one.name])]
     groups = _groups(check)
     n_more = len(groups) - SHOWN_FINDINGS
+    rest = listed([named(str(path)) for path in pages], len(pages)) if pages else "add -o check.html"
     return screen(
         (strong(headline), " ".join(others)),
         (
@@ -297,7 +302,7 @@ def check_screen(check: Check) -> Screen:
             *(line for group in groups[:SHOWN_FINDINGS] for line in _group_lines(group)),
             *map(warning, skipped_lines(check.sources, rows_alone=True)),
         ),
-        (*_repairs(check), "For all examples, lengths and overlaps, add -o check.html."),
+        (*_repairs(check), f"All examples, lengths and overlaps: {rest}."),
     )
 
 

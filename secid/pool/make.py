@@ -15,7 +15,7 @@ from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
 from secid.pool.texts import TextStore
-from secid.read.stream import in_utf8
+from secid.read.stream import UTF_8
 from secid.records import REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
@@ -62,7 +62,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
             f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
             f"({left_out_text(tally)}); {first}",
             where=name,
-            remedy=in_utf8(example.path)
+            remedy=UTF_8
             if encoding
             else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
         )

@@ -17,7 +17,6 @@ from secid.read.binding import (
     QUERY_ID,
     Binding,
     Head,
-    Key,
     extracted,
     fits,
     look_like_ids,
@@ -352,15 +351,6 @@ def _are_ids(values: list[str | int], settings: Settings) -> bool:
     given = settings.collection or settings.corpus
     known = _n_resolved(values, open_collection(settings).passage) if given else 0
     return known >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
-
-
-def columns_of_ids(head: Head, settings: Settings) -> list[Key]:
-    """The columns of texts whose values the collection holds; none where none is given."""
-    if not (settings.collection or settings.corpus):
-        return []
-    lookup = open_collection(settings).passage
-    columns = {key: [v for v in leaves(head.column(key)) if isinstance(v, str)][:ASKED] for key in head.kinds}
-    return [key for key, values in columns.items() if values and _n_resolved(values, lookup) >= RESOLVED * len(values)]
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:

@@ -23,7 +23,6 @@ from secid.read.binding import (
     Key,
     composed,
     fits,
-    has_word,
     look_like_ids,
     named,
     says_negative,
@@ -109,10 +108,7 @@ EXAMPLE_LENGTH = 60
 NAME_LENGTH = 100
 """Characters of a value and of a column's name that a message holds."""
 
-BY_ORDER = (
-    "--format rows reads texts of query, positive and negative, in this order; where the passages are ids: "
-    "--query-column 0 --positive-column 1 --negative-column 2 --collection DIR"
-)
+MINE = "mine negatives first: `secid mine --help`"
 ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
 TEXTS = LISTS | {"text", "struct"}
 
@@ -132,49 +128,35 @@ def _example(head: Head, key: Key) -> str:
     return "" if value is None else ", " + shown(value, EXAMPLE_LENGTH)
 
 
-def ready_flags(head: Head, of_ids: Sequence[Key] = ()) -> str:
-    """The flags that name the columns: by name where the names say it, else with NAME to fill in.
-
-    of_ids : columns whose values the collection holds: the only one of unknown name is that of the positives.
-    """
-    if not head.named and len(head.kinds) == 3 and {*head.kinds.values()} == {"text"}:
-        return BY_ORDER
-    if labelled := label_flags(head):
+def ready_flags(head: Head) -> str:
+    """The flags that name the columns: by name where the names say it, else with NAME to fill in."""
+    n, texts = len(head.kinds), not head.named and {*head.kinds.values()} == {"text"}
+    in_order = texts and (n == 3 or (n > 3 and not any(look_like_ids(head.column(key)) for key in head.kinds)))
+    if not in_order and (labelled := label_flags(head)):
         return labelled
     query = _one(head, QUERY)
     positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
-    of_positives = [str(key) for key in of_ids if key not in (query, *negatives)]
-    positive = positive or (of_positives[0] if len(of_positives) == 1 else None)
+    none = f"if no column holds negatives, {MINE}"
     if not head.named:
         by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
-        tuples = all(head.kinds[key] == "text" and not look_like_ids(head.column(key)) for key in head.kinds)
-        if len(head.kinds) > 3 and tuples:
-            return f"--format rows reads query, positive and negatives in this order; or {by_position}"
-        return by_position
+        rows = "--format rows reads query, positive and negatives in this order; or " if in_order else ""
+        return f"{rows}{by_position}; {none}"
     if not (query or positive or negatives):
-        return f"name the columns: {ALL_FLAGS} (or --label-column NAME)"
+        return f"name the columns: {ALL_FLAGS} (or --label-column NAME); {none}"
     flags = [f"--query-column {_quoted(query)}", f"--positive-column {_quoted(positive)}",
              f"--negative-column {_quoted(negatives[0] if negatives else None)}"]  # fmt: skip
     others = f"; other columns of negatives: {', '.join(map(_quoted, negatives[1:]))}" if negatives[1:] else ""
-    return f"name the columns: {' '.join(flags)}{others}"
+    return f"name the columns: {' '.join(flags)}{others}{'' if negatives else f'; {none}'}"
 
 
-def pair_flags(head: Head, of_ids: Sequence[Key]) -> str:
-    """The flags that name queries and positives, as in `ready_flags`; of two columns the other one of a known one."""
+def pair_flags(head: Head) -> str:
+    """The flags that name queries and positives, as in `ready_flags`."""
     if not head.named:
         return "--query-column 0 --positive-column 1, or other positions"
-    of_positives = [str(key) for key in of_ids]
-    known = [_one(head, QUERY), of_positives[0] if len(of_positives) == 1 else _one(head, POSITIVE)]
-    rest = [str(key) for key in head.kinds if key not in known]
-    if len(head.kinds) == 2 and len(rest) == 1:
-        known = [name or rest[0] for name in known]
-    return f"name the columns: --query-column {_quoted(known[0])} --positive-column {_quoted(known[1])}"
-
-
-OPPOSITE = re.compile(r"(?i)neg|negatives?|irrelevant|non|not|wrong|incorrect|bad|impossible|distance")
-"""Words of a column's name by which its 1 is no positive."""
+    names = _quoted(_one(head, QUERY)), _quoted(_one(head, POSITIVE))
+    return f"name the columns: --query-column {names[0]} --positive-column {names[1]}"
 
 
 def label_flags(head: Head) -> str:
@@ -182,9 +164,6 @@ def label_flags(head: Head) -> str:
     labels = flag_columns(head) or [
         key for key in named(head, LABEL) if any(as_label(value) is not None for value in leaves(head.column(key)))
     ]
-    if labels and has_word(str(labels[0]), OPPOSITE):
-        return (f"{labels[0]} is 0 or 1, and 1 seems to mean a negative: write a column with 1 for positives and 0 for "
-                "negatives, and name it by --label-column")  # fmt: skip
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
         return ""
     query = _one(head, QUERY)

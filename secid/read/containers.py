@@ -7,25 +7,22 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from shlex import quote
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from secid.errors import InputError, SchemaError, of_encryption, plainly
 from secid.read.stream import (
     CHUNK,
     ROW_LIMIT,
+    UTF_8,
     Broken,
     ByteStream,
     Part,
     Parts,
     Row,
     gathered,
-    in_utf8,
-    on_disk,
     shorten,
     too_large,
-    unpacked,
 )
 from secid.read.textrows import (
     BOM,
@@ -57,20 +54,17 @@ MAGIC: dict[bytes, Kind] = {
     b"ARROW1": "arrow_file",
     b"\xff\xff\xff\xff": "arrow_stream",
 }
-UTF_16 = "UTF-16"
-ZIP = b"PK\x03\x04"
+UNPACK = "unpack it first"
 OTHER_MAGIC = {
-    ZIP: "a zip archive",
-    b"BZh": "bzip2-compressed",
-    b"\xfd7zXZ": "xz-compressed",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"version https://git-lfs": "a Git LFS pointer, not the file itself",
+    b"PK\x03\x04": ("a zip archive, or an Excel workbook", f"{UNPACK}; save a workbook as CSV in UTF-8"),
+    b"BZh": ("bzip2-compressed", UNPACK),
+    b"\xfd7zXZ": ("xz-compressed", UNPACK),
+    b"\xff\xfe": ("UTF-16 text", UTF_8),
+    b"\xfe\xff": ("UTF-16 text", UTF_8),
+    b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: git lfs pull"),
 }
-"""What files of other kinds start with, and what they are."""
-UNPACKERS = {ZIP: "unzip -p", b"BZh": "bzip2 -dc <", b"\xfd7zXZ": "xz -dc <"}
+"""What files of other kinds start with, what they are, and what to do with them."""
 TAR_PLACE, TAR = 257, b"ustar"
-TAR_FLAG = {"gz": "-xzf", "zst": "-I zstd -xf", "": "-xf"}
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 PICKLE_REMEDY = "where it was written, write it as Parquet or JSON lines instead"
 
@@ -103,7 +97,7 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
         if head.startswith(magic):
             return Container(kind, packed)
     text = head.removeprefix(BOM).lstrip(b" \t\r\n")
-    _refuse_other_kinds(head, text, path, packed)
+    _refuse_other_kinds(head, text, path)
     if not text:
         return Container("empty", packed)
     if text[:1] in b"{[":
@@ -119,30 +113,19 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
     return Container("table", packed, sniff_table(head.removeprefix(BOM), path, header, named))
 
 
-def _remedy(magic: bytes, path: str, packed: str) -> str:
-    """What to do with a file that starts so."""
-    if magic not in UNPACKERS:
-        return in_utf8(path, UTF_16) if "UTF" in OTHER_MAGIC[magic] else "fetch the file: git lfs pull"
-    if PurePath(path).suffix == ".xlsx":
-        return "save it as CSV in UTF-8"
-    path = on_disk(path)
-    return unpacked(path, UNPACKERS[magic]) if not packed and Path(path).is_file() else "unpack it"
-
-
-def _refuse_other_kinds(head: bytes, text: bytes, path: str, packed: str) -> None:
+def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
     """Raises InputError for archives, binary data and text in UTF-16 or UTF-32."""
-    for magic, what in OTHER_MAGIC.items():
+    for magic, (what, remedy) in OTHER_MAGIC.items():
         if head.startswith(magic):
-            raise InputError(f"this is {what}", where=path, remedy=_remedy(magic, path, packed))
+            raise InputError(f"this is {what}", where=path, remedy=remedy)
     if head[TAR_PLACE:].startswith(TAR):
-        remedy = f"unpack it: tar {TAR_FLAG[packed]} {quote(path)}"
-        raise InputError("this is a tar archive", where=path, remedy=remedy)
+        raise InputError("this is a tar archive", where=path, remedy=UNPACK)
     if PICKLE.match(head):
         raise InputError("this is a pickle, which can run code when loaded", where=path, remedy=PICKLE_REMEDY)
     is_json = text[:1] in (b"{", b"[") and b"\0" not in text[:4]
     if b"\0" in head[:512].split(b"\n", 1)[0] and not is_json:
-        remedy = f"{KNOWN}; if it is text, {in_utf8(path, UTF_16 + ('BE' if head[0] == 0 else 'LE'))}"
-        raise InputError("this is binary data (an archive, a database), or UTF-16 text", where=path, remedy=remedy)
+        what = "this is binary data (an archive, a database), or UTF-16 text"
+        raise InputError(what, where=path, remedy=f"{KNOWN}; if it is text, {UTF_8}")
 
 
 def _json_kind(text: bytes, path: str) -> Kind:

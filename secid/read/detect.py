@@ -37,7 +37,7 @@ from secid.read.binding import (
     number_of,
     unnumbered,
 )
-from secid.read.collection import columns_of_ids, with_ids
+from secid.read.collection import with_ids
 from secid.read.columns import list_columns, pair_flags, ready_flags
 from secid.read.refusals import (
     REFUSALS,
@@ -295,14 +295,14 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     if pairs:
         message = f"no column of queries, or none of positives{list_columns(head)}"
-        return SchemaError(message, where=path, remedy=pair_flags(head, columns_of_ids(head, settings)))
+        return SchemaError(message, where=path, remedy=pair_flags(head))
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
-            return refusal.error(head, path, list_columns(head))
+            return refusal.error(head, path)
     return SchemaError(
         f"no known schema of records with negatives{list_columns(head)}",
         where=path,
-        remedy=ready_flags(head, columns_of_ids(head, settings)),
+        remedy=ready_flags(head),
     )
 
 

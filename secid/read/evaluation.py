@@ -40,7 +40,6 @@ from secid.read.stream import (
     Parts,
     Row,
     gathered,
-    in_order,
     shorten,
     too_large,
     wrong_type,
@@ -239,8 +238,8 @@ class Run:
                     done.add(query)
                     query, own = parsed[0], []
                     if query in done:
-                        where, remedy = f"{path}:{number}", in_order(path)
-                        raise InputError(f"lines of query {query[:60]!r} in two places", where=where, remedy=remedy)
+                        what = f"lines of query {query[:60]!r} in two places"
+                        raise InputError(what, where=f"{path}:{number}", remedy="sort it by query: sort -s -k 1,1")
                 own.append(parsed[1])
         yield from self._of_query(query, own)
 

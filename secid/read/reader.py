@@ -18,7 +18,7 @@ from secid.read.detect import detect
 from secid.read.evaluation import run_of
 from secid.read.grouping import PairGroups
 from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
-from secid.read.textrows import json_remedy
+from secid.read.textrows import JSON_REMEDIES, KNOWN
 from secid.records import Block, Source, fault_text
 from secid.results import InputFile
 from secid.settings import Settings, flag_of
@@ -264,7 +264,7 @@ def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None
     line, problem = tried[0]
     if isinstance(problem, Broken):
         what = f"none of the first {len(tried)} rows can be read; the first: {fault_text(problem.fact)}"
-        remedy = json_remedy(problem, path, lines=True)
+        remedy = JSON_REMEDIES.get(problem.fact.kind, KNOWN)
         raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from secid.errors import InputError, SchemaError
 from secid.read.binding import (
-    DOCS,
     LISTS,
     NEGATIVE,
     POSITIVE,
@@ -25,18 +20,16 @@ from secid.read.binding import (
     Key,
     cell,
     extracted,
-    fits,
     has_word,
     look_like_ids,
     named,
     unread_role,
 )
-from secid.read.columns import TEXTS, header_of, label_flags, list_columns, ready_flags
-from secid.read.stream import TEXT_KEYS, in_python, literal, passage_text, shorten, shown
+from secid.read.columns import MINE, TEXTS, header_of, list_columns, ready_flags
+from secid.read.stream import TEXT_KEYS, passage_text, shorten, shown
 from secid.read.toolkits import FLAGS, LABEL_WORDS, as_label, as_number, is_score
 from secid.settings import Settings, flag_of
 
-MINE = "mine negatives first: `secid mine --help`"
 COLLECTION = (
     f"name it with --collection (the folder), or {flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, "
     "next to a file of records"
@@ -46,6 +39,10 @@ AS_RUN = f"a run has lines of six columns, such as `{RUN_LINE}`, or of three, wh
 IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
 QRELS_REMEDY = f"a run that they judge is a source, with --collection DIR and these judgements in DIR/qrels; or {MINE}"
+BY_GRADE = (
+    "to take passages judged below X as negatives: --query-column 0 --positive-column 1 --label-column 2 "
+    f"--positive-score X --collection DIR; or {MINE}; {IDS_THIRD}"
+)
 
 SMALL = range(-2, 11)
 """Relevance grades in use; TREC judges spam as -2."""
@@ -53,14 +50,10 @@ SMALL = range(-2, 11)
 GRADES = 5
 """Different grades of one file, at most."""
 
-SCALAR = r"(?:-?\d[\d.eE+-]{0,20}|None|null|[Tt]rue|[Ff]alse|nan|NaN)"
-LIST_BEGINS = re.compile(rf"""array\(|\{{\s*["']|[\[(]\s*(?:["']|{SCALAR}\s*,)|\[\s*(?:[\[({{]|array\()""")
-LIST_ENDS = re.compile(rf"""(?:["'\])}}]|,|[,:]\s*{SCALAR})\s*[\])}}]$|dtype=[^()]+\)$""")
-WRITTEN_NUMBERS = re.compile(r"\[[\s\d.,-]*\]")
-"""What a list, tuple, array or object begins and ends with where Python, numpy or JSON has printed it."""
-
-LAST = 64
-"""Characters that are searched for its end, so that long texts cost nothing."""
+WRITTEN_LIST = re.compile(
+    r"""(?s)(\[\s*(["'\[{]|None|null|array\()|\{\s*["']|\(\s*["']|array\().*[\])}]|\[[\s\d.,-]*\]"""
+)
+"""A list, tuple, array or object as Python, numpy or JSON prints it."""
 
 TITLE = re.compile(r"(?i)titles?")
 
@@ -74,13 +67,13 @@ class Refusal:
 
     fits: Callable[[Head], bool]
     message: str
-    remedy: str | Callable[[Head, str], str]
+    remedy: str | Callable[[Head], str]
     late: bool = False
 
-    def error(self, head: Head, path: str, columns: str = "") -> SchemaError:
-        """The error, with what to do with this file."""
-        remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head, path)
-        return SchemaError(f"{self.message}{columns}", where=path, remedy=remedy)
+    def error(self, head: Head, path: str) -> SchemaError:
+        """The error, with the columns of this file."""
+        remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head)
+        return SchemaError(f"{self.message}{list_columns(head)}", where=path, remedy=remedy)
 
 
 def _has(*names: str) -> Callable[[Head], bool]:
@@ -126,84 +119,17 @@ def _counts(rows: list[tuple[str, str]]) -> bool:
     return len({passage for _, passage in rows}) == n and ranks in ({*map(str, range(n))}, {*map(str, range(1, n + 1))})
 
 
-def _is_squad(head: Head) -> bool:
-    return {"title", "paragraphs"} <= set(head.kinds) or (
-        {"question", "context", "answers"} <= set(head.kinds) and not named(head, NEGATIVE)
-    )
+def _is_by_columns(head: Head) -> bool:
+    """Whether one row holds a whole table: columns as objects by row number, which pandas writes."""
+    if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
+        return False
+    return all(isinstance(value, dict) and value and all(map(str.isdecimal, value)) for value in head.rows[0].values())
 
 
 def _is_chat(head: Head) -> bool:
     kinds = head.kinds
-    spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS or "history" in kinds
+    spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS
     return spoken and "positive_messages" not in kinds and not named(head, POSITIVE[:1])
-
-
-def is_by_columns(head: Head) -> bool:
-    """Whether one row holds a whole table: columns as lists of one length, or as objects by row number.
-
-    Passages of one [instruction, text] schema share their instruction, columns of two rows do not.
-    """
-    if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
-        return False
-    if {"columns", "index", "data"} == set(head.kinds):  # as pandas writes it under orient="split"
-        return True
-    values = list(head.rows[0].values())
-    if values and all(isinstance(value, dict) and value for value in values):
-        return len({tuple(value) for value in values}) == 1 and all(map(str.isdecimal, values[0]))
-    lists = len(values) > 2 and all(isinstance(value, list) and len(value) > 1 for value in values)
-    if not lists or not named(head, QUERY):
-        return False
-    firsts = [head.rows[0][key][0] for role in (POSITIVE, NEGATIVE) for key in named(head, role)]
-    flat = all(type(item) is type(value[0]) and not isinstance(item, list) for value in values for item in value)
-    return flat and len({len(value) for value in values}) == 1 and len(set(map(shown, firsts))) == len(firsts) > 1
-
-
-def _by_rows(head: Head, path: str) -> str:
-    names, cells = "table", "zip(*table.values())"
-    if "columns" in head.kinds:
-        names, cells = 'table["columns"]', 'table["data"]'
-    elif "struct" in head.kinds.values():
-        cells = "zip(*[column.values() for column in table.values()])"
-    rows = f"[json.load(sys.stdin)] for row in {cells}"
-    return _with_command("write it by rows", in_python(path, f"dict(zip({names}, row))", rows, "table"))
-
-
-def _with_command(what: str, command: str) -> str:
-    """What to do, with the command that does it where there is one."""
-    return f"{what}: {command}" if command else what
-
-
-def _inner(head: Head) -> list[tuple[str, bool]]:
-    """The columns of objects with records inside, and whether those name a query of their own."""
-    inner, asks = [], bool(named(head, QUERY))
-    for key in head.kinds:
-        values = [value for value in head.typical(key) if isinstance(value, dict)]
-        names = {name for value in values for name in value}
-        queries = any(fits(name, QUERY) for name in names)
-        passages = any(fits(name, POSITIVE[:1]) for name in names)
-        labelled = any(fits(name, DOCS) for name in names) and queries and not asks
-        if labelled or (any(fits(name, NEGATIVE) for name in names) and (queries or passages)):
-            inner.append((str(key), queries))
-    return inner
-
-
-def _is_nested(head: Head) -> bool:
-    return bool(_inner(head)) and not named(head, NEGATIVE)
-
-
-def _unnest(head: Head, path: str) -> str:
-    inner, by_key = _inner(head), len(head.rows) == 1
-    if len(inner) == 1 and not (by_key and len(head.kinds) == 1):
-        name = inner[0][0]
-        command = in_python(path, f"{{**row, **row[{literal(name)}]}}")
-        return _with_command(f"write one record a line, with the keys of `{shorten(name, 60)}`", command)
-    if not by_key:
-        command = ""
-    elif inner[0][1]:
-        command = in_python(path, "row", "json.load(sys.stdin).values()")
-    else:
-        command = in_python(path, '{"query": key, **row}', "json.load(sys.stdin).items()", "key, row")
-    return _with_command("write one record a line", command)
 
 
 def _has_several_queries(head: Head) -> bool:
@@ -216,77 +142,28 @@ def _are_keyed(head: Head) -> bool:
     return bool(named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
 
 
-def _keyed(head: Head, path: str) -> str:
-    """A list of texts in place of objects that hold one under each key; of languages, the texts of one."""
-    keys = [*named(head, QUERY), *named(head, POSITIVE), *named(head, NEGATIVE)]
-    keys = [key for key in keys if head.kinds[key] == "struct"]
-    values = [value for key in keys for value in head.typical(key)]
-    names = list(values[0])
-    if not names or any(not isinstance(text, str) for value in values for text in value.values()):
-        return 'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)'
-    if len(head.rows) > 1 and all(list(value) == names for value in values):
-        what = f"there is a text for each of {shorten(', '.join(names), 60)}: to take {shorten(names[0], 20)} alone"
-        texts = [f"{literal(key)}: row[{literal(key)}][{literal(names[0])}]" for key in keys]
-    else:
-        what = "write their values as a list of texts"
-        texts = [f"{literal(key)}: list(row[{literal(key)}].values())" for key in keys]
-    return _with_command(what, in_python(path, f"{{**row, {', '.join(texts)}}}"))
-
-
-def _rejected(_: Head, path: str) -> str:
-    parts = '"messages": row["messages"][:-1], "positive_messages": [row["messages"][-1:]]'
-    command = in_python(path, f'{{"negative_messages": row.pop("rejected_messages"), **row, {parts}}}')
-    what = "rename `rejected_messages` to `negative_messages`, and name the positives `positive_messages`"
-    return _with_command(f"{what}; where the last of the messages is the positive", command)
-
-
 def _has_no_negatives(head: Head) -> bool:
     return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
 
 
-def _grade_flags(head: Head, _: str) -> str:
-    grades = sorted({number for value in head.column(2) if (number := as_number(value)) is not None})
-    if len(grades) == 1:
-        return f"judgements of one grade hold no negatives: {MINE}; {IDS_THIRD}"
-    flags = f"--query-column 0 --positive-column 1 --label-column 2 --positive-score {grades[1]:g} --collection DIR"
-    return f"to take passages judged below {grades[1]:g} as negatives: {flags}; or {MINE}; {IDS_THIRD}"
-
-
-def _preferred(head: Head, _: str) -> str:
-    query = next((key for key in ("prompt", *named(head, QUERY)) if head.kinds.get(key) == "text"), "NAME")
-    return f"to score them as records: --query-column {query} --positive-column chosen --negative-column rejected"
-
-
-def _negatives(head: Head, _: str) -> str:
-    return label_flags(head) or f"{ready_flags(head)}; if no column holds negatives, {MINE}"
-
-
 REFUSALS = (
     Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
-    Refusal(_is_squad, "a SQuAD data set: it has no negatives", MINE),
-    Refusal(is_by_columns, "one object that holds a whole table by columns", _by_rows),
-    Refusal(_is_nested, "the records lie one level deeper, inside objects", _unnest),
+    Refusal(_is_by_columns, "one object that holds a whole table by columns",
+            "write it by rows; in pandas: to_json(path, orient=\"records\", lines=True)"),
     Refusal(_has("query-id", "corpus-id"), QRELS, QRELS_REMEDY),
-    Refusal(_has("query-id", "corpus-ids"), "lists of candidates (top_ranked): none is labelled positive", AS_RUN),
     Refusal(_is_qrels, QRELS, QRELS_REMEDY),
     Refusal(is_run, "a run (query, passage, rank or score), not triples of ids",
             f"{AS_RUN}; {IDS_THIRD}"),
-    Refusal(_is_graded, QRELS, _grade_flags),
-    Refusal(_has("chosen", "rejected"), "preference pairs of a chat model, not retrieval records", _preferred),
-    Refusal(lambda head: {"instruction", "output"} <= set(head.kinds) and not named(head, NEGATIVE),
-            "instruction-tuning data: it has no negatives", MINE),
-    Refusal(lambda head: _has("messages", "rejected_messages")(head) and "positive_messages" not in head.kinds,
-            "conversations whose negatives are under a key of another schema",
-            _rejected),
-    Refusal(_is_chat, "conversations without positives and negatives", MINE),
+    Refusal(_is_graded, QRELS, BY_GRADE),
+    Refusal(_is_chat, "conversations without positives and negatives",
+            f"ms-swift has these under positive_messages and negative_messages; or {MINE}"),
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
-    Refusal(lambda head: not head.named and len(head.kinds) == 2,
-            "two columns without names, where query, positive and negatives need three", MINE),
     Refusal(_has_several_queries, "lists of queries, where one text is expected",
             "write one text as the query of each row; an [instruction, text] pair has two parts (--format instructor)",
             late=True),
-    Refusal(_are_keyed, "negatives that are objects without a text of known name", _keyed, late=True),
-    Refusal(_has_no_negatives, "a query and positives but no column of negatives", _negatives, late=True),
+    Refusal(_are_keyed, "negatives that are objects without a text of known name",
+            'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)', late=True),
+    Refusal(_has_no_negatives, "a query and positives but no column of negatives", ready_flags, late=True),
 )  # fmt: skip
 
 
@@ -341,15 +218,14 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
 def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
     """Raises SchemaError where passages are lists in lists, or lists written as text, brackets and all."""
     keys = binding.columns if binding.columns is not None else list(head.kinds)
-    columns = {key: [value for value in head.column(key) if isinstance(value, str)] for key in keys}
-    columns = {key: texts for key, texts in columns.items() if texts and 2 * sum(map(_is_written, texts)) > len(texts)}
-    if columns:
-        first = next(iter(columns))
-        raise SchemaError(
-            f"lists written as text in {', '.join(map(str, columns))}: {shorten(columns[first][0], 60)}",
-            where=path,
-            remedy=_as_lists(columns, path) if head.named else "write them as lists",
-        )
+    for key in keys:
+        texts = [value.strip() for value in head.column(key) if isinstance(value, str)]
+        if texts and 2 * sum(bool(WRITTEN_LIST.fullmatch(text)) for text in texts) > len(texts):
+            raise SchemaError(
+                f"lists written as text in {key}: {shorten(texts[0], 60)}",
+                where=path,
+                remedy="write them as lists, in JSON lines or Parquet",
+            )
     for key in keys:
         if head.kinds.get(key) == "lists" and not binding.pairs and binding.schema != "ms-swift":
             raise SchemaError(
@@ -357,24 +233,6 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
                 where=path,
                 remedy="write each passage as a text, or as an object with `text`, all in one list",
             )
-
-
-def _as_lists(columns: Mapping[Key, Sequence[str]], path: str) -> str:
-    """The command that writes lists in place of texts which JSON or Python reads as such."""
-    for parse, reader in ((json.loads, "json.loads"), (ast.literal_eval, "ast.literal_eval")):
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            for text in filter(_is_written, chain.from_iterable(columns.values())):
-                parse(text)
-            cells = {literal(str(name)): f"row[{literal(str(name))}]" for name in columns}
-            lists = ", ".join(f"{name}: {cell} and {reader}({cell})" for name, cell in cells.items())
-            return _with_command("write them as lists", in_python(path, f"{{**row, {lists}}}"))
-    return "write them as lists where the file was made: neither JSON nor Python reads these texts"
-
-
-def _is_written(text: str) -> bool:
-    text = text.strip()
-    ends = LIST_BEGINS.match(text) and LIST_ENDS.search(text[-LAST:])
-    return bool(ends or WRITTEN_NUMBERS.fullmatch(text))
 
 
 def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from shlex import quote
 from typing import Any
 
 import orjson
@@ -22,18 +21,14 @@ from secid.read.stream import (
     CHUNK,
     PART_BYTES,
     ROW_LIMIT,
+    UTF_8,
     Broken,
     ByteStream,
     Part,
     Parts,
     Row,
-    as_lines,
-    in_python,
-    in_utf8,
-    rewrite,
     shorten,
     too_large,
-    with_commas,
     wrong_type,
 )
 from secid.records import Fact, fault_text
@@ -185,7 +180,7 @@ def json_document(stream: ByteStream) -> Parts:
             raise InputError(
                 f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, which would have to be parsed as a whole",
                 where=stream.path,
-                remedy=as_lines(stream.path, bytes(data[:CHUNK]).lstrip(BOM + b" \t\r\n")),
+                remedy="write one record per line: jq -c .[]",
             )
     if data.startswith(BOM):
         del data[: len(BOM)]
@@ -195,7 +190,7 @@ def json_document(stream: ByteStream) -> Parts:
         raise InputError(
             f"not valid JSON ({fault_text(value.fact)})",
             where=stream.path,
-            remedy=json_remedy(value, stream.path),
+            remedy=JSON_REMEDIES.get(value.fact.kind, CUT_SHORT),
         )
     elements = value if isinstance(value, list) else unwrap(value)
     if isinstance(value, dict) and elements[0] is not value:
@@ -206,25 +201,16 @@ def json_document(stream: ByteStream) -> Parts:
         yield Part(range(at + 1, min(at + step, len(rows)) + 1), rows[at : at + step])
 
 
-def json_remedy(problem: Broken, path: str, *, lines: bool = False) -> str:
-    """What to do with a document, or with lines none of which can be read."""
-    kind = problem.fact.kind
-    if kind == "not_utf8":
-        return in_utf8(path)
-    if kind == "repeated_key":
-        return "keep one of the two in each object; in JSON lines only these records are skipped"
-    if kind == "comma_at_end":
-        return "write one object per line, with no comma between them"
-    if kind == "python_quotes":
-        texts = "filter(str.strip, sys.stdin)" if lines else "[sys.stdin.read()]"
-        return f"write it as JSON: {in_python(path, 'ast.literal_eval(text)', texts, 'text')}"
-    if kind == "half_surrogate":
-        return "replace it; in JSON lines only these records are skipped"
-    if kind == "several_values":
-        return f"write one value per line: {rewrite(path, 'jq -c .')}"
-    if lines:
-        return "is it JSON lines, CSV, TSV, Parquet or Arrow, in UTF-8?"
-    return "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
+JSON_REMEDIES = {
+    "not_utf8": UTF_8,
+    "repeated_key": "keep one of the two in each object; in JSON lines only these records are skipped",
+    "comma_at_end": "write one object per line, with no comma between them",
+    "python_quotes": "this is Python's notation: write it with json.dumps",
+    "half_surrogate": "replace it; in JSON lines only these records are skipped",
+    "several_values": "write one value per line",
+}
+"""What to do with a document, or with lines none of which can be read, by the kind of its fault."""
+CUT_SHORT = "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
 
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
@@ -236,7 +222,7 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
         raise InputError(
             f"several lists of records: {', '.join(lists)}",
             where=path,
-            remedy=f"write each to a file of its own: jq -c '.{lists[0]}[]' {quote(path)} > {quote(lists[0])}.jsonl",
+            remedy="write each to a file of its own",
         )
 
 
@@ -265,7 +251,7 @@ def _is_record(value: dict[str, Any]) -> bool:
 csv.field_size_limit(ROW_LIMIT)
 
 SNIFFED_LINES = 50
-OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars", "，": "full-width commas", "；": "full-width semicolons"}
+OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars"}
 JUDGEMENT = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+ *")
 """A relevance judgement, separated by spaces as TREC does."""
 KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
@@ -301,7 +287,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
     text = head.decode("utf-8", errors="replace")
     lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
     first = lines[0].rstrip("\r")
-    _refuse_other_files(text, first, path)
+    _refuse_other_files(first, path)
     delimiter = "\t" if "\t" in first else ","
     dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
     rows = _first_rows(lines, dialect)
@@ -311,7 +297,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
         names = header_of(rows, header, path, named)
     except InputError:
         if "\ufffd" in first:
-            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=in_utf8(path)) from None
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=UTF_8) from None
         raise
     if delimiter == "," and not (names or named or header is False or _is_table_by_name(path)):
         raise InputError(  # prose has commas, too
@@ -326,31 +312,18 @@ def _is_table_by_name(path: str) -> bool:
     return not {".csv", ".tsv"}.isdisjoint(PurePath(path).suffixes)
 
 
-def _refuse_other_files(text: str, first: str, path: str) -> None:
-    """Raises InputError for text that is not a table with commas or tabs."""
-    if "\n" not in text and text.count("\r") > 1:
-        raise InputError("lines end in a lone carriage return", where=path, remedy="write it with a newline after each")
-    if first.lower().startswith("sep="):
-        raise InputError("the first line is a note to Excel (sep=)", where=f"{path}:1", remedy="delete that line")
-    separated = "\t" in first or "," in first
-    other = next((mark for mark in OTHER_DELIMITERS if first.count(mark) > 1), None)
-    if other is not None and (not separated or _fits_alone(text, other)):
-        what = f"fields separated by {OTHER_DELIMITERS[other]}"
-        raise InputError(what, where=path, remedy=with_commas(path, other))
+def _refuse_other_files(first: str, path: str) -> None:
+    """Raises InputError for a first line that is not of a table with commas or tabs."""
     if JUDGEMENT.fullmatch(first):
         raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
-    if not separated and not _is_table_by_name(path):
+    if "\t" in first or "," in first:
+        return
+    for mark, name in OTHER_DELIMITERS.items():
+        if first.count(mark) > 1:
+            raise InputError(f"fields separated by {name}", where=path, remedy="write it with commas or tabs")
+    if not _is_table_by_name(path):
         what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
         raise InputError(what, where=path, remedy=KNOWN)
-
-
-def _fits_alone(text: str, mark: str) -> bool:
-    """Whether the first lines have the same three fields or more with this mark between them, and not with commas."""
-    widths = []
-    for delimiter in (mark, ","):
-        dialect = Dialect(delimiter, True, (), 0)
-        widths.append({len(row) for row in _first_rows(text.split("\n")[:SNIFFED_LINES], dialect)})
-    return "\t" not in text and len(widths[0]) == 1 and min(widths[0]) > 2 and widths[1] != {max(widths[1], default=0)}
 
 
 def _is_quoted_tsv(lines: list[str]) -> bool:
