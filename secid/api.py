@@ -298,7 +298,7 @@ def check(
         from secid.scoring.check import check_sources, with_commands
 
         report = check_sources(readers, resolved, work, progress, evaluation)
-    return with_commands(replace(report, failed=failures(report.sources, limits)), words, settings)
+    return with_commands(replace(report, failed=failures(report, limits)), words, settings)
 
 
 def audit(

@@ -34,43 +34,33 @@ ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
 """The place of a value in a file: keys of objects, positions in lists."""
 
-SCORE = (
-    *("standard_error_nats", "interval_95", "bias_nats", "trace", "frobenius", "effective_rank", "diversity_fraction"),
-    *("top_eigenvalue_shares", "budget_curve", "consistency_mean", "locality_mean", "coverage_mean", "residual_mean"),
-    *("positive_coverage_mean", "weight_mean", "pair_loss_mean", "inversion_fraction", "low_locality_fraction"),
-    "high_coverage_fraction",
-)
-"""Fields of the score of a source and of a control."""
-PLACE = ("rank", "rank_group", "probability_first", "without_flagged", "proxies", "gate_histograms", "equal_curve")
-"""Further fields of the score of a source."""
-ROWS = ("n_read", "n_used", "n_records", "n_not_sampled", "skipped", "dropped_negatives", "examples")
+ROWS = ("n_read", "n_used", "n_records", "skipped", "dropped_negatives")
+FACTS = ("n_positives", "n_negatives", "negatives_per_query", "lengths", "positive_coverage_mean", "cautions")
+"""What a check knows of the texts of a source."""
+VERDICTS = ("passed.json", "paired.stdout", "failed.json", "undecided.json", "new.json")
+OF_VERDICT = {
+    **{f"sources[*].{name}": f"sources[*].report.{name}" for name in ("name", "n_queries", "findings", "languages")},
+    **{f"sources[*].{name}": f"sources[*].report.rows.{name}" for name in (*ROWS, "n_not_sampled")},
+    "sources[*].paths[*]": "sources[*].report.files[*].path",
+    "sources[*].n_negatives": "sources[*].report.n_triplets",
+    "sources[*].eci_nats": "sources[*].report.score.nats",
+    "sources[*].interval_95": "sources[*].report.score.interval_95",
+    "sources[*].hardness": "sources[*].report.hardness.value",
+    "sources[*].hardness_interval_95": "sources[*].report.hardness.interval_95",
+}
+OF_ANSWER = {
+    "eci_nats": "score.nats",
+    "interval_95": "score.interval_95",
+    "hardness": "hardness.value",
+    "outscoring": "inversion_fraction",
+}
+ACROSS = {"scores_nats": "score.nats", "intervals_95": "score.interval_95", "hardness": "hardness.value"}
 RENAMED: Mapping[str, str | None] = {
-    **{
-        name: f"analyses.{name}"
-        for name in ("ablations", "slices", "guide", "margins", "objectives", "in_batch", "cost")
-    },
-    "overlaps": "analyses.overlap",
-    "crossings": "analyses.budgets.crossings",
-    "equal_numbers": "analyses.budgets.equal_numbers",
-    "separation": "analyses.separation.sources",
-    "corpus_separation": "analyses.separation.corpus",
-    **{f"{of}[*].{name}": f"{of}[*].score.{name}" for of in ("sources", "controls") for name in SCORE},
-    **{
-        f"{of}[*].eci_{name}": f"{of}[*].score.{name}"
-        for of in ("sources", "controls")
-        for name in ("nats", "per_dimension")
-    },
-    **{f"sources[*].{name}": f"sources[*].score.{name}" for name in PLACE},
     **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
-    "sources[*].paths": "sources[*].files",
-    "sources[*].schema": None,
-    "sources[*].languages.mojibake": None,
-    "sources[*].hardness": "sources[*].hardness.value",
-    "sources[*].hardness_interval_95": "sources[*].hardness.interval_95",
-    "sources[*].hardness_queries": "sources[*].hardness.n_queries",
-    "sources[*].on_shared": "sources[*].score.on_shared",
-    "sources[*].on_shared.hardness": "sources[*].score.on_shared.hardness.value",
-    "sources[*].on_shared.hardness_interval_95": "sources[*].score.on_shared.hardness.interval_95",
+    **{f"sources[*].{name}": None for name in FACTS},  # now by name of the source
+    **{f"{of}.{name}": f"{of}.numbers.{place}" for of in ("before", "after") for name, place in OF_ANSWER.items()},
+    **{f"sources[*].{name}[*]": f"sources[*].numbers[*].{place}" for name, place in ACROSS.items()},
+    **{f"{file}:{name}": place for file in VERDICTS for name, place in OF_VERDICT.items()},
 }
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 

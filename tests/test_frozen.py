@@ -93,13 +93,17 @@ def test_renamed_places_are_compared_where_they_are_now(tmp_path):
 
 MARGINS = [{"name": "a", "at": 0.1}, {"name": "b", "at": 0.2}]
 OLD = {"margins": MARGINS, "guide": None, "crossings": [], "cost": {"epoch_seconds": 1.0, "epoch_tokens": 5}}
+MOVED = {
+    **{name: f"analyses.{name}" for name in ("margins", "guide", "cost")},
+    "crossings": "analyses.budgets.crossings",
+}
 NEW = {"margins": MARGINS[::-1], "cost": {"epoch_seconds": 2.0, "epoch_tokens": 5}}
 
 
 def test_analyses_are_compared_where_they_moved(tmp_path):
     old, new = written(tmp_path / "old", OLD), written(tmp_path / "new", {"analyses": NEW})
-    assert compared(old, new) == ([], [], [("report.json", ("analyses", "margins"))])
-    assert compared(old, old) == ([], [], [])
+    assert compared(old, new, MOVED) == ([], [], [("report.json", ("analyses", "margins"))])
+    assert compared(old, old, MOVED) == ([], [], [])
 
 
 @pytest.mark.parametrize(
@@ -113,4 +117,4 @@ def test_analyses_are_compared_where_they_moved(tmp_path):
 )
 def test_a_changed_analysis_is_a_difference(tmp_path, analyses, place):
     old, new = written(tmp_path / "old", OLD), written(tmp_path / "new", {"analyses": analyses})
-    assert ("report.json", ("analyses", *place)) in [found[:2] for found in compared(old, new)[0]]
+    assert ("report.json", ("analyses", *place)) in [found[:2] for found in compared(old, new, MOVED)[0]]

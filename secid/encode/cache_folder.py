@@ -21,11 +21,9 @@ from secid.settings import Settings, flag_of
 
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
-PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)}|\.new-(gone-)?)?{NAME.pattern}")
-"""Names of the folders that the cache creates, and that older formats created. Nothing else is ever touched, so that
-other files survive even if a home folder is given as the cache by mistake."""
-OLDER = "segment.json"
-"""A file that segments of older formats have."""
+PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
+"""Names of the folders that the cache creates. Nothing else is ever touched, so that other files survive even if a home
+folder is given as the cache by mistake."""
 TRAINING = re.compile(r"[0-9a-f]{32}\.json")
 """Names of the files in which `secid probe` keeps its finished trainings."""
 
@@ -55,15 +53,13 @@ class EncoderUse:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds. n_damaged, n_older: quarantined segments and those of an older format, which is not read;
-    both are the first to go when the cache exceeds its limit. n_trainings: that `secid probe` has finished; they are a
-    few kB each and not in n_bytes."""
+    """What the cache holds. n_damaged: quarantined segments, the first to go when the cache exceeds its limit.
+    n_trainings: that `secid probe` has finished; they are a few kB each and not in n_bytes."""
 
     folder: str
     limit_bytes: int
     n_bytes: int
     n_damaged: int
-    n_older: int
     n_trainings: int
     encoders: tuple[EncoderUse, ...]
 
@@ -148,10 +144,9 @@ class CacheFolder:
             )
         pieces = [folder for home in self._homes() for folder in _pieces(home)]
         damaged = sum(folder.name.startswith(DAMAGED) for folder in pieces)
-        older = sum((folder / OLDER).exists() for folder in pieces if not folder.name.startswith("."))
         total = sum(_size(folder) for folder in pieces)
         n_trainings = len(self._trainings())
-        return CacheInfo(str(self.folder), self.limit(total), total, damaged, older, n_trainings, tuple(encoders))
+        return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
     def clear(self) -> Clearance:
         """Removes every segment and training, and no other file. What a run has not sealed yet stays, as that run may
@@ -197,7 +192,7 @@ class CacheFolder:
         total = sum(sizes.values())
         limit = self.limit(total)
         for folder in sorted(sizes, key=_last_used):
-            is_whole = folder.name.startswith(DAMAGED) or (folder / META).exists() or (folder / OLDER).exists()
+            is_whole = folder.name.startswith(DAMAGED) or (folder / META).exists()
             if is_whole and total + n_more <= limit:
                 continue
             if folder not in in_use and not _in_progress(folder):
@@ -266,7 +261,7 @@ def _remove(folder: Path) -> None:
 
 def _in_progress(folder: Path) -> bool:
     """Whether a run is writing its first rows, which cannot be read yet."""
-    is_new = not folder.name.startswith(".") and not (folder / META).exists() and not (folder / OLDER).exists()
+    is_new = not folder.name.startswith(".") and not (folder / META).exists()
     return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 
 

@@ -21,7 +21,6 @@ from secid.encode.modules import AGAIN, ELSEWHERE, Repository
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
 from secid.errors import EncoderError, plainly
 from secid.measure.blocks import PackedMatrix, can_pack
-from secid.records import Fact
 from secid.settings import Settings
 
 # Attention masks of transformers' models without a wait for the device.
@@ -132,7 +131,7 @@ class Parts:
         Raises EncoderError if the model cannot be loaded to the device.
         """
         with quiet():
-            model = _load_chain(self._repository, self._settings, device, torch.float32)
+            model = _load_chain(self._repository, self._settings, torch.float32)
             _shape(model, self.recipe)
         return _on(device, model)
 
@@ -141,12 +140,11 @@ class Parts:
         """The chain on the first device, its recipe, its width and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
-            model = _load_chain(repository, settings, self.devices[0], self._dtype)
+            model = _load_chain(repository, settings, self._dtype)
             n_parameters = sum(value.numel() for value in model.parameters())
             replica = _on(self.devices[0], model)
-            is_causal, facts = _attention(model, replica.device)
+            is_causal = _is_causal(model, replica.device)
             recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
-            recipe = replace(recipe, facts=(*recipe.facts, *facts))
             _shape(model, recipe)
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
             if self._earlier is None:
@@ -244,54 +242,28 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
             )
 
 
-def _load_chain(repository: Repository, settings: Settings, device: torch.device, dtype: torch.dtype) -> Any:
-    """The chain of modules on the CPU, with the best attention that model and device accept."""
-    for choice in (*attention_choices(device, dtype), None):
-        attention = {} if choice is None else {"attn_implementation": choice}
-        try:
-            return _chain(repository, settings, dtype, attention)
-        except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
-            if choice is None or not any(word in str(error) for word in REFUSALS):
-                raise _not_loaded(str(repository.folder), error) from error
-    raise AssertionError  # the last choice leaves the attention to the model
-
-
-def _chain(repository: Repository, settings: Settings, dtype: torch.dtype, attention: dict[str, str]) -> Any:
+def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype) -> Any:
+    """The chain of modules on the CPU. Raises EncoderError if it cannot be loaded, or weights are missing."""
     from sentence_transformers import SentenceTransformer
 
-    weights = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
-    with loading_reports() as reports:
-        model: Any = SentenceTransformer(
-            str(repository.folder),
-            device="cpu",
-            trust_remote_code=settings.trust_remote_code,
-            local_files_only=not settings.trust_remote_code,
-            model_kwargs={**weights, **attention},
-        )
+    try:
+        with loading_reports() as reports:
+            model: Any = SentenceTransformer(
+                str(repository.folder),
+                device="cpu",
+                trust_remote_code=settings.trust_remote_code,
+                local_files_only=not settings.trust_remote_code,
+                model_kwargs={"dtype": dtype, "use_safetensors": not settings.allow_pickle or None},
+            )
+        if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
+            for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
+                if any(True for _ in module.parameters()):
+                    place = {"subfolder": str(entry["path"]), "local_files_only": True}
+                    setattr(model, name, type(module).load(str(repository.folder), **place).float())
+    except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+        raise _not_loaded(str(repository.folder), error) from error
     _check_weights(repository, reports)
-    if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
-        for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
-            if any(True for _ in module.parameters()):
-                place = {"subfolder": str(entry["path"]), "local_files_only": True}
-                setattr(model, name, type(module).load(str(repository.folder), **place).float())
     return model
-
-
-def attention_choices(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
-    """Attention implementations by transformers' names, best first; a model rejects those that it lacks.
-
-    FlashAttention 2 needs its package (flash-attn), a CUDA device and a 16-bit format.
-    """
-    from transformers import utils as _utils
-
-    utils: Any = _utils  # transformers does not export it to type checkers
-    suitable = device.type == "cuda" and dtype in (torch.bfloat16, torch.float16)
-    flash = suitable and bool(utils.is_flash_attn_2_available())
-    return (*(("flash_attention_2",) if flash else ()), "sdpa")
-
-
-REFUSALS = ("Flash Attention", "FlashAttention", "flash_attn", "scaled_dot_product_attention")
-"""Words of transformers' errors if the model or this machine lacks an attention implementation."""
 
 
 def _not_loaded(where: str, error: Exception) -> EncoderError:
@@ -353,22 +325,13 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
                 )
 
 
-def _attention(model: Any, device: torch.device) -> tuple[bool, list[Fact]]:
-    """Whether every token's vector ignores the later ones, as tried, and what failed.
-
-    FlashAttention that fails is replaced. Raises EncoderError if the model fails without it, too.
-    """
-    facts = []
-    for backbone in _backbones(model):
-        try:
-            _states(backbone, 7, device)
-        except RuntimeError as error:
-            if getattr(backbone.config, "_attn_implementation", "") != "flash_attention_2":
-                raise EncoderError(f"the model fails on {device}: {plainly(error)[:200]}") from error
-            backbone.set_attn_implementation("sdpa")
-            facts.append(Fact("flash_attention", {"error": plainly(error)[:100]}))
-    pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
-    return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs), facts
+def _is_causal(model: Any, device: torch.device) -> bool:
+    """Whether every token's vector ignores the later ones, as tried. Raises EncoderError if the model fails."""
+    try:
+        pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
+    except RuntimeError as error:
+        raise EncoderError(f"the model fails on {device}: {plainly(error)[:200]}") from error
+    return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs)
 
 
 @torch.inference_mode()

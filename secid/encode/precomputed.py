@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from string import hexdigits
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +41,7 @@ PART_ROWS = 65_536
 STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
 
-HEX_DIGITS, NO_DIGIT = 64, 255
-HEX_VALUES = np.array([int(chr(code), 16) if chr(code) in hexdigits else NO_DIGIT for code in range(128)], np.uint8)
+HEX_DIGITS = re.compile(r"[0-9a-fA-F]{64}")
 
 READ_BYTES = 1 << 20
 """Bytes of a .npz file in memory at once while they are counted."""
@@ -187,7 +186,7 @@ def _read_npz(path: Path) -> Table:
     wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
     if wrong:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path))
-    columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
+    columns = {key: array.tolist() for key, array in arrays.items() if key != name}
     return _table(path, vectors, columns, members)
 
 
@@ -271,7 +270,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
     """The keys of the rows, and the rule that they follow."""
     if SHA256 in columns:
-        return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256
+        return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
     for name in TEXT_NAMES:
         if name in columns:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
@@ -290,21 +289,14 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
     return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
 
 
-def _sha256_column(values: NDArray[np.str_], path: Path) -> Keys:
+def _sha256_column(values: Sequence[str], path: Path) -> Keys:
     """(n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError naming the first that is none."""
-    keys = np.empty((len(values), 16), np.uint8)
-    for start in range(0, len(values), PART_ROWS):
-        part = values[start : start + PART_ROWS]
-        codes = np.ascontiguousarray(part.astype(f"<U{HEX_DIGITS}")).view(np.uint32).reshape(-1, HEX_DIGITS)
-        digits = HEX_VALUES[np.minimum(codes, len(HEX_VALUES) - 1)]
-        wrong = np.flatnonzero((np.strings.str_len(part) != HEX_DIGITS) | (digits == NO_DIGIT).any(axis=1))
-        if len(wrong):
-            raise EncoderError(
-                f"text_sha256 of row {start + wrong[0]} is {str(part[wrong[0]])!r}, expected 64 hexadecimal digits",
-                where=str(path),
-            )
-        keys[start : start + len(part)] = digits[:, 0:32:2] << 4 | digits[:, 1:32:2]
-    return keys
+    wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
+    if wrong is not None:
+        raise EncoderError(
+            f"text_sha256 of row {wrong} is {str(values[wrong])!r}, expected 64 hexadecimal digits", where=str(path)
+        )
+    return np.frombuffer(bytes.fromhex("".join(value[:32] for value in values)), np.uint8).reshape(-1, 16)
 
 
 def _lines(path: Path) -> list[str]:

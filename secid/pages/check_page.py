@@ -22,16 +22,16 @@ from secid.pages.findings import (
     with_number,
 )
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_LABEL, by_reason, left_out_lines
+from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
 from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.records import is_object
-from secid.results import Example, SourceFinding, TripletExample
+from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
-from secid.results.check import Check, CheckedSource, SourceCaution, Spread, to_drop
+from secid.results.check import Check, SourceCaution, Spread, TextFacts, to_drop
 from secid.results.commands import hidden
 from secid.results.document import json_of
 from secid.settings import flag_of
@@ -60,13 +60,15 @@ def check_page(check: Check) -> Page:
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
-        answer=answer(check.sources),
-        findings=tuple(group for source in check.sources if (group := _findings(source)).items),
+        answer=answer(check.sources, check.texts),
+        findings=tuple(
+            group for source in check.sources if (group := _findings(source, check.texts[source.name])).items
+        ),
         heat=heat_table(check.sources),
         details=(
             _files(check.sources),
             *_form(check.sources),
-            _lengths(check.sources),
+            _lengths(check),
             *filter(None, [overlap_section(check.overlaps)]),
         ),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
@@ -111,32 +113,30 @@ class Problem(NamedTuple):
     """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
 
     place: tuple[int, float, int]
-    source: CheckedSource
+    source: SourceReport
     item: SourceFinding | SourceCaution
 
 
-def problems(source: CheckedSource) -> list[Problem]:
+def problems(source: SourceReport, facts: TextFacts) -> list[Problem]:
     """What is above its limit in a source, the most urgent first; cautions after the findings."""
     every = [
-        *(
-            Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
-            for item in source.findings
-            if above_limit(item)
-        ),
-        *(Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in source.cautions if item.exceeded),
+        Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
+        for item in source.findings
+        if above_limit(item)
     ]
+    every += [Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in facts.cautions if item.exceeded]
     return sorted(every, key=lambda one: one.place)
 
 
-def answer(sources: Sequence[CheckedSource]) -> Table:
-    """The status of each source; it fits a terminal of 60 columns."""
+def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> Table:
+    """The status of each of these sources; it fits a terminal of 60 columns."""
     rows = tuple(
         (
             short(source.name),
             STATUS[source.status],
             percent(source.flagged_share),
             count(source.n_triplets),
-            next((one.item.name for one in problems(source)), "none"),
+            next((one.item.name for one in problems(source, texts[source.name])), "none"),
         )
         for source in sources
     )
@@ -144,16 +144,17 @@ def answer(sources: Sequence[CheckedSource]) -> Table:
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
-def numbers_to_drop(sources: Sequence[CheckedSource]) -> str:
+def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
     """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
     every = (drops(source, f"The command for {named(source.name)}") for source in sources if source.repair)
     return " ".join(filter(None, every))
 
 
-def _findings(source: CheckedSource) -> SourceFindings:
+def _findings(source: SourceReport, facts: TextFacts) -> SourceFindings:
     """What is above its limit, the most urgent first; cautions after the findings."""
     items = [
-        _caution(item) if isinstance(item, SourceCaution) else _finding(source, item) for _, _, item in problems(source)
+        _caution(item) if isinstance(item, SourceCaution) else _finding(source, item)
+        for _, _, item in problems(source, facts)
     ]
     return SourceFindings(
         source=short(source.name),
@@ -163,7 +164,7 @@ def _findings(source: CheckedSource) -> SourceFindings:
     )
 
 
-def _finding(source: CheckedSource, item: SourceFinding) -> Item:
+def _finding(source: SourceReport, item: SourceFinding) -> Item:
     return Item(
         name=item.name,
         sentence=sentence(item),
@@ -221,7 +222,7 @@ def caution_words(item: SourceCaution) -> str:
     return by_reason(values) if item.name == "malformed_rows" else ""
 
 
-def _files(sources: Sequence[CheckedSource]) -> Section:
+def _files(sources: Sequence[SourceReport]) -> Section:
     rows = tuple(
         (short(file.path, 80), short(source.name), plain(file.schema), plain(file.container), plain(file.mapping))
         for source in sources
@@ -229,44 +230,28 @@ def _files(sources: Sequence[CheckedSource]) -> Section:
     )
     columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
     table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
-    return Section(anchor="files", title="What was read", link="Files", bullets=left_out(sources), tables=(table,))
+    bullets = tuple(skipped_lines(sources, rows_alone=True))
+    return Section(anchor="files", title="What was read", link="Files", bullets=bullets, tables=(table,))
 
 
-def left_out(sources: Sequence[CheckedSource]) -> tuple[str, ...]:
-    """The rows that sources left out."""
-    return tuple(left_out_lines((source.name, {"row": source.skipped}, _malformed(source)) for source in sources))
-
-
-def _malformed(source: CheckedSource) -> Example | None:
-    """Return a row that cannot be used."""
-    examples = (example for item in source.cautions if item.name == "malformed_rows" for example in item.examples)
-    return next((example for example in examples if example.reason in source.skipped), None)
-
-
-def _form(sources: Sequence[CheckedSource]) -> tuple[Section, ...]:
+def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
     tables = form_table(sources)
     title = "Form of negatives and positives"
     return (Section(anchor="form", title=title, link="Form", tables=tables),) if tables else ()
 
 
-def _lengths(sources: Sequence[CheckedSource]) -> Section:
+def _lengths(check: Check) -> Section:
     rows = tuple(
-        (
-            short(source.name),
-            role,
-            count(source.lengths[role].n_texts),
-            _spread(source.lengths[role].characters),
-            _spread(source.lengths[role].tokens),
-        )
-        for source in sources
-        for role in ROLES
+        (short(name), role, count(own.n_texts), _spread(own.characters), _spread(own.tokens))
+        for name, facts in check.texts.items()
+        for role, own in facts.lengths.items()
     )
     heads = ("texts", "characters", "tokens")
     columns = (foreign("source"), text("role"), *map(number, heads))
     bullets = tuple(
-        f"{named(source.name)}: {_spread(source.negatives_per_query)} negatives a query (min, median, 95 %, max); "
-        f"mean lexical coverage of the positives {fraction(source.positive_coverage_mean)}."
-        for source in sources
+        f"{named(name)}: {_spread(facts.negatives_per_query)} negatives a query (min, median, 95 %, max); "
+        f"mean lexical coverage of the positives {fraction(facts.positive_coverage_mean)}."
+        for name, facts in check.texts.items()
     )
     table = Table(caption="Lengths of the texts", columns=columns, rows=rows)
     return Section(
@@ -300,21 +285,22 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
     pages : files that the check was written to.
     """
     headline, *others = verdict(check)
-    rows = check.sources if len(check.sources) <= MOST_ROWS else [one for one in check.sources if problems(one)]
-    groups = _groups(check.sources)
+    many = len(check.sources) > MOST_ROWS
+    rows = [one for one in check.sources if not many or problems(one, check.texts[one.name])]
+    groups = _groups(check)
     n_more = len(groups) - SHOWN_FINDINGS
     rest = listed([named(str(path)) for path in pages], len(pages)) if pages else "add -o check.html"
     return screen(
         (strong(headline), " ".join(others)),
         (
-            answer(rows[:MOST_ROWS]),
+            answer(rows[:MOST_ROWS], check.texts),
             _folded("Rows of the page alone", rows[MOST_ROWS:]),
             _folded("Nothing above its limit", [one for one in check.sources if one not in rows]),
         ),
         (
             strong(f"Findings ({count(n_more)} more in the page)" if n_more > 0 else "Findings" if groups else ""),
             *(line for group in groups[:SHOWN_FINDINGS] for line in _group_lines(group)),
-            *map(warning, left_out(check.sources)),
+            *map(warning, skipped_lines(check.sources, rows_alone=True)),
         ),
         (*_repairs(check), f"All examples, lengths and overlaps: {rest}."),
     )
@@ -332,16 +318,17 @@ def _repairs(check: Check) -> Iterator[Line]:
         yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
 
 
-def _folded(what: str, sources: Sequence[CheckedSource]) -> str:
+def _folded(what: str, sources: Sequence[SourceReport]) -> str:
     """A line for sources without a row; "" for none."""
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
 
-def _groups(sources: Sequence[CheckedSource]) -> list[list[Problem]]:
+def _groups(check: Check) -> list[list[Problem]]:
     """The findings of all sources by name, the most urgent first, in each the source with the largest share first."""
-    every = sorted((one for source in sources for one in problems(source)), key=lambda one: (one.item.name, one.place))
+    every = [one for source in check.sources for one in problems(source, check.texts[source.name])]
+    every.sort(key=lambda one: (one.item.name, one.place))
     groups = [list(group) for _, group in groupby(every, key=lambda one: one.item.name)]
     return sorted(groups, key=lambda group: group[0].place)
 

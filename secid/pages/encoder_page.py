@@ -30,7 +30,6 @@ FACTS: Mapping[str, str] = {
     "code_elsewhere": "some of that code is from another repository, which no hash covers: rows are not cached",
     "dense_head": "dense head only",
     "dot_product": "trained with plain dot products; the score needs unit vectors (METHOD 2), so its rows are scaled",
-    "flash_attention": "FlashAttention failed on a short text; PyTorch's attention is used: {error}",
     "incomplete": "{files} may be missing from the hub cache, and the hub cannot be reached: the recipe may be wrong; "
     f"run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}",
     "in_memory": "a SentenceTransformer object, with the weights that it has now; its name is that of the files it was "
@@ -150,7 +149,6 @@ def cache_screen(usage: CacheInfo) -> Screen:
         "folder": f"{usage.folder}{missing}",
         "size": f"{bytes_text(usage.n_bytes)} of {bytes_text(usage.limit_bytes)}",
         "damaged": f"{usage.n_damaged} segments set aside",
-        "older format": f"{usage.n_older} segments, not read",
         "training runs": f"{usage.n_trainings} of `secid probe`",
         "encoders": count(len(usage.encoders)),
     }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Protocol
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
@@ -59,31 +58,6 @@ Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
 
-class WithFindings(Protocol):
-    """A source of a run, of a check or of a verdict of the gate."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def findings(self) -> Sequence[SourceFinding]: ...
-
-
-class Listed(WithFindings, Protocol):
-    """A source of a run or of a check."""
-
-    @property
-    def status(self) -> Status: ...
-    @property
-    def n_flagged(self) -> int: ...
-
-
-class ToRepair(Listed, Protocol):
-    """A source with the command that repairs it, if there is one."""
-
-    @property
-    def repair(self) -> str | None: ...
-
-
 def findings_of(run: Run) -> tuple[SourceFindings, ...]:
     """The findings above their limit by source, those to repair first; sources without one are left out."""
     sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
@@ -97,7 +71,7 @@ def findings_of(run: Run) -> tuple[SourceFindings, ...]:
     )
 
 
-def statuses_line(sources: Sequence[Listed]) -> str:
+def statuses_line(sources: Sequence[SourceReport]) -> str:
     """Say in one or two sentences what to leave or repair first and why, and which sources have no defects."""
     n = len(sources)
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
@@ -121,18 +95,18 @@ def statuses_line(sources: Sequence[Listed]) -> str:
     return f"{headline} {capital('; '.join(others))}." if others else headline
 
 
-def _no_defects(clean: Sequence[Listed], any_of: str, all_of: str) -> str:
+def _no_defects(clean: Sequence[SourceReport], any_of: str, all_of: str) -> str:
     """Say that sources have no defect at all, or that the defects they have are within the limits."""
     if any(item.share for source in clean for item in source.findings if item.name in DEFECTS):
         return f"all defects of {all_of} are within their limits"
     return f"no defects found in {any_of}"
 
 
-def _who(sources: Sequence[Listed], n: int) -> str:
+def _who(sources: Sequence[SourceReport], n: int) -> str:
     return names_of([source.name for source in sources], n)
 
 
-def _largest_defect(source: Listed) -> tuple[float, str]:
+def _largest_defect(source: SourceReport) -> tuple[float, str]:
     """Return minus the share, and the name, of what decides the status; 0 and "" if nothing is above its limit."""
     names = ("unknown_script",) if source.status == "no_verdict" else DEFECTS
     return min(((-item.share, item.name) for item in source.findings if _stands_out(item, names)), default=(0.0, ""))
@@ -142,14 +116,14 @@ def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
     return finding.name in names and above_limit(finding) and not too_rare(finding)
 
 
-def _because(sources: Sequence[Listed]) -> str:
+def _because(sources: Sequence[SourceReport]) -> str:
     """The largest defect of the first of these sources, which has the largest of all."""
     share, name = _largest_defect(sources[0])
     whose = "its negatives" if len(sources) == 1 else f"the negatives of {named(sources[0].name)}"
     return f": {percent(-share)} of {whose} {FINDINGS[name].says}" if name else ""
 
 
-def _to_check(clean: Sequence[Listed], n: int) -> str:
+def _to_check(clean: Sequence[SourceReport], n: int) -> str:
     """Name the sources without defects to look at before training; of a single one, say why."""
     noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
     if not noticed:
@@ -163,7 +137,7 @@ def _to_check(clean: Sequence[Listed], n: int) -> str:
     return f"{check} before training: {percent(share)} of its negatives {FINDINGS[name].says}"
 
 
-def heat_table(sources: Sequence[Listed]) -> Table | None:
+def heat_table(sources: Sequence[SourceReport]) -> Table | None:
     """Shares by source and finding, of findings with a limit that any source has; None where none has any."""
     present = [name for name in present_names(sources) if name not in FINDINGS or FINDINGS[name].limit is not None]
     if not present:
@@ -184,7 +158,7 @@ def _shade(share: float) -> int | None:
     return bisect_right(SHADES, share) - 1 if share > 0 else None
 
 
-def present_names(sources: Sequence[Listed]) -> list[str]:
+def present_names(sources: Sequence[SourceReport]) -> list[str]:
     """Findings that any source has, in the order of the catalogue."""
     names = dict.fromkeys(item.name for source in sources for item in source.findings if item.n_negatives)
     return [*(name for name in FINDINGS if name in names), *(name for name in names if name not in FINDINGS)]
@@ -238,14 +212,14 @@ def _with_number(entries: Sequence[Ranked], source: SourceReport) -> list[Ranked
     return list(zip([place for place, _ in entries], with_number([item for _, item in entries], source), strict=True))
 
 
-def with_number(items: Sequence[Item], source: ToRepair) -> list[Item]:
+def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
     """Say at the first finding that the repair drops how many negatives it drops."""
     words = drops(source)
     first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
     return [replace(item, sentence=f"{item.sentence} {words}") if words and item is first else item for item in items]
 
 
-def drops(source: Listed, subject: str = "The command") -> str:
+def drops(source: SourceReport, subject: str = "The command") -> str:
     """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
     names = defects_to_drop(source.findings)
     others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
@@ -308,7 +282,7 @@ def what_to_do(finding: SourceFinding) -> str:
     return "repair the texts of negatives and positives alike: dropping these negatives would widen the difference"
 
 
-def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
+def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
     """Formal findings of negatives and positives side by side, those that either has; nothing where neither has any."""
     rows = tuple(
         (
@@ -328,7 +302,7 @@ def form_table(sources: Sequence[Listed]) -> tuple[Table, ...]:
     return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
 
 
-def damaged_positives(sources: Sequence[WithFindings]) -> list[str]:
+def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     """A sentence on each source whose labelled positives have defects themselves."""
     sentences = []
     for source in sources:

@@ -10,9 +10,9 @@ from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import (
     ControlResult,
     EncoderInfo,
-    Example,
     Merged,
     Run,
+    SourceReport,
     control_name,
 )
 from secid.results.catalogue import FINDINGS
@@ -325,35 +325,27 @@ def on_own_queries(run: Run) -> bool:
     return any(warning.kind == "own_queries" for warning in run.warnings)
 
 
-def skipped_lines(run: Run) -> list[str]:
-    """What sources left out: rows by reason, then negatives by reason."""
-    return left_out_lines(
-        (
-            source.name,
-            {"row": source.rows.skipped, "negative": source.rows.dropped_negatives},
-            next((item for item in source.rows.examples if item.reason in source.rows.skipped), None),
-        )
-        for source in run.sources
-    )
+def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
+    """What sources left out, rows by reason and then negatives by reason, with the place of one row.
 
-
-def left_out_lines(sources: Iterable[tuple[str, Mapping[str, Mapping[str, int]], Example | None]]) -> list[str]:
-    """A line for all sources that left out the same, with the place of one row.
-
-    sources: their names, of each thing how many by reason, and a row that was left out.
+    Sources that left out the same share a line.
     """
     names: dict[str, list[str]] = {}
     places: dict[str, str] = {}
-    for name, things, example in sources:
+    for source in sources:
+        rows = source.rows
+        reasons_of = {"row": rows.skipped} | ({} if rows_alone else {"negative": rows.dropped_negatives})
         parts = [
             f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
-            for thing, reasons in things.items()
+            for thing, reasons in reasons_of.items()
             if any(reasons.values())
         ]
-        if parts:
-            names.setdefault(what := " and ".join(parts), []).append(named(name))
-            if example is not None:
-                places.setdefault(what, f", for example {short(example.path)}:{example.line}")
+        if not parts:
+            continue
+        names.setdefault(what := " and ".join(parts), []).append(named(source.name))
+        example = next((item for item in rows.examples if item.reason in rows.skipped), None)
+        if example is not None:
+            places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
         f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
         for what, own in names.items()

@@ -16,7 +16,7 @@ from secid.errors import NothingToScoreError, UsageError
 from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Block, Defect, Record, Source
-from secid.results import Example
+from secid.results import Example, RowCounts
 from secid.results.catalogue import BITS
 from secid.settings import Settings, flag_of
 
@@ -59,6 +59,18 @@ class Tally:
     examples: tuple[Example, ...]
     n_mixed_slices: int = 0
     n_repeated_rows: int = 0
+
+    def row_counts(self, n_records: int) -> RowCounts:
+        """What a report says of them. n_records : those that are left after a sample."""
+        return RowCounts(
+            n_read=self.n_read,
+            n_used=self.n_used,
+            n_records=n_records,
+            n_not_sampled=self.n_records - n_records,
+            skipped=self.skipped,
+            dropped_negatives=self.dropped,
+            examples=self.examples,
+        )
 
     @property
     def n_malformed_rows(self) -> int:

@@ -4,12 +4,11 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
-from secid.read.reader import FileContent, Reader, open_source, opened
+from secid.read.reader import Reader, open_source, opened
 from secid.read.sources import given_sources, resolve_sources
 from secid.read.stream import on_disk, once_only
 
 __all__ = [
-    "FileContent",
     "Reader",
     "given_sources",
     "on_disk",

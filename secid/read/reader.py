@@ -20,7 +20,7 @@ from secid.read.grouping import PairGroups
 from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
 from secid.read.textrows import JSON_REMEDIES, KNOWN
 from secid.records import Block, Source, fault_text
-from secid.results.check import FileRead
+from secid.results import InputFile
 from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
@@ -38,15 +38,6 @@ system may allow a process no more than 256 files."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileContent:
-    """What was read of one file: the SHA-256 (hex) and number of its bytes as they lie on disk."""
-
-    path: str
-    sha256: str
-    n_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class _File:
     """A file that was looked at. stream, parts: still open, and its rows from the first one, where kept."""
 
@@ -57,9 +48,9 @@ class _File:
     stream: ByteStream | None = None
     parts: Parts | None = None
 
-    def shape(self) -> FileRead:
+    def shape(self) -> InputFile:
         schema, mapping = (self.binding.schema, self.binding.mapping) if self.binding else ("empty", "")
-        return FileRead(path=self.path, container=str(self.container), schema=schema, mapping=mapping)
+        return InputFile(path=self.path, container=str(self.container), schema=schema, mapping=mapping)
 
 
 class Reader:
@@ -77,7 +68,7 @@ class Reader:
         self._keep, self._without_negatives = keep, without_negatives
         self._stream: ByteStream | None = None
         self._bytes_done = self._bytes_within = 0
-        self._content: list[FileContent] | None = None
+        self._content: list[InputFile] | None = None
         self._files: list[_File] = []
         try:
             for path in source.paths:
@@ -125,8 +116,8 @@ class Reader:
         """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
         return self._bytes_done + max(self._bytes_within, self._stream.n_bytes_read if self._stream else 0)
 
-    def content(self) -> tuple[FileContent, ...]:
-        """Hash and size of each file. Raises RuntimeError before the iteration has ended."""
+    def content(self) -> tuple[InputFile, ...]:
+        """The files with hash and size. Raises RuntimeError before the iteration has ended."""
         if self._content is None or len(self._content) < len(self._files):
             raise RuntimeError("content() is known after the last row")
         return tuple(self._content)
@@ -155,7 +146,7 @@ class Reader:
         if groups is not None:
             yield from groups.items()
 
-    def _read(self, file: _File, contents: list[FileContent], groups: PairGroups | None) -> Iterator[Item | Block]:
+    def _read(self, file: _File, contents: list[InputFile], groups: PairGroups | None) -> Iterator[Item | Block]:
         stream = file.stream or ByteStream(file.path)
         columnar = file.container.kind in COLUMNAR
         n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not once_only(file.path) else 0
@@ -171,7 +162,7 @@ class Reader:
             stream.close()
             self._stream = None
             self._bytes_within = 0
-        contents.append(FileContent(file.path, stream.sha256, stream.n_bytes_read))
+        contents.append(replace(file.shape(), sha256=stream.sha256, n_bytes=stream.n_bytes_read))
         self._bytes_done += stream.n_bytes_read
 
     def _columns(self, file: _File) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from secid.errors import UsageError
-from secid.results import Example, Overlap, SourceFinding, Status, defects_to_drop
+from secid.results import Example, Overlap, SourceReport, defects_to_drop
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 from secid.results.inputs import EncoderInfo, Shown
 
@@ -65,73 +65,29 @@ class Lengths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileRead:
-    """What was understood of one file.
+class TextFacts:
+    """What a check alone knows of one source.
 
-    container : "jsonl, gz", "tsv without header", "parquet", ...
-    schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
-    mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
-    sha256, n_bytes : of its bytes as they lie on disk, known once it is read.
-    """
-
-    path: str
-    container: str
-    schema: str
-    mapping: str
-    sha256: str = ""
-    n_bytes: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedSource:
-    """One source. n_read = n_used + sum(skipped).
-
-    lengths                  : by role (query, positive, negative), of the distinct texts.
-    status, n_flagged, flagged_share : as in SourceReport.
-    repair                   : as there, after the command in Check.save; None for standard input.
+    n_positives, n_negatives : distinct texts.
     negatives_per_query      : distinct negatives of a distinct query.
+    lengths                  : by role (query, positive, negative), of the distinct texts.
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
-    findings, cautions       : all that were evaluated, in the order of the catalogue.
+    cautions                 : all that were evaluated, in the order of the catalogue.
     """
 
-    name: str
-    status: Status
-    n_flagged: int
-    flagged_share: float
-    repair: str | None = None
-    files: tuple[FileRead, ...]
-    n_read: int
-    n_used: int
-    n_records: int
-    n_queries: int
     n_positives: int
     n_negatives: int
-    n_triplets: int
-    skipped: Mapping[str, int]
-    dropped_negatives: Mapping[str, int]
     negatives_per_query: Spread
     lengths: Mapping[str, Lengths]
     positive_coverage_mean: float
-    findings: tuple[SourceFinding, ...]
     cautions: tuple[SourceCaution, ...]
-
-    def finding(self, name: str) -> SourceFinding:
-        """The finding of this name. Raises KeyError where it was not evaluated."""
-        return {finding.name: finding for finding in self.findings}[name]
 
     def caution(self, name: str) -> SourceCaution:
         """The caution of this name. Raises KeyError where it was not evaluated."""
         return {caution.name: caution for caution in self.cautions}[name]
 
-    def shares(self) -> dict[str, tuple[float, float | None]]:
-        """What a limit holds for, and the default limit, of every finding and caution by name."""
-        shares: dict[str, tuple[float, float | None]] = {
-            item.name: (item.counted_share, FINDINGS[item.name].limit) for item in self.findings
-        }
-        return shares | {item.name: (item.fraction, item.limit) for item in self.cautions}
 
-
-def to_drop(source: CheckedSource) -> tuple[str, ...]:
+def to_drop(source: SourceReport) -> tuple[str, ...]:
     """The defects that a copy of the source would be rid of; none where it needs no repair, or is not to be used."""
     return defects_to_drop(source.findings) if source.status == "repair" else ()
 
@@ -150,6 +106,8 @@ class Evaluation:
 class Check(Shown):
     """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
 
+    sources : without score and hardness; `repair` is for after the command in `save`, and None for standard input.
+    texts   : what a check alone knows of each source, by its name.
     one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only
     the qrels of a collection name.
     settings : those of the files, by name with their origin.
@@ -161,7 +119,8 @@ class Check(Shown):
     tokenizer: str
     tokens_by: str
     evaluation: Evaluation | None
-    sources: tuple[CheckedSource, ...]
+    sources: tuple[SourceReport, ...]
+    texts: Mapping[str, TextFacts]
     overlaps: tuple[Overlap, ...]
     failed: tuple[str, ...]
     one_positive: bool
@@ -198,26 +157,33 @@ def _limit(text: str, spec: str) -> float:
     return limit
 
 
-def failures(sources: tuple[CheckedSource, ...], limits: Mapping[str, float | None]) -> tuple[str, ...]:
+def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """ "source: finding" of every finding above its limit; the limit of a name wins over that of `any`.
 
     Raises UsageError for a finding that was evaluated in no source (an eval_ one without --against-eval).
     """
-    names = {name for source in sources for name in source.shares()}
+    shares = [
+        (source.name, name, share, default)
+        for source in check.sources
+        for name, share, default in (
+            *((item.name, item.counted_share, FINDINGS[item.name].limit) for item in source.findings),
+            *((item.name, item.fraction, item.limit) for item in check.texts[source.name].cautions),
+        )
+    ]
+    names = {name for _, name, _, _ in shares}
     for name in limits:
         if name != ANY and name not in names:
             needs = "--against-eval DIR" if name in CAUTIONS else "an encoder: secid score"
             raise UsageError(f"{name} was not evaluated", where="--fail-on", remedy=f"it needs {needs}")
     failed = []
-    for source in sources:
-        for name, (share, default) in source.shares().items():
-            if name not in limits and (ANY not in limits or default is None):
-                continue
-            given_limit = limits.get(name, limits.get(ANY))
-            limit = default if given_limit is None else given_limit
-            # "passes if at most the limit": NaN does not pass
-            if limit is not None and not share <= limit:
-                failed.append(f"{source.name}: {name}")
+    for source, name, share, default in shares:
+        if name not in limits and (ANY not in limits or default is None):
+            continue
+        given_limit = limits.get(name, limits.get(ANY))
+        limit = default if given_limit is None else given_limit
+        # "passes if at most the limit": NaN does not pass
+        if limit is not None and not share <= limit:
+            failed.append(f"{source}: {name}")
     return tuple(failed)
 
 

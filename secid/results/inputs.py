@@ -47,15 +47,22 @@ class IdfInfo:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """One file a source was read from."""
+    """One file a source was read from, and what was understood of it.
+
+    container : "jsonl, gz", "tsv without header", "parquet", ...
+    schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
+    mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
+    sha256, n_bytes : of its bytes as they lie on disk, known once it is read.
+    """
 
     path: str
-    sha256: str
-    n_bytes: int
+    container: str
     schema: str
     mapping: str
+    sha256: str = ""
+    n_bytes: int = 0
 
     @property
     def read_once(self) -> bool:

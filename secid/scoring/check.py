@@ -34,16 +34,9 @@ from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
 from secid.read.sources import changed_files
 from secid.records import Source
+from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import (
-    CHECK_SCHEMA_VERSION,
-    Check,
-    CheckedSource,
-    Evaluation,
-    FileRead,
-    SourceCaution,
-    to_drop,
-)
+from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceCaution, TextFacts, to_drop
 from secid.results.commands import STANDARD_INPUT, hidden, repair_command, typed
 from secid.scoring.encoders import fitting
 from secid.settings import READING, Resolved, Settings
@@ -97,7 +90,8 @@ def check_sources(
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
         evaluation=None if evaluation is None else _evaluation_of(evaluation),
-        sources=checked,
+        sources=tuple(source for source, _ in checked),
+        texts={source.name: facts for source, facts in checked},
         overlaps=overlaps(listed),
         failed=(),
         one_positive=labels_once[0],
@@ -157,9 +151,9 @@ class _Checker:
         """Lets go of the spool files."""
         self._gates.close()
 
-    def source(self, planned: PlannedSource, reader: Reader) -> CheckedSource:
+    def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:
         """Everything that is said of one source."""
-        tally, settings = planned.tally, self._settings
+        settings = self._settings
         gate, coverage = inactive_gate(planned, self._gates, settings.tokenizer)
         query = planned.query[planned.triplet_record()]
         listed = distinct(pairs(query, planned.negatives, len(self._plan.passages))) // len(self._plan.passages)
@@ -168,29 +162,26 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
-        findings = text_findings(self._plan, planned, self._matcher, settings)
-        return CheckedSource(
+        found = text_findings(self._plan, planned, self._matcher, settings)
+        report = SourceReport(
             name=planned.name,
-            status=findings.status.status,
-            n_flagged=findings.status.flagged.n,
-            flagged_share=findings.status.flagged.estimate.value,
-            files=_with_content(reader),
-            n_read=tally.n_read,
-            n_used=tally.n_used,
-            n_records=planned.n_records,
+            files=reader.content(),
+            rows=planned.tally.row_counts(planned.n_records),
             n_queries=len(texts["query"][1]),
+            n_triplets=planned.n_triplets,
+            status=found.status.status,
+            n_flagged=found.status.flagged.n,
+            flagged_share=found.status.flagged.estimate.value,
+            findings=(*found.findings, wordless_finding(self._plan, planned, self._wordless, settings)),
+            finding_overlaps=found.overlaps,
+            languages=found.languages,
+        )
+        facts = TextFacts(
             n_positives=len(texts["positive"][1]),
             n_negatives=len(texts["negative"][1]),
-            n_triplets=planned.n_triplets,
-            skipped=tally.skipped,
-            dropped_negatives=tally.dropped,
             negatives_per_query=spread(np.unique(listed, return_counts=True)[1]),
             lengths={role: lengths_of(lengths, ids) for role, (lengths, ids) in texts.items()},
             positive_coverage_mean=coverage,
-            findings=(
-                *findings.findings,
-                wordless_finding(self._plan, planned, self._wordless, settings),
-            ),
             cautions=tuple(
                 _caution(name, case, settings)
                 for name, case in {
@@ -202,6 +193,7 @@ class _Checker:
                 }.items()
             ),
         )
+        return report, facts
 
     def _misfit(self, planned: PlannedSource) -> Case:
         """Sampled texts of a source whose words the tokenizer misreads."""
@@ -221,14 +213,6 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
         exceeded=not case.fraction <= limit,
         values=case.values,
         examples=case.examples,
-    )
-
-
-def _with_content(reader: Reader) -> tuple[FileRead, ...]:
-    """Add hash and size of what was read to each file of a source."""
-    content = {own.path: own for own in reader.content()}
-    return tuple(
-        replace(file, sha256=content[file.path].sha256, n_bytes=content[file.path].n_bytes) for file in reader.files
     )
 
 

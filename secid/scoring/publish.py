@@ -16,7 +16,7 @@ from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import FEWEST_QUERIES, Difference, finite
-from secid.pool import Plan, PlannedSource
+from secid.pool import Plan
 from secid.results import (
     Against,
     BudgetPoint,
@@ -24,7 +24,6 @@ from secid.results import (
     Hardness,
     InputFile,
     Proxies,
-    RowCounts,
     RunWarning,
     Score,
     SourceReport,
@@ -283,7 +282,7 @@ def source_report(
         flagged_share=answer.flagged.estimate.value,
         repair=repair_of(run, planned.name, answer.status, answer.defects, inputs, vars(settings)),
         files=inputs,
-        rows=row_counts(planned),
+        rows=planned.tally.row_counts(planned.n_records),
         n_queries=item.influence.n_queries,
         n_triplets=planned.n_triplets,
         findings=findings.findings,
@@ -298,20 +297,6 @@ def source_report(
             **ranked,
         ),
         hardness=hardness_of(context.hardness.get(item.name)),
-    )
-
-
-def row_counts(planned: PlannedSource) -> RowCounts:
-    """What became of a source's rows."""
-    tally = planned.tally
-    return RowCounts(
-        n_read=tally.n_read,
-        n_used=tally.n_used,
-        n_records=planned.n_records,
-        n_not_sampled=tally.n_records - planned.n_records,
-        skipped=tally.skipped,
-        dropped_negatives=tally.dropped,
-        examples=tally.examples,
     )
 
 

@@ -142,7 +142,7 @@ def read_sources(
         yield ReadSources(
             plan=plan,
             resolved=resolved,
-            files={path: file for reader in readers for path, file in input_files(reader).items()},
+            files={file.path: file for reader in readers for file in reader.content()},
             texts=texts,
             collection=noted_collection(resolved.values, progress) if separates else None,
             batch_rows=batch_rows,
@@ -261,14 +261,3 @@ def control_results(context: Context) -> tuple[ControlResult, ...]:
 
 def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return rows.positive, rows.negative
-
-
-def input_files(reader: Reader) -> dict[str, InputFile]:
-    """What was read of each path of a reader, after it has been read."""
-    shapes = {shape.path: shape for shape in reader.files}
-    return {
-        content.path: InputFile(
-            content.path, content.sha256, content.n_bytes, shapes[content.path].schema, shapes[content.path].mapping
-        )
-        for content in reader.content()
-    }

@@ -17,9 +17,9 @@ from rich.console import Console
 from secid import api
 from secid.pages.check_page import check_screen
 from secid.pages.terminal import print_page
-from secid.results import SourceFinding
+from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import CHECKED, Check, CheckedSource, SourceCaution
+from secid.results.check import CHECKED, Check, SourceCaution, TextFacts
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, run_child, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"
@@ -148,10 +148,9 @@ def test_every_broken_fixture_is_told_or_refused(invoke, path):
     ],
 )
 def test_the_defect_of_a_broken_fixture_is_named(invoke, name, finding, n):
-    source = json.loads(invoke("check", FIXTURES / "broken" / name, "--json", "--set", "max_bad_fraction=1").out)[
-        "sources"
-    ][0]
-    found = {item["name"]: item for item in (*source["findings"], *source["cautions"])}[finding]
+    check = json.loads(invoke("check", FIXTURES / "broken" / name, "--json", "--set", "max_bad_fraction=1").out)
+    (source,), (facts,) = check["sources"], check["texts"].values()
+    found = {item["name"]: item for item in (*source["findings"], *facts["cautions"])}[finding]
     assert found.get("n_negatives", found.get("n")) == n
     assert found.get("exceeded", True) or finding == "malformed_rows"
     assert found["examples"]
@@ -212,7 +211,7 @@ def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path, more, torch)
 
 def test_the_page_names_every_key():
     text = DOCS.read_text(encoding="utf-8")
-    kinds = (Check, CheckedSource, SourceFinding, SourceCaution)
+    kinds = (Check, SourceReport, RowCounts, TextFacts, SourceFinding, SourceCaution)
     keys = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
 
@@ -352,6 +351,6 @@ def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):
 def test_cautions_hold_no_sentence(tmp_path):
     write_rows(tmp_path / "a.jsonl", rows(3))
     check = api.check([tmp_path / "a.jsonl"])
-    values = [value for source in check.sources for item in source.cautions for value in item.values.values()]
+    values = [value for facts in check.texts.values() for item in facts.cautions for value in item.values.values()]
     assert values
     assert all(isinstance(value, int | float) or value.isidentifier() for value in values)

@@ -68,8 +68,8 @@ def test_a_negative_that_the_qrels_call_relevant_is_a_false_negative(collection,
     if texts:
         plain = api.check([file])
         assert not of_labels(plain.sources[0])
-        assert (plain.sources[0].n_records, plain.sources[0].n_positives) == (2, 2)
-    assert (report.sources[0].n_records, report.sources[0].n_positives) == (2, 2)
+        assert (plain.sources[0].rows.n_records, plain.texts["in"].n_positives) == (2, 2)
+    assert (report.sources[0].rows.n_records, report.texts["in"].n_positives) == (2, 2)
 
 
 @pytest.mark.parametrize("controls", ["none", "random", "all"])

@@ -613,7 +613,7 @@ def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
     paths = ["out/lex.jsonl", "out/any.jsonl"]
 
     def changed() -> list[int]:
-        return [source.caution("changed_since_mined").n for source in api.check(paths).sources]
+        return [facts.caution("changed_since_mined").n for facts in api.check(paths).texts.values()]
 
     assert changed() == [0, 0]
     row, *others = Path(paths[0]).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -622,7 +622,7 @@ def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
     assert invoke("check", *paths, "--fail-on", "changed_since_mined").code == 1
     assert invoke("check", paths[1], "--fail-on", "changed_since_mined").code == 0
     Path(paths[0]).rename("out/other.jsonl")  # which the manifest does not name
-    assert api.check(["out/other.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+    assert api.check(["out/other.jsonl"]).texts["other"].caution("changed_since_mined").n == 0
 
 
 @pytest.mark.parametrize(
@@ -631,7 +631,7 @@ def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
 def test_what_is_no_manifest_of_secid_says_nothing(text):
     mine(["lex=bm25"])
     Path("out/.manifest.json").write_text(text, encoding="utf-8")
-    assert api.check(["out/lex.jsonl"]).sources[0].caution("changed_since_mined").n == 0
+    assert api.check(["out/lex.jsonl"]).texts["lex"].caution("changed_since_mined").n == 0
 
 
 def test_a_sweep_prints_what_the_api_returns_and_writes_nothing(invoke, tiny):

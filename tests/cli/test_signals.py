@@ -127,7 +127,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folde
 def test_a_row_of_100_000_negatives(work: Path) -> None:
     row = {"query": "the query", "pos": ["the positive"], "neg": [f"negative {n}" for n in range(100_000)]}
     write_rows(work / "many.jsonl", [row])
-    (checked,) = secid.check(["many.jsonl"]).sources
+    checked = secid.check(["many.jsonl"]).texts["many"]
     (scored,) = secid.score(["many.jsonl"], HashEncoder(), controls="none").sources
     assert (checked.n_negatives, scored.n_triplets, scored.n_queries) == (100_000, 100_000, 1)
     assert 0 < scored.score.nats <= scored.score.trace

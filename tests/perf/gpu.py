@@ -21,10 +21,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -39,16 +41,37 @@ from secid.encode.batching import longest_first, next_batch
 from secid.encode.device import Replica
 from secid.encode.locate import offline_minilm
 from secid.encode.transformer import GPU_TOKENISERS, TransformerEncoder
+from secid.pool.texts import TextSpool
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
-from tests.perf.pipeline import LONGEST, plan_of, token_lengths
 
+MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
+"""Of MS MARCO's passages."""
 NEGATIVES = 10
 ROOM = 2 * 1024**3
 """Bytes beyond what is in use that the proof of halving leaves to the encoder."""
 NOISE = 0.03
 """Largest difference of a number between two batchings in bf16, which keeps 8 bits."""
+
+
+def token_lengths(n: int) -> list[int]:
+    """Lengths of passages in tokens."""
+    drawn = np.random.default_rng(0).lognormal(np.log(MEDIAN_TOKENS), SIGMA, n)
+    lengths: list[int] = np.minimum(drawn.astype(int), LONGEST).tolist()
+    return lengths
+
+
+def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> Any:
+    """What an embedder needs of a plan: stores of queries and passages."""
+    stores = {}
+    for role, texts in (("query", queries), ("passage", passages)):
+        spool = TextSpool(role, folder / f"{role}.txt")  # type: ignore[arg-type]
+        rest = iter(texts)
+        while part := list(islice(rest, 1000)):
+            spool.add(part)
+        stores[role] = spool.store()[0]
+    return SimpleNamespace(queries=stores["query"], passages=stores["passage"])
 
 
 class Size(NamedTuple):

@@ -94,7 +94,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
             f"{ablations} See “How far the order depends on the settings” in the report." if ablations else "",
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
-            *map(warning, (*skipped_lines(run), *missing_lines(run, without=["cost"]))),
+            *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),
             "To see which source trains better, run a short training on each:" if own else "",
             command(own, 4),
             command(f"report: {run.folder.rstrip('/')}/report.html" if run.folder else ""),

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from secid.errors import InputError, UsageError
 from secid.files import sha256_of
@@ -19,9 +18,10 @@ from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
 from secid.progress import Progress
-from secid.read import FileContent, Reader, on_disk, once_only, open_source
+from secid.read import Reader, on_disk, once_only, open_source
 from secid.records import Source
-from secid.results import Run
+from secid.results import InputFile, Run, SourceReport
+from secid.results.check import Check
 from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, whole
 from secid.settings import Settings
 from secid.write.rows import Place, Row, RowsOnDisk
@@ -31,36 +31,6 @@ PLACEHOLDER = "source"
 MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
 RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
-
-
-class ReadFile(Protocol):
-    """A file as a run or a check has read it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def n_bytes(self) -> int | None: ...
-
-
-class ReadSource(Protocol):
-    """A source of a run or of a check."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def files(self) -> Sequence[ReadFile]: ...
-
-
-Own = TypeVar("Own", bound=ReadSource, covariant=True)
-
-
-class ReadResult(Protocol[Own]):
-    """A run, or a check."""
-
-    @property
-    def sources(self) -> Sequence[Own]: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +91,7 @@ def _name_in(run: Run, planned: PlannedSource) -> str:
     return next(name for name in names if name.endswith(split))
 
 
-def find_source(run: ReadResult[Own], name: str | None) -> Own:
+def find_source(run: Run | Check, name: str | None) -> SourceReport:
     """The source of that name; the only one where none is named. Raises UsageError."""
     names = ", ".join(source.name for source in run.sources)
     if name is None and len(run.sources) > 1:
@@ -132,7 +102,7 @@ def find_source(run: ReadResult[Own], name: str | None) -> Own:
     raise UsageError(f"no source {name!r} in this run", remedy=f"its sources are {names}")
 
 
-def check_present(source: ReadSource) -> None:
+def check_present(source: SourceReport) -> None:
     """Raises InputError where a file of the source is missing, or not as long as the one that was scored."""
     for file in source.files:
         if once_only(file.path):
@@ -146,7 +116,7 @@ def check_present(source: ReadSource) -> None:
             raise _changed(file.path)
 
 
-def check_unchanged(source: ReadSource) -> None:
+def check_unchanged(source: SourceReport) -> None:
     """Raises InputError where a file of the source is missing, or not the one that was scored. Reads it."""
     check_present(source)
     for file in source.files:
@@ -160,7 +130,7 @@ def _changed(path: str) -> InputError:
 
 @contextmanager
 def plan_again(
-    run: ReadResult[ReadSource],
+    run: Run | Check,
     names: Sequence[str],
     settings: Settings,
     folder: Path,
@@ -204,7 +174,7 @@ def plan_again(
         plan.close()
 
 
-def _compare(content: Iterable[FileContent], result: ReadSource) -> None:
+def _compare(content: Iterable[InputFile], result: SourceReport) -> None:
     hashes = {file.path: file.sha256 for file in result.files}
     for file in content:
         if file.sha256 != hashes[file.path]:

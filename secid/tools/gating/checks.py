@@ -9,6 +9,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
@@ -16,7 +17,6 @@ from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
-from secid.results.sources import GuideSource
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import LEAST, Bound, Limits

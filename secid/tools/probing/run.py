@@ -37,7 +37,6 @@ from secid.results.probe import (
     Rate,
     sign,
 )
-from secid.scoring.run import input_files
 from secid.settings import Settings
 from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
@@ -70,7 +69,7 @@ def probe_sources(
     with clock.stage("read"):
         task, opened = read_task(readers, settings, folder, progress, options.n_folds)
     try:
-        files = {path: file for reader in opened for path, file in input_files(reader).items()}
+        files = {file.path: file for reader in opened for file in reader.content()}
         if beside is not None:
             _refuse_other_files(_by_source(opened, task, settings), beside)
         with clock.stage("load"):
@@ -93,7 +92,7 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
         for reader in readers
         for name in task.negatives
         if name == reader.source.name or (settings.source_column and name.startswith(f"{reader.source.name}:"))
-        for file in input_files(reader).values()
+        for file in reader.content()
     ]
 
 

@@ -203,9 +203,7 @@ class Job:
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
     """What was read of each file, by path."""
-    from secid.scoring.run import input_files
-
-    return {path: asdict(file) for reader in readers for path, file in input_files(reader).items()}
+    return {file.path: asdict(file) for reader in readers for file in reader.content()}
 
 
 def score(

@@ -24,7 +24,7 @@ import pytest
 from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
-from secid.encode.cache_folder import DAMAGED, OLDER, REMOVAL, readable_segments
+from secid.encode.cache_folder import DAMAGED, REMOVAL, readable_segments
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
@@ -336,26 +336,12 @@ OLD, YOUNG = "00000000000000000001-0123abcd", "00000000000000000002-0123abcd"
 def test_leftovers_of_killed_runs_go(folder: Path) -> None:
     run(folder, TEXTS[:5])
     home = folder / FINGERPRINT
-    for name, age in ((OLD, 7200), (YOUNG, 60), (f"{REMOVAL}{OLD}", 1), (f".new-{YOUNG}", 1)):
+    for name, age in ((OLD, 7200), (YOUNG, 60), (f"{REMOVAL}{OLD}", 1)):
         (home / name).mkdir()
         (home / name / "rows.bin").write_bytes(b"x" * 1000)
         os.utime(home / name, (time.time() - age,) * 2)
     CacheFolder(folder, 10**9).shrink()
     assert {path.name for path in home.iterdir()} == {YOUNG, segments(folder)[0].name}
-
-
-def test_segments_of_an_older_format_are_counted_and_go_first(folder: Path) -> None:
-    older = folder / FINGERPRINT / OLD
-    older.mkdir(parents=True)
-    (older / OLDER).write_text('{"n": 5}', encoding="utf-8")
-    (older / "rows.npy").write_bytes(b"x" * 1000)
-    assert run(folder, TEXTS).n_cached == 0
-    info = CacheFolder(folder, 10**9).info()
-    assert (info.n_older, info.n_damaged, [use.n_rows for use in info.encoders]) == (1, 0, [700])
-    os.utime(segments(folder)[0] / "contents.json", (1, 1))
-    CacheFolder(folder, info.n_bytes - 1).shrink()
-    assert not older.exists()
-    assert run(folder, TEXTS).n_cached == 700
 
 
 def test_verify_finds_what_no_run_touched(folder: Path) -> None:
@@ -374,7 +360,7 @@ def test_info_and_clear(folder: Path) -> None:
     assert own.info().encoders == ()
     run(folder, TEXTS)
     info = own.info()
-    assert (info.limit_bytes, info.n_damaged, info.n_older) == (123, 0, 0)
+    assert (info.limit_bytes, info.n_damaged) == (123, 0)
     assert [(use.fingerprint, use.n_segments, use.n_rows) for use in info.encoders] == [(FINGERPRINT, 1, 700)]
     assert info.n_bytes == info.encoders[0].n_bytes > 700 * ROW_BYTES
     assert own.clear().n_bytes_freed == info.n_bytes

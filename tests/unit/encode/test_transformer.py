@@ -23,7 +23,6 @@ from secid.bars import Bars
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
 from secid.encode.modules import AGAIN
-from secid.encode.parts import NAME
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.records import Fact
@@ -532,30 +531,6 @@ def test_auto_takes_all_gpus_and_kinds_are_not_mixed(monkeypatch: pytest.MonkeyP
     assert "''" in refusal(lambda: choose_devices("cuda:0,"), EncoderError, "--device")
 
 
-@pytest.mark.parametrize(
-    ("device", "dtype", "installed", "expected"),
-    [
-        ("cuda", torch.bfloat16, True, ("flash_attention_2", "sdpa")),
-        ("cuda:1", torch.float16, True, ("flash_attention_2", "sdpa")),
-        ("cuda", torch.bfloat16, False, ("sdpa",)),
-        ("cuda", torch.float32, True, ("sdpa",)),
-        ("cpu", torch.bfloat16, True, ("sdpa",)),
-    ],
-)
-def test_flash_attention_is_chosen_where_it_can_run(
-    monkeypatch: pytest.MonkeyPatch, device: str, dtype: torch.dtype, installed: bool, expected: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr("transformers.utils.is_flash_attn_2_available", lambda: installed)
-    assert parts.attention_choices(torch.device(device), dtype) == expected
-
-
-def test_a_model_without_flash_attention_takes_the_next_choice(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    """flash-attn is not installed here, so that transformers itself refuses it."""
-    monkeypatch.setattr(parts, "attention_choices", lambda device, dtype: ("flash_attention_2", "sdpa"))
-    encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replica.model.config._attn_implementation == NAME
-
-
 def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(encoder: TransformerEncoder, texts: list[str]) -> np.ndarray:
         return embedded(encoder, texts, tmp_path / "work", "query", **settings).rows
@@ -615,26 +590,6 @@ def test_own_modules_run_with_the_adapter_that_was_chosen(tiny: Tiny, tmp_path: 
     queries, passages = encoder.encode(TEXTS, "query"), encoder.encode(TEXTS, "passage")
     assert np.abs(queries - passages).max() > 1e-3
     assert (queries[:, 0] < passages[:, 0]).all()
-
-
-def test_flash_attention_that_fails_gives_way(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_chain, real_states = parts._load_chain, parts._states
-
-    def load_chain(*arguments: Any) -> Any:
-        model = real_chain(*arguments)
-        model[0].auto_model.config._attn_implementation = "flash_attention_2"
-        return model
-
-    def states(backbone: Any, *rest: Any) -> Any:
-        if backbone.config._attn_implementation == "flash_attention_2":
-            raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
-        return real_states(backbone, *rest)
-
-    monkeypatch.setattr(parts, "_load_chain", load_chain)
-    monkeypatch.setattr(parts, "_states", states)
-    encoder = tiny_encoder(tiny("bert"))
-    assert encoder.parts.replica.model.config._attn_implementation == NAME
-    assert any("Ampere" in str(fact.values.get("error")) for fact in encoder.info.facts)
 
 
 def test_hashes_of_unchanged_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,8 +168,8 @@ def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):
     rows = clean_rows()[2:]
     rows[5]["query"] = "tell where is topic1 kept in hall1 today"
     rows[9]["neg"][0] = f"Title here {clean_rows()[0]['pos'][0]}"
-    source = api.check([write(tmp_path / "own.jsonl", rows)], against_eval=against).sources[0]
-    queries, passages = source.caution("eval_query"), source.caution("eval_passage")
+    facts = api.check([write(tmp_path / "own.jsonl", rows)], against_eval=against).texts["own"]
+    queries, passages = facts.caution("eval_query"), facts.caution("eval_passage")
     assert queries.n == 2
     assert queries.values == {"n_exact": 1, "n_evaluation": 2, "n_evaluation_all": 3}
     assert [example.line for example in queries.examples] == [1, 6]
@@ -182,6 +182,6 @@ def test_leaks_are_counted_by_query_and_role_with_their_places(tmp_path):
 def test_a_source_without_leaks_has_none(tmp_path):
     rows = clean_rows()
     against = folder(tmp_path / "beir", {"qrels/test.tsv": "1\td1\t1\n2\td2\t1\n"})
-    source = api.check([write(tmp_path / "own.jsonl", rows[5:])], against_eval=against).sources[0]
-    assert (source.caution("eval_query").n, source.caution("eval_passage").n) == (0, 0)
-    assert np.isfinite(source.caution("eval_query").fraction)
+    facts = api.check([write(tmp_path / "own.jsonl", rows[5:])], against_eval=against).texts["own"]
+    assert (facts.caution("eval_query").n, facts.caution("eval_passage").n) == (0, 0)
+    assert np.isfinite(facts.caution("eval_query").fraction)

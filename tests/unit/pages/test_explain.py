@@ -22,7 +22,7 @@ from tests.unit.pages.samples import golden
 GATE = gate_page(VERDICT)
 TABLES = [
     answer_table(golden(), full=True),
-    answer([]),
+    answer([], {}),
     GATE.answer,
     *(t for part in GATE.details for t in part.tables),
 ]

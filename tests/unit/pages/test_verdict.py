@@ -361,7 +361,7 @@ def test_a_share_of_other_queries_than_the_columns_is_said():
 def test_what_was_left_out_has_its_place():
     example = Example(reason="broken_line", path="a.jsonl", line=7)
     source = samples.changed(CLEAN.sources[0], skipped={"broken_line": 1}, dropped_negatives={}, examples=(example,))
-    (line,) = skipped_lines(replace(CLEAN, sources=(source,)))
+    (line,) = skipped_lines([source])
     assert "1 row (1 × broken line)" in line
     assert "a.jsonl:7" in line
 

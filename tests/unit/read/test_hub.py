@@ -335,7 +335,8 @@ def test_rows_of_ids_whose_texts_are_in_other_configs(hub: Hub) -> None:
         ["o/ids:scores:train"], collection="hf://datasets/o/ids", query_column="query_id",
         positive_column="document_ids", label_column="scores", positive_score=0.5,
     )  # fmt: skip
-    assert [(source.name, source.n_read, source.n_negatives) for source in report.sources] == [("scores", 9, 18)]
+    assert [(source.name, source.rows.n_read) for source in report.sources] == [("scores", 9)]
+    assert report.texts["scores"].n_negatives == 18
 
 
 def test_an_evaluation_set_by_the_name_of_a_task(hub: Hub) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from secid import api
 from secid.errors import BadRecordsError, NothingToScoreError, UsageError
+from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import CHECKED, Check, CheckedSource, failures, parse_limits
+from secid.results.check import CHECKED, Check, TextFacts, failures, parse_limits
 from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows, passage, write
 
@@ -20,31 +21,33 @@ ROOT = Path(__file__).resolve().parents[3]
 Rows = list[dict[str, Any]]
 
 
-def check_one(tmp_path: Path, rows: list[Any], **settings: Any) -> CheckedSource:
-    return api.check([write(tmp_path / "own.jsonl", rows)], **settings).sources[0]
+def check_one(tmp_path: Path, rows: list[Any], **settings: Any) -> tuple[SourceReport, TextFacts]:
+    check = api.check([write(tmp_path / "own.jsonl", rows)], **settings)
+    return check.sources[0], check.texts["own"]
 
 
-def counts(source: CheckedSource) -> dict[str, int]:
+def counts(source: SourceReport, facts: TextFacts) -> dict[str, int]:
     """How many negatives have each finding, and how many things each caution is about, where any. Lengths aside, which
     are made up.
     """
     numbers = {finding.name: finding.n_negatives for finding in source.findings if finding.name != "length"}
-    numbers |= {caution.name: caution.n for caution in source.cautions if caution.exceeded}
+    numbers |= {caution.name: caution.n for caution in facts.cautions if caution.exceeded}
     return {name: n for name, n in numbers.items() if n}
 
 
 def test_a_clean_source_has_no_finding(tmp_path):
-    source = check_one(tmp_path, clean_rows())
-    assert counts(source) == {}
+    source, facts = check_one(tmp_path, clean_rows())
+    assert counts(source, facts) == {}
     assert [finding.name for finding in source.findings] == list(CHECKED)
-    assert [caution.name for caution in source.cautions] == [name for name in CAUTIONS if "eval" not in name]
+    assert [caution.name for caution in facts.cautions] == [name for name in CAUTIONS if "eval" not in name]
     for finding in (item for item in source.findings if item.name != "length"):
         assert (finding.share, finding.interval_95[0], finding.examples) == (0.0, 0.0, ())
         assert 0.05 < finding.interval_95[1] < 0.12  # 0 of 40 queries
         assert (finding.weight_fraction, finding.score_nats) == (None, None)
-    assert (source.n_read, source.n_used, source.n_records, source.n_triplets) == (40, 40, 40, 120)
-    assert source.negatives_per_query.median == 3
-    assert source.positive_coverage_mean > 0.5
+    assert (source.rows.n_read, source.rows.n_used, source.rows.n_records, source.n_triplets) == (40, 40, 40, 120)
+    assert (source.score, source.hardness) == (None, None)
+    assert facts.negatives_per_query.median == 3
+    assert facts.positive_coverage_mean > 0.5
 
 
 HUB = "a passage of general interest that goes with everything."
@@ -157,8 +160,8 @@ PLANTED: list[tuple[Callable[[Rows], None], int, int, set[int]]] = [
 def test_one_kind_of_planted_defect(tmp_path, plant, n, of, lines):
     rows = clean_rows()
     plant(rows)
-    source = check_one(tmp_path, rows, examples=20)
-    assert counts(source) == {plant.__name__: n}
+    source, facts = check_one(tmp_path, rows, examples=20)
+    assert counts(source, facts) == {plant.__name__: n}
     finding = source.finding(plant.__name__)
     assert finding.share == pytest.approx(n / of, abs=1e-12)
     assert finding.interval_95[0] < finding.share < finding.interval_95[1]
@@ -173,7 +176,7 @@ def test_every_finding_of_check_is_planted_here():
 def test_examples_hold_the_texts_of_their_row(tmp_path):
     rows = clean_rows()
     false_negative(rows)
-    for example in check_one(tmp_path, rows).finding("false_negative").examples:
+    for example in check_one(tmp_path, rows)[0].finding("false_negative").examples:
         row = rows[example.line - 1]
         assert (example.query, example.positive, example.negative) == (row["query"], row["pos"][0], row["neg"][3])
         assert (example.consistency, example.weight, example.matched_terms) == (None, None, ())
@@ -188,10 +191,10 @@ def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
     ]
     rows[1]["passage"] = ""  # one of 160 rows; its query keeps two negatives
     rows[4]["label"] = 0  # a query without a positive: four rows
-    source = check_one(tmp_path, rows)
-    assert (source.n_read, source.n_used, source.n_records) == (160, 155, 39)
-    assert source.skipped == {"empty_negative": 1, "none_relevant": 4}
-    assert source.caution("malformed_rows").n == 0
+    source, facts = check_one(tmp_path, rows)
+    assert (source.rows.n_read, source.rows.n_used, source.rows.n_records) == (160, 155, 39)
+    assert source.rows.skipped == {"empty_negative": 1, "none_relevant": 4}
+    assert facts.caution("malformed_rows").n == 0
     assert source.finding("empty").n_negatives == 1  # no malformed row, but a finding
 
 
@@ -208,30 +211,30 @@ def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_
 def test_a_positive_of_another_query_is_no_defect(tmp_path):
     rows = clean_rows()
     rows[0]["neg"][0] = rows[1]["pos"][0]
-    assert counts(check_one(tmp_path, rows)) == {}
+    assert counts(*check_one(tmp_path, rows)) == {}
 
 
 def test_four_alike_are_chance_and_what_positives_share_is_style(tmp_path):
     rows = clean_rows()
     for row in rows[:4]:
         row["neg"][0] = f"In contrast to common belief, {row['neg'][0]}"
-    assert counts(check_one(tmp_path, rows)) == {}
+    assert counts(*check_one(tmp_path, rows)) == {}
     shared_opening(rows)
     for row in rows:
         row["pos"][0] = f"In contrast to common belief, {row['pos'][0]}"
-    assert counts(check_one(tmp_path, rows)) == {}
+    assert counts(*check_one(tmp_path, rows)) == {}
 
 
 def test_one_query_whose_subject_opens_many_passages_is_no_shared_opening(tmp_path):
     rows = clean_rows()
     rows[0]["neg"] = [f"The great works of somebody famous {passage(n)}" for n in range(500, 508)]
-    assert counts(check_one(tmp_path, rows)) == {}
+    assert counts(*check_one(tmp_path, rows)) == {}
 
 
 def test_two_records_of_a_query_may_list_the_same_negative(tmp_path):
     rows = clean_rows()
     rows.append({**rows[5], "pos": ["another answer about topic5 in hall5 indeed"]})
-    source = check_one(tmp_path, rows)
+    source, _ = check_one(tmp_path, rows)
     assert (source.finding("repeat").n_negatives, source.n_triplets) == (0, 123)
 
 
@@ -246,11 +249,11 @@ CHINESE = [
 
 
 def test_unsegmented_text_leaves_the_gate_inactive_and_the_remedy_works(tmp_path):
-    source = check_one(tmp_path, CHINESE, tokenizer="alphanumeric")
-    gate = source.caution("inactive_lexical_gate")
-    assert (gate.exceeded, gate.fraction, source.positive_coverage_mean) == (True, 1.0, 0.0)
+    _, facts = check_one(tmp_path, CHINESE, tokenizer="alphanumeric")
+    gate = facts.caution("inactive_lexical_gate")
+    assert (gate.exceeded, gate.fraction, facts.positive_coverage_mean) == (True, 1.0, 0.0)
     assert gate.values["best"] == "multilingual"
-    other = check_one(tmp_path, CHINESE)
+    _, other = check_one(tmp_path, CHINESE)
     assert not other.caution("inactive_lexical_gate").exceeded
     assert other.positive_coverage_mean > 0.1
 
@@ -260,16 +263,16 @@ def test_words_that_the_tokenizer_cuts_are_a_caution(tmp_path):
         {"query": f"चावल कैसे पकाएं {n}", "pos": [f"चावल पकाने से पहले धोएं {n}"], "neg": [f"स्टेशन शहर के पूर्व में है {n}"]}
         for n in range(8)
     ]
-    misfit = check_one(tmp_path, hindi, tokenizer="alphanumeric").caution("tokenizer_misfit")
+    misfit = check_one(tmp_path, hindi, tokenizer="alphanumeric")[1].caution("tokenizer_misfit")
     assert (misfit.n, misfit.fraction, misfit.exceeded) == (24, 1.0, True)
     assert (misfit.values["tokenizer"], misfit.values["effect"]) == ("alphanumeric", "cut")
-    assert check_one(tmp_path, hindi).caution("tokenizer_misfit").n == 0
+    assert check_one(tmp_path, hindi)[1].caution("tokenizer_misfit").n == 0
 
 
 def test_queries_without_tokens_are_those_of_the_tokenizer_at_hand(tmp_path):
     rows = clean_rows()
     query_without_tokens(rows)
-    assert check_one(tmp_path, rows, tokenizer="whitespace").finding("query_without_tokens").n_negatives == 0
+    assert check_one(tmp_path, rows, tokenizer="whitespace")[0].finding("query_without_tokens").n_negatives == 0
 
 
 def test_malformed_rows_are_a_caution_and_too_many_the_error_that_score_gives(tmp_path):
@@ -277,21 +280,21 @@ def test_malformed_rows_are_a_caution_and_too_many_the_error_that_score_gives(tm
     with pytest.raises(BadRecordsError) as caught:
         check_one(tmp_path, rows)
     assert caught.value.exit_code == 2
-    source = check_one(tmp_path, rows, max_bad_fraction=0.1)
-    assert source.skipped == {"string_for_list": 1, "no_negatives": 1}
-    bad = source.caution("malformed_rows")
+    source, facts = check_one(tmp_path, rows, max_bad_fraction=0.1)
+    assert source.rows.skipped == {"string_for_list": 1, "no_negatives": 1}
+    bad = facts.caution("malformed_rows")
     assert (bad.n, bad.fraction, bad.limit, bad.exceeded) == (1, pytest.approx(1 / 12), 0.1, False)
     assert [(example.reason, example.line) for example in bad.examples] == [("string_for_list", 11)]
-    bare = source.caution("rows_without_negatives")
+    bare = facts.caution("rows_without_negatives")
     assert (bare.n, bare.fraction, [example.line for example in bare.examples]) == (1, pytest.approx(1 / 12), [12])
-    assert source.n_read == source.n_used + sum(source.skipped.values())
+    assert source.rows.n_read == source.rows.n_used + sum(source.rows.skipped.values())
 
 
 def test_lengths_are_of_distinct_texts_by_role(tmp_path):
     rows = clean_rows(10)
     rows[0]["neg"][0] = rows[1]["neg"][0] = "ab" * 45  # 90 characters are 20 tokens
     rows[2]["neg"][0] = "水" * 900
-    lengths = check_one(tmp_path, rows).lengths
+    lengths = check_one(tmp_path, rows)[1].lengths
     assert {role: part.n_texts for role, part in lengths.items()} == {"query": 10, "positive": 10, "negative": 29}
     assert (lengths["negative"].characters.minimum, lengths["negative"].tokens.minimum) == (90, 20)
     assert (lengths["negative"].characters.maximum, lengths["negative"].tokens.maximum) == (900, 900)
@@ -310,7 +313,7 @@ def test_a_source_without_triplets_is_explained_by_an_example(tmp_path):
 
 
 def test_samples_and_first_negatives_do_not_narrow_a_check(tmp_path):
-    assert check_one(tmp_path, clean_rows(), max_records=3, first_k=1).n_triplets == 120
+    assert check_one(tmp_path, clean_rows(), max_records=3, first_k=1)[0].n_triplets == 120
 
 
 def test_a_tokenizer_that_needs_an_encoder_is_refused(tmp_path):
@@ -327,12 +330,14 @@ def fixtures() -> Check:
 def test_what_the_fixtures_readme_says_is_planted_is_what_is_found(fixtures):
     poisoned = fixtures.sources[1]
     # the second positive of 28 queries; the first one of 9 queries, 3 as it is, 3 in capitals, 3 with doubled spaces
-    assert counts(poisoned) == {"false_negative": 37, "repeat": 16, "hub": 21}
-    assert all(poisoned.finding(name).share == pytest.approx(n / 330) for name, n in counts(poisoned).items())
+    planted = counts(poisoned, fixtures.texts["poisoned"])
+    assert planted == {"false_negative": 37, "repeat": 16, "hub": 21}
+    assert all(poisoned.finding(name).share == pytest.approx(n / 330) for name, n in planted.items())
 
 
 def test_the_other_fixtures_are_clean(fixtures):
-    assert [counts(source) for source in fixtures.sources if source.name != "poisoned"] == [{}] * 4
+    clean = [source for source in fixtures.sources if source.name != "poisoned"]
+    assert [counts(source, fixtures.texts[source.name]) for source in clean] == [{}] * 4
 
 
 def test_overlap_of_sources(fixtures):
@@ -347,10 +352,11 @@ def test_order_of_rows_changes_no_count(tmp_path):
     rows = clean_rows()
     shared_opening(rows)
     repeat(rows)
-    forward = check_one(tmp_path, rows)
-    backward = check_one(tmp_path, rows[::-1])
-    assert counts(forward) == counts(backward) == {"shared_opening": 19, "repeat": 5}  # 4 copies open alike
-    assert forward.lengths == backward.lengths
+    forward, facts = check_one(tmp_path, rows)
+    backward, others = check_one(tmp_path, rows[::-1])
+    assert counts(forward, facts) == {"shared_opening": 19, "repeat": 5}  # 4 copies open alike
+    assert counts(backward, others) == counts(forward, facts)
+    assert facts.lengths == others.lengths
     for one, other in zip(forward.findings, backward.findings, strict=True):
         assert one.interval_95 == pytest.approx(other.interval_95)
         assert [example.query for example in one.examples] == [example.query for example in other.examples]
@@ -377,23 +383,22 @@ def test_a_limit_that_is_no_share_is_refused(text):
 
 
 def test_failures_compare_with_the_limit_asked_for(fixtures):
-    sources = fixtures.sources
-    assert failures(sources, {}) == ()
-    assert failures(sources, {"repeat": None}) == ("poisoned: repeat",)
-    assert failures(sources, {"repeat": 0.5}) == ()
-    assert failures(sources, {"repeat": 16 / 330}) == ()  # passes at the limit
-    failed = failures(sources, {"any": None})
+    assert failures(fixtures, {}) == ()
+    assert failures(fixtures, {"repeat": None}) == ("poisoned: repeat",)
+    assert failures(fixtures, {"repeat": 0.5}) == ()
+    assert failures(fixtures, {"repeat": 16 / 330}) == ()  # passes at the limit
+    failed = failures(fixtures, {"any": None})
     assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
-    assert "poisoned: hub" not in failures(sources, {"any": None, "hub": 1.0})
+    assert "poisoned: hub" not in failures(fixtures, {"any": None, "hub": 1.0})
 
 
 @pytest.mark.parametrize(("name", "needs"), [("eval_query", "--against-eval DIR"), ("inversion", "secid score")])
 def test_a_finding_that_was_not_looked_for_fails_no_check_in_silence(fixtures, name, needs):
-    message = refusal(lambda: failures(fixtures.sources, {name: None}), UsageError, "--fail-on")
+    message = refusal(lambda: failures(fixtures, {name: None}), UsageError, "--fail-on")
     assert name in message
     assert needs in message
 
 
 def test_an_echo_is_found_before_the_closing_marks_of_other_scripts(tmp_path):
     rows = [{**row, "neg": [row["query"] + "？", *row["neg"]]} for row in CHINESE]
-    assert counts(check_one(tmp_path, rows, tokenizer="multilingual")) == {"query_echo": 8}
+    assert counts(*check_one(tmp_path, rows, tokenizer="multilingual")) == {"query_echo": 8}

@@ -10,7 +10,7 @@ import pytest
 
 from secid.pages.check_page import check_page
 from secid.pages.markdown import render
-from secid.results.check import CheckedSource
+from secid.results import SourceReport
 from tests.unit.scoring.made_rows import clean_rows, passage
 from tests.unit.scoring.runs import checked, scored
 
@@ -34,7 +34,7 @@ def damaged(n: int, change: Any, of_negatives: float, of_positives: float) -> Ro
     return rows
 
 
-def check_page_of(tmp_path, rows: Rows) -> tuple[CheckedSource, str]:
+def check_page_of(tmp_path, rows: Rows) -> tuple[SourceReport, str]:
     check = checked(tmp_path / "own", {"own": rows})
     return check.sources[0], render(check_page(check))
 
