@@ -37,9 +37,30 @@ Key = tuple[str | int, ...]
 ROWS = ("n_read", "n_used", "n_records", "skipped", "dropped_negatives")
 FACTS = ("n_positives", "n_negatives", "negatives_per_query", "lengths", "positive_coverage_mean", "cautions")
 """What a check knows of the texts of a source."""
+VERDICTS = ("passed.json", "paired.stdout", "failed.json", "undecided.json", "new.json")
+OF_VERDICT = {
+    **{f"sources[*].{name}": f"sources[*].report.{name}" for name in ("name", "n_queries", "findings", "languages")},
+    **{f"sources[*].{name}": f"sources[*].report.rows.{name}" for name in (*ROWS, "n_not_sampled")},
+    "sources[*].paths[*]": "sources[*].report.files[*].path",
+    "sources[*].n_negatives": "sources[*].report.n_triplets",
+    "sources[*].eci_nats": "sources[*].report.score.nats",
+    "sources[*].interval_95": "sources[*].report.score.interval_95",
+    "sources[*].hardness": "sources[*].report.hardness.value",
+    "sources[*].hardness_interval_95": "sources[*].report.hardness.interval_95",
+}
+OF_ANSWER = {
+    "eci_nats": "score.nats",
+    "interval_95": "score.interval_95",
+    "hardness": "hardness.value",
+    "outscoring": "inversion_fraction",
+}
+ACROSS = {"scores_nats": "score.nats", "intervals_95": "score.interval_95", "hardness": "hardness.value"}
 RENAMED: Mapping[str, str | None] = {
     **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
     **{f"sources[*].{name}": None for name in FACTS},  # now by name of the source
+    **{f"{of}.{name}": f"{of}.numbers.{place}" for of in ("before", "after") for name, place in OF_ANSWER.items()},
+    **{f"sources[*].{name}[*]": f"sources[*].numbers[*].{place}" for name, place in ACROSS.items()},
+    **{f"{file}:{name}": place for file in VERDICTS for name, place in OF_VERDICT.items()},
 }
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from secid.findings.preambles import SEPARATORS, THING, TONGUES, as_read, plain_letters
+from secid.findings.preambles import LANGUAGES, SEPARATORS, THING, as_read, plain_letters
 from secid.pool.tokens import UNSPACED_RANGES
 
 # Notes that generators put behind a passage: that it does not answer the query, or an offer to write another.
@@ -43,7 +43,7 @@ ENGLISH = re.compile(
 """What a language model says behind the text that it was asked for. Its labels of prompts ("query", "requirements")
 tell it from people who speak of a document: of *the* query, and of requirements that it meets."""
 OTHERS = re.compile(
-    as_read("|".join(rf"(?:{tongue.thing})[^\n]{{1,80}}?(?:{tongue.label})" for tongue in TONGUES.values())), re.VERBOSE
+    as_read("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())), re.VERBOSE
 )
 """A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
 
@@ -54,42 +54,7 @@ def _plain(this: str, negation: str, answers: str, question: str, demands: str) 
     return rf"{this}(?: (?={near}{negation})(?={near}{answers}){near}{question} | {near}{demands})"
 
 
-PLAIN = re.compile(
-    "|".join(
-        _plain(*words)
-        for words in (
-            (
-                r"\bdiese[rsnm]?\ (?:\w+\ )?(?:(?:text)?passage|text|(?:text)?abschnitt|absatz|dokument)\b",
-                r"\b(?:nicht|kein\w*|ohne)\b",
-                r"beantworte",
-                r"\b(?:such|nutzer)?(?:an)?frage\b",
-                r"\b(?:ihre|deine|eure)[rn]?\ anforderungen\b",
-            ),
-            (
-                r"\bcet?t?e?\ (?:passage|texte|document|paragraphe|extrait)\b",
-                r"\bn(?:e\b|['’])",
-                r"\brépon",
-                r"\b(?:la|votre|cette)\ (?:question|requête)\b",
-                r"\b(?:vos|tes)\ exigences\b",
-            ),
-            (
-                r"\beste\ (?:pasaje|texto|documento|párrafo|fragmento)\b",
-                r"\bno\b",
-                r"\b(?:respond|contest)",
-                r"\b(?:la|tu|su)\ (?:pregunta|consulta)\b",
-                r"\b(?:tus|sus)\ requisitos\b",
-            ),
-            (
-                r"(?:[这這该該此本]|以上|上述)[个個段篇份]?(?:段落|文段|文字|文本|文章|文档|文檔|篇章)",
-                r"(?:没有|沒有|[未不]|无法|無法)",
-                r"(?:回答|解答)",
-                r"(?:问题|問題|查询|查詢)",
-                r"[您你]的要求",
-            ),
-        )
-    ),
-    re.VERBOSE,
-)
+PLAIN = re.compile("|".join(_plain(**words.note) for words in LANGUAGES.values() if words.note), re.VERBOSE)
 """What ENGLISH finds, in German, French, Spanish and Chinese: in a sentence of its own, with or without brackets."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(

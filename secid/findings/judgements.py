@@ -32,23 +32,17 @@ from secid.settings import Settings, flag_of
 # Ids of rows and of qrels become texts first (`read.collection`): a judgement holds for every copy of its passage and
 # its query, as a labelled positive does for the finding false_negative. Source: METHOD 10, 14.
 
-OTHER_COLLECTION = (
-    f"name the collection that the qrels are of: --collection DIR, or --qrels FILE with "
-    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
-)
+OTHER_COLLECTION = "name queries, a corpus and qrels of one collection"
 
 
-def label_files(qrels: str | None, split: str | None, settings: Settings, instead: str | None = None) -> Sequence[str]:
+def label_files(qrels: str | None, split: str | None, settings: Settings) -> Sequence[str]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
-    instead : what a command without --qrels takes in place of a collection's.
     Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
     that the file's ids stand for; InputError where the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
-        raise UsageError(
-            "no labels given", remedy=f"--collection DIR (a BEIR folder with qrels), or {instead or '--qrels FILE'}"
-        )
+        raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
     texts = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
     if qrels is not None:
         if settings.collection is not None:
@@ -60,8 +54,7 @@ def label_files(qrels: str | None, split: str | None, settings: Settings, instea
             remedy = f"{texts} name their texts, or --collection DIR does"
             raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
         return data_files(qrels)
-    remedy = f"--qrels FILE names the judgements, and {texts} the texts"
-    remedy = f"{instead} names queries and positives" if instead else remedy
+    remedy = f"secid audit also takes --qrels FILE (and {texts}), secid mine --pairs SOURCE"
     files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(Path(file).name for file in files)
@@ -131,9 +124,8 @@ def read_judgements(files: Sequence[str], collection: Collection, most_unknown: 
 
 
 def unknown_of(
-    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float,
-    remedy: str = OTHER_COLLECTION,
-) -> dict[str, int]:  # fmt: skip
+    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float
+) -> dict[str, int]:
     """How many judgements have no text in the collection, by reason. in_queries, known : (n,) whose query, and whose
     query and passage, have one. Raises InputError where none has, or more than the share given have not.
     """
@@ -146,7 +138,7 @@ def unknown_of(
             f"{unknown['unknown_query']:,}, its corpus {unknown['unknown_passage']:,}; at most "
             f"{100 * most_unknown:g} % may), such as {', '.join(map(repr, examples))}",
             where=where,
-            remedy=remedy,
+            remedy=OTHER_COLLECTION,
         )
     return unknown
 

@@ -203,7 +203,7 @@ def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64
 
 # Formal findings: what gives negatives away only where positives are written otherwise.
 #
-# Each is looked up for negatives and labelled positives alike; `shares.Compared` makes a difference of both, which
+# Each is looked up for negatives and labelled positives alike; their difference
 # decides whether a formal defect counts. Source: METHOD 16.2.
 
 TEXT_RULES = {

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from markupsafe import Markup
 
-from secid.analyses.guide import GUIDE
+from secid.analyses.guide import GUIDE, GuideSource
 from secid.analyses.separation import SEPARATION, SourceSeparation
 from secid.pages.glossary import REFERENCES, compares, kind_name
 from secid.pages.page import Chart, described
@@ -31,7 +31,6 @@ from secid.pages.svg import (
 from secid.pages.text import fraction, gain, interval, is_unknown, listed, nats, percent, short
 from secid.results import BudgetPoint, ControlResult, Run, SourceReport
 from secid.results.probe import Probe, ProbedSource
-from secid.results.sources import GuideSource
 
 # The picture to look at first: how hard each source's negatives are, against how many outscore their positive.
 #

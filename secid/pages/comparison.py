@@ -21,6 +21,7 @@ from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
 from secid.results.catalogue import FINDINGS
 from secid.results.document import json_of
 from secid.results.inputs import Shown
+from secid.results.sources import TableNumbers
 from secid.settings import value_text
 
 # Several runs side by side: what changed in settings, encoder, IDF table, sources, scores and ranks.
@@ -70,17 +71,16 @@ class Change:
 class SourceAcross:
     """One source in all runs; None where a run lacks it.
 
+    numbers   : its columns of the table, at the budget of each run.
     same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
     findings: shares of its negatives by finding, where any run found one; None for a run that did not evaluate it.
     """
 
     name: str
     ranks: tuple[int | None, ...]
-    scores_nats: tuple[float | None, ...]
-    intervals_95: tuple[tuple[float, float] | None, ...]
+    statuses: tuple[Status | None, ...]
+    numbers: tuple[TableNumbers | None, ...]
     same_files: bool | None
-    statuses: tuple[Status | None, ...] = ()
-    hardness: tuple[float | None, ...] = ()
     findings: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
@@ -187,11 +187,9 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
             SourceAcross(
                 name=name,
                 ranks=tuple(None if item is None else item.scored.rank for item in items),
-                scores_nats=tuple(None if item is None else item.score.nats for item in shown),
-                intervals_95=tuple(None if item is None else item.score.interval_95 for item in shown),
-                same_files=_same_files(items),
                 statuses=tuple(None if item is None else item.status for item in items),
-                hardness=tuple(None if item is None else item.hardness_value for item in shown),
+                numbers=tuple(shown),
+                same_files=_same_files(items),
                 findings=_shares(items),
             )
         )
@@ -359,8 +357,9 @@ def _scores(runs: RunComparison) -> Table:
     rows = []
     for item in runs.sources:
         cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
-        scores = [] if runs.unlike else [_difference(item.scores_nats, lambda value: nats(value, signed=True))]
-        rows.append((short(item.name), _status(item), *cells, *(scores if two else ()), _hardness(item)))
+        scores = [None if own is None else own.score.nats for own in item.numbers]
+        change = [_difference(scores, lambda value: nats(value, signed=True))] if two and not runs.unlike else []
+        rows.append((short(item.name), _status(item), *cells, *change, _hardness(item)))
     columns = (
         *_heads(runs, lambda label: Column(label, "wrapped")),
         *([number("difference")] * (two and not runs.unlike)),
@@ -373,12 +372,13 @@ def _scores(runs: RunComparison) -> Table:
 
 
 def _score(item: SourceAcross, place: int, budget: float) -> str:
-    rank, value, ends = item.ranks[place], item.scores_nats[place], item.intervals_95[place]
-    return "–" if rank is None or value is None or ends is None else f"{rank}. {score(value, ends, budget)}"
+    own = item.numbers[place]
+    return "–" if own is None else f"{item.ranks[place]}. {score(own.score.nats, own.score.interval_95, budget)}"
 
 
 def _hardness(item: SourceAcross) -> str:
-    return " → ".join(dict.fromkeys("–" if value is None else fraction(value, 2) for value in item.hardness))
+    values = [None if own is None else own.hardness_value for own in item.numbers]
+    return " → ".join(dict.fromkeys(fraction(value, 2) for value in values))
 
 
 def _status(item: SourceAcross) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -28,7 +28,6 @@ from secid.pages.text import (
 from secid.results import Match, Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
-from secid.results.gate import SourceVerdict
 
 STATUS: Mapping[Status, str] = {
     "no_defects": "no defects",
@@ -303,7 +302,7 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
     return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
 
 
-def damaged_positives(sources: Sequence[SourceReport | SourceVerdict]) -> list[str]:
+def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     """A sentence on each source whose labelled positives have defects themselves."""
     sentences = []
     for source in sources:

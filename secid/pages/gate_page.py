@@ -36,7 +36,6 @@ from secid.pages.verdict_words import (
     worst_first,
 )
 from secid.pages.verdict_words import number as measured
-from secid.records import is_object
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
 from secid.results.commands import hidden, no_command, unused
@@ -61,7 +60,7 @@ def to_junit(verdict: GateVerdict) -> str:
 
 
 def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=log_line(source.name))
+    suite = ElementTree.Element("testsuite", name=log_line(source.report.name))
     for check in source.checks:
         suite.append(_case(check, source))
     for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -71,7 +70,8 @@ def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
 
 
 def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", name=log_line(check.name), classname=f"secid.gate.{log_line(source.name)}")
+    place = f"secid.gate.{log_line(source.report.name)}"
+    case = ElementTree.Element("testcase", name=log_line(check.name), classname=place)
     if check.outcome == "pass":
         return case
     tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
@@ -92,7 +92,7 @@ def gate_page(verdict: GateVerdict) -> Page:
         verdict=(
             plain(summary(verdict)),
             plain(basis(verdict)),
-            *damaged_positives(worst_first(verdict)),
+            *damaged_positives(source.report for source in worst_first(verdict)),
             BLIND_SPOT,
         ),
         answer=_answer(verdict),
@@ -105,15 +105,15 @@ def gate_page(verdict: GateVerdict) -> Page:
 def _answer(verdict: GateVerdict) -> Table:
     rows = []
     for source in worst_first(verdict):
-        marks = [mark(check) for check in source.checks]
-        numbers = (*map(marks.count, ("fail", "undecided", "notice")), source.n_queries)
+        marks, report = [mark(check) for check in source.checks], source.report
+        numbers = (*map(marks.count, ("fail", "undecided", "notice")), report.n_queries)
         rows.append(
             (
-                short(source.name),
+                short(report.name),
                 DECISIONS[source.outcome],
                 *map(count, numbers),
-                "–" if source.hardness is None else measured(source.hardness, "hardness"),
-                nats(source.eci_nats),
+                "–" if report.hardness is None else measured(report.hardness.value, "hardness"),
+                nats(report.scored.nats),
             )
         )
     heads = ("failed", "undecided", "notices", "queries", "hardness", "score")
@@ -132,18 +132,19 @@ def _findings(source: SourceVerdict) -> SourceFindings:
         item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
         items.insert(sum(check.outcome == "fail" for check in shown), item)
     status = DECISIONS[source.outcome]
-    return SourceFindings(source=short(source.name), status=status, items=tuple(items), command=_repair(source))
+    return SourceFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
 
 
 def _repair(source: SourceVerdict) -> str:
     """The commands that drop the counted defects that failed; "" for none, or where dropping repairs none."""
-    helped = {item.name for item in source.findings if item.dropping_helps}
+    report = source.report
+    helped = {item.name for item in report.findings if item.dropping_helps}
     failed = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
     defects = [name for name in failed if name in helped]
-    once = any(map(is_object, source.paths))
-    if not defects or no_command(source.name, read_once=once) or any(map(hidden, source.paths)):
+    paths, once = [file.path for file in report.files], any(file.read_once for file in report.files)
+    if not defects or no_command(report.name, read_once=once) or any(map(hidden, paths)):
         return ""
-    files = " ".join(map(quote, source.paths))
+    files = " ".join(map(quote, paths))
     run = unused("repair")
     drop = f"secid select {run} --drop {','.join(defects)} -o {unused('repaired', '.jsonl')}"
     return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
@@ -192,10 +193,10 @@ def _checks(place: int, source: SourceVerdict) -> Section:
     )
     return Section(
         anchor=f"checks-{place}",
-        title=f"All checks of {named(source.name)}",
+        title=f"All checks of {named(source.report.name)}",
         link="Checks",
         paragraphs=tuple(map(plain, filter(None, (f"{facts(source)}.", left_out(source))))),
-        tables=(Table(caption=f"Checks of {named(source.name)}", columns=columns, rows=rows),),
+        tables=(Table(caption=f"Checks of {named(source.report.name)}", columns=columns, rows=rows),),
     )
 
 
@@ -228,8 +229,8 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
                 level = "error" if check.outcome == "fail" else "notice" if check.notice else "warning"
                 levels[level].append(_of_check(level, source, check))
         if open_checks:
-            text = f"{capital(too_few_sentence(source))}."
-            levels["warning"].append(_command("warning", text, title=f"{source.name}: queries", file=_file(source)))
+            text, title = f"{capital(too_few_sentence(source))}.", f"{source.report.name}: queries"
+            levels["warning"].append(_command("warning", text, title=title, file=_file(source)))
         if source.outcome == "pass":
             levels["notice"].append(
                 _command("notice", f"{headline(source)} {facts(source)}.", title="secid gate", file=_file(source))
@@ -253,14 +254,14 @@ def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
     return _command(
         level,
         f"{full_sentence(check, source)}{rows}",
-        title=f"{source.name}: {check.name}",
+        title=f"{source.report.name}: {check.name}",
         file=first.path if first else _file(source),
         line=str(first.line) if first else None,
     )
 
 
 def _file(source: SourceVerdict) -> str:
-    return source.paths[0] if source.paths else ""
+    return source.report.files[0].path
 
 
 def _command(level: str, message: str, **properties: str | None) -> str:

@@ -61,8 +61,9 @@ def too_few_sentence(source: SourceVerdict) -> str:
     names = [check.name for check in checks if check.name != "queries"]
     needed = max(check.n_queries_needed or 0 for check in checks)
     of = f" for {listed(names, len(names))}" if names else ""
-    are = "is" if source.n_queries == 1 else "are"
-    return f"{plural(source.n_queries, 'query', 'queries')} {are} too few{of}: about {count(needed)} would decide"
+    n_queries = source.report.n_queries
+    are = "is" if n_queries == 1 else "are"
+    return f"{plural(n_queries, 'query', 'queries')} {are} too few{of}: about {count(needed)} would decide"
 
 
 def sentence(check: Check) -> str:
@@ -131,7 +132,7 @@ def advice(check: Check, source: SourceVerdict) -> str:
         needed = check.n_queries_needed
         return f"add queries: about {count(needed)} would decide" if needed else "add queries: more may decide"
     if check.finding:
-        return what_to_do(next(item for item in source.findings if item.name == check.finding))
+        return what_to_do(next(item for item in source.report.findings if item.name == check.finding))
     return {"hardness": EASY, "languages": LANGUAGE}.get(check.name, MOVED)
 
 
@@ -153,7 +154,7 @@ def headline(source: SourceVerdict) -> str:
     tail = "".join(f", {count(number)} {words}" for words, number in counts.items() if number)
     tail += f"; {plural(n_notices, 'notice')}" if n_notices else ""
     passed = f"{count(n_passed)} of {plural(len(source.checks), 'check')} passed"
-    return f"{source.name}: {DECISIONS[source.outcome]} ({passed}{tail})."
+    return f"{source.report.name}: {DECISIONS[source.outcome]} ({passed}{tail})."
 
 
 def summary(verdict: GateVerdict) -> str:
@@ -169,20 +170,21 @@ def summary(verdict: GateVerdict) -> str:
 
 def facts(source: SourceVerdict) -> str:
     """What it follows, its size and score, and what was left out of it."""
+    report, rows = source.report, source.report.rows
     left_out = (
-        (plural(sum(source.skipped.values()), "row"), source.skipped),
-        (plural(sum(source.dropped_negatives.values()), "negative"), source.dropped_negatives),
+        (plural(sum(rows.skipped.values()), "row"), rows.skipped),
+        (plural(sum(rows.dropped_negatives.values()), "negative"), rows.dropped_negatives),
     )
     parts = [f"left out {number} ({by_reason(reasons)})" for number, reasons in left_out if any(reasons.values())]
-    parts += [f"{plural(source.n_not_sampled, 'record')} not sampled"] if source.n_not_sampled else []
+    parts += [f"{plural(rows.n_not_sampled, 'record')} not sampled"] if rows.n_not_sampled else []
     rest = f"; {'; '.join(parts)}" if parts else ""
-    languages = [f"{code or 'undecided'} {percent(share)}" for code, share in source.languages.shares.items()]
+    languages = [f"{code or 'undecided'} {percent(share)}" for code, share in report.languages.shares.items()]
     follows = "new to the baseline" if source.previous is None else f"follows {source.previous} of the baseline"
     return (
-        f"{capital(follows)}. {plural(source.n_read, 'row')} read, {plural(source.n_records, 'record')}, "
-        f"{plural(source.n_queries, 'query', 'queries')}, {plural(source.n_negatives, 'negative')}{rest}. "
-        f"Languages of {plural(source.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. "
-        f"ECI_sem {nats(source.eci_nats)} nats (95 % CI {interval(source.interval_95)})"
+        f"{capital(follows)}. {plural(rows.n_read, 'row')} read, {plural(rows.n_records, 'record')}, "
+        f"{plural(report.n_queries, 'query', 'queries')}, {plural(report.n_triplets, 'negative')}{rest}. "
+        f"Languages of {plural(report.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. "
+        f"ECI_sem {nats(report.scored.nats)} nats (95 % CI {interval(report.scored.interval_95)})"
     )
 
 

@@ -10,7 +10,6 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -23,8 +22,6 @@ from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
 from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
-Tick = Callable[[int], None]
-
 SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
 """Scraped text often keeps its entities: `&amp;` is a mark, not the word "amp"."""
@@ -220,13 +217,12 @@ class TextForms:
     loop: Flags
 
 
-def text_forms(store: TextStore, tick: Tick = lambda n: None) -> TextForms:
-    """Those of all texts of a store. tick: called with the number of texts done."""
+def text_forms(store: TextStore) -> TextForms:
+    """Return the normal forms of all texts of a store, in its order."""
     form, (empty, loop) = np.zeros(len(store), np.uint64), np.zeros((2, len(store)), np.bool_)
     for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
         forms = FormKeys.of(store.packed(start, stop))
         form[start:stop], empty[start:stop], loop[start:stop] = forms.hashes(), _empty(forms), _loops(forms)
-        tick(stop - start)
     distinct_forms, number = np.unique(form, return_inverse=True)
     return TextForms(form, number, len(distinct_forms), empty, loop)
 

@@ -13,7 +13,6 @@ from secid.results.inputs import EncoderInfo, Shown
 
 # What `secid check` reports: frozen results.
 #
-# `secid.pages.check` shows these as text and JSON; a field is described once, here.
 # Fractions lie in [0, 1]. None always comes with a reason.
 
 CHECK_SCHEMA_VERSION = "1.0"

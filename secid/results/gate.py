@@ -8,7 +8,7 @@ from typing import Literal
 
 from secid.records import Fact
 from secid.results.inputs import Shown
-from secid.results.sources import Languages, SourceFinding
+from secid.results.sources import SourceReport
 
 VERDICT_SCHEMA_VERSION = "2.0"
 
@@ -99,29 +99,13 @@ class Check:
 class SourceVerdict:
     """What the gate says of one source. previous: its predecessor in the baseline; None for a new source.
 
-    n_read = n_used + sum(skipped), in rows.   dropped_negatives: single negatives of used rows left out, by reason.
-    n_not_sampled: records left out by a sample.   findings: as a report has them, in the baseline's pool.
-    left_out: checks that with this baseline would not even see gross damage.
+    report   : of the source alone, scored in the baseline's pool.
+    left_out : checks that with this baseline would not even see gross damage.
     """
 
-    name: str
-    paths: tuple[str, ...]
+    report: SourceReport
     outcome: Outcome
-    n_read: int
-    n_used: int
-    skipped: Mapping[str, int]
-    dropped_negatives: Mapping[str, int]
-    n_not_sampled: int
-    n_records: int
-    n_queries: int
-    n_negatives: int
-    eci_nats: float
-    interval_95: tuple[float, float]
     previous: str | None
-    hardness: float | None
-    hardness_interval_95: tuple[float, float] | None
-    findings: tuple[SourceFinding, ...]
-    languages: Languages
     checks: tuple[Check, ...]
     left_out: tuple[str, ...]
 

@@ -47,12 +47,12 @@ SAME_TRACE = 1e-9
 
 
 class Entry(NamedTuple):
-    """One state as an index of state/ lists it. sha256: of its file; None where an earlier secid wrote the index."""
+    """One state as an index of state/ lists it. sha256: of its file."""
 
     name: str
     file: str
     n_negatives: float
-    sha256: str | None
+    sha256: str
 
 
 DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -93,9 +93,7 @@ def source_entries(folder: Path) -> list[Entry]:
     path = folder / "state" / SOURCES
     with whole(path, folder):
         listed = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            Entry(str(e["source"]), _file_name(e["file"]), _count(e["n_negatives"]), e.get("sha256")) for e in listed
-        ]
+        return [Entry(str(e["source"]), _file_name(e["file"]), _count(e["n_negatives"]), e["sha256"]) for e in listed]
 
 
 def _file_name(name: str) -> str:
@@ -115,7 +113,7 @@ def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tenso
     """The named tensors of a state. Raises InputError where its file is missing or no longer as it was written."""
     path = folder / "state" / entry.file
     with whole(path, folder):
-        if entry.sha256 not in (None, sha256_of(path)):
+        if entry.sha256 != sha256_of(path):
             raise ValueError("its SHA-256 is not that of the index")
         with safe_open(path, "pt") as tensors:
             return [tensors.get_tensor(name) for name in names]

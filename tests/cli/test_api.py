@@ -36,7 +36,7 @@ def test_every_path_may_be_text_or_path_like(tmp_path, tiny, of):
     assert secid.baseline(run, of("b.json"), update=True).sources.keys() == {"plain", "terse"}
     (tmp_path / "policy.toml").write_text("minimum_queries = 5\n", encoding="utf-8")
     verdict = secid.gate([of("plain.jsonl")], of("b.json"), policy=of("policy.toml"), paired=run)
-    assert [source.name for source in verdict.sources] == ["plain"]
+    assert [source.report.name for source in verdict.sources] == ["plain"]
     collection = tmp_path / "beir"
     (collection / "qrels").mkdir(parents=True)
     (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n", encoding="utf-8")

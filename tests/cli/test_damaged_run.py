@@ -89,17 +89,6 @@ def test_an_undamaged_run_serves_all(whole, tmp_path, monkeypatch, invoke):
         assert code == 0, err
 
 
-def test_a_state_of_a_folder_without_checksums_is_read(whole, tmp_path, invoke):
-    """Folders of an earlier secid list none."""
-    shutil.copytree(whole, tmp_path / "copy")
-    index = tmp_path / "copy/run/state/index.json"
-    entries = [{key: e[key] for key in e if key != "sha256"} for e in json.loads(index.read_text("utf-8"))]
-    assert all("sha256" in e for e in json.loads(index.read_text("utf-8")))
-    index.write_text(json.dumps(entries), "utf-8")
-    shares = {"plain": 0.5, "terse": 0.5}
-    assert api.mix(tmp_path / "copy/run", shares) == api.mix(whole / "run", shares)
-
-
 def fewer(entries: list) -> None:
     entries[0]["n_negatives"] /= 2
 

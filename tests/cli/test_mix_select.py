@@ -365,15 +365,13 @@ def test_select_scores_the_copy_in_the_pool_of_the_run(scored, tiny):
     assert found.n_negatives == found.before.n_triplets == found.after.n_triplets == 48
     assert Path("kept.jsonl").read_bytes() == Path("plain.jsonl").read_bytes()
     # Nothing left out, so the same score; alone, in a pool of its own, it would be another
-    assert found.after.interval_95 == pytest.approx(found.before.interval_95, rel=1e-9)
-    assert found.after == replace(found.before, eci_nats=ANY, interval_95=ANY)
-    assert found.after.eci_nats == pytest.approx(found.before.eci_nats, rel=1e-9)
-    assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].score.nats != pytest.approx(
-        found.before.eci_nats
-    )
+    numbers, score = found.after.numbers, found.before.numbers.score
+    assert found.after == replace(found.before, numbers=replace(found.before.numbers, score=ANY, trace=ANY))
+    assert (numbers.score.nats, *numbers.score.interval_95) == pytest.approx((score.nats, *score.interval_95), rel=1e-9)
+    assert api.score(["plain.jsonl"], str(tiny), controls="none").sources[0].score.nats != pytest.approx(score.nats)
     fewer = api.select(scored, "few.jsonl", source="plain", max_negatives=10, by="weight")
     assert fewer.n_negatives == len(listed("few.jsonl")) == 10
-    assert fewer.after.eci_nats > fewer.before.eci_nats
+    assert fewer.after.numbers.score.nats > fewer.before.numbers.score.nats
 
 
 def test_unequal_numbers_beyond_b_1_are_told(tmp_path, tiny, invoke):
@@ -548,8 +546,8 @@ def test_select_from_one_of_several_sources_of_a_file(tmp_path, tiny, shape, sco
     expected = api.select(scored, "plain-out.jsonl", source="plain", max_negatives=17)
     assert (found.n_listed, found.before.n_triplets, found.n_negatives, found.after.n_triplets) == (48, 48, 17, 17)
     assert found.left_out == expected.left_out == {"max": 31}
-    assert found.before.eci_nats == pytest.approx(expected.before.eci_nats, rel=1e-9)
-    assert found.after.eci_nats == pytest.approx(expected.after.eci_nats, rel=1e-9)
+    assert found.before.numbers.score.nats == pytest.approx(expected.before.numbers.score.nats, rel=1e-9)
+    assert found.after.numbers.score.nats == pytest.approx(expected.after.numbers.score.nats, rel=1e-9)
     assert found.schema == "flagembedding"
     assert listed("out.jsonl") == listed("plain-out.jsonl")
     left_out = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
@@ -564,7 +562,7 @@ def test_select_from_labelled_data_of_one_source(tmp_path, tiny, shape, invoke):
         api.score([f"{name}.jsonl"], str(tiny), run=name, controls="none")
     found, expected = (api.select(name, f"{name}-out.jsonl", top=2) for name in ("in", "lists"))
     assert listed("in-out.jsonl") == listed("lists-out.jsonl")
-    assert found.after.eci_nats == pytest.approx(expected.after.eci_nats, rel=1e-9)
+    assert found.after.numbers.score.nats == pytest.approx(expected.after.numbers.score.nats, rel=1e-9)
     assert invoke("mix", "in", "--shares", "in=1", "-o", "mixed.jsonl").code == 0
     assert listed("mixed.jsonl") == listed("lists.jsonl")
 
@@ -626,7 +624,9 @@ def test_a_source_without_the_column_of_slices_is_selected_from_too(tmp_path, ti
     write_rows(tmp_path / "tagged.jsonl", [{**row, "lang": "de"} for row in rows(20, 3, "terse")])
     run = api.score(["plain.jsonl", "tagged.jsonl"], str(tiny), run="run", controls="none", by="lang")
     found = api.select("run", "kept.jsonl", source="plain", min_weight=0.0)
-    assert found.after.eci_nats == pytest.approx(next(s.score.nats for s in run.sources if s.name == "plain"), rel=1e-6)
+    assert found.after.numbers.score.nats == pytest.approx(
+        next(s.score.nats for s in run.sources if s.name == "plain"), rel=1e-6
+    )
 
 
 def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny):

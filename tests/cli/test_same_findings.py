@@ -18,7 +18,8 @@ Stated = dict[str, tuple[int, float, list[float], list[tuple[str, int]]]]
 
 def stated(document: str, name: str) -> Stated:
     """n, share, interval and places of examples of each finding that needs no encoder."""
-    (source,) = (source for source in json.loads(document)["sources"] if source["name"] == name)
+    sources = (source.get("report", source) for source in json.loads(document)["sources"])
+    (source,) = (source for source in sources if source["name"] == name)
 
     def one(finding: dict[str, Any]) -> Any:
         places = [(Path(example["path"]).name, example["line"]) for example in finding["examples"]]

@@ -358,9 +358,10 @@ def test_without_its_counted_defects_the_copy_is_what_the_report_says(two):
     assert (found.before.status, found.before.flagged_share) == (before.status, before.flagged_share)
     assert (after.status, after.flagged_share, before.status) == ("no_defects", 0.0, "repair")
     assert after.n_triplets == expected.n_triplets == before.n_triplets - 6
-    assert after.eci_nats == pytest.approx(expected.eci_nats, rel=1e-9) != found.before.eci_nats
-    assert after.interval_95 == pytest.approx(expected.interval_95, rel=1e-6)
-    assert after.hardness == pytest.approx(expected.hardness, rel=1e-9) != found.before.hardness
+    own, known = after.numbers, found.before.numbers
+    assert own.score.nats == pytest.approx(expected.eci_nats, rel=1e-9) != known.score.nats
+    assert own.score.interval_95 == pytest.approx(expected.interval_95, rel=1e-6)
+    assert own.hardness_value == pytest.approx(expected.hardness, rel=1e-9) != known.hardness_value
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -376,8 +377,8 @@ def test_the_written_file_scores_as_the_selection(two, tiny, schema, suffix):
     (again,) = score_sources(*given, frequencies=pool, reference=reference).run.sources
     assert again.schema == {"st-ntuple": "triplet"}.get(schema, schema)
     assert again.n_triplets == found.after.n_triplets
-    assert again.score.nats == pytest.approx(found.after.eci_nats, rel=1e-9)
-    assert again.hardness.value == pytest.approx(found.after.hardness, rel=1e-9)
+    assert again.score.nats == pytest.approx(found.after.numbers.score.nats, rel=1e-9)
+    assert again.hardness.value == pytest.approx(found.after.numbers.hardness_value, rel=1e-9)
 
 
 def test_each_file_is_opened_and_understood_once(two, monkeypatch):

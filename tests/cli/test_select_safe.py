@@ -149,7 +149,7 @@ def test_findings_of_the_texts_are_dropped_by_a_check_as_by_a_run(run, invoke: I
     by_check = api.select("check.json", "again.jsonl", drop="preamble")
     assert by_check.left_out == by_run.left_out == {"preamble": 8}
     assert (by_check.before.status, by_check.after.status) == ("repair", "no_defects")
-    assert (by_check.after.n_triplets, by_check.after.eci_nats) == (24, None)
+    assert (by_check.after.n_triplets, by_check.after.numbers) == (24, None)
 
 
 @pytest.mark.parametrize("rule", [{"top": 1}, {"min_weight": 0.1}, {"drop": "inversion"}])

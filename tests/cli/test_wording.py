@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from secid.records import Fact
+from secid.results.sources import BudgetPoint, Hardness, TableNumbers
 from secid.tools.export.left_out import Answer, Selection
 from secid.tools.export.mixture import Blend, MixtureScore, Part
 from tests.cli.conftest import ROOT, Invoke, Outcome
@@ -50,22 +51,27 @@ def test_compare_with_one_and_with_several_results(invoke: Invoke, snapshot: Sna
 WRITTEN = {"schema": "st-ntuple", "layout": "n-tuple", "n_rows": 250, "n_made_ids": 0, "not_held": {}}
 BEFORE = Answer(
     status="repair",
-    eci_nats=0.41,
-    interval_95=(0.4, 0.42),
-    hardness=0.58,
-    outscoring=0.141,
     flagged_share=0.04,
     n_triplets=1230,
+    numbers=TableNumbers(
+        n_queries=200,
+        n_triplets=1230,
+        score=BudgetPoint(budget=1.0, nats=0.41, interval_95=(0.4, 0.42), bias_nats=0.0),
+        trace=0.5,
+        hardness=Hardness(value=0.58, interval_95=None, n_queries=200),
+        inversion_fraction=0.141,
+    ),
 )
-AFTER = replace(
-    BEFORE,
-    status="no_defects",
-    eci_nats=0.45,
-    interval_95=(0.44, 0.46),
-    hardness=None,
-    flagged_share=0.0,
-    n_triplets=1000,
-)
+
+
+def scored(nats: float, interval: tuple[float, float]) -> Answer:
+    """The copy, with this score."""
+    point = replace(BEFORE.numbers.score, nats=nats, interval_95=interval)
+    numbers = replace(BEFORE.numbers, score=point, hardness=None)
+    return replace(BEFORE, status="no_defects", flagged_share=0.0, n_triplets=1000, numbers=numbers)
+
+
+AFTER = scored(0.45, (0.44, 0.46))
 SELECTED = Selection(
     widened={},
     **WRITTEN,
@@ -88,7 +94,7 @@ SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "--top 4": (("--top", "4"), {}),
     "--top 4 --by influence, at B = 100, lower": (
         ("--top", "4", "--by", "influence"),
-        {"budget": 100.0, "after": replace(AFTER, eci_nats=0.4, interval_95=(0.3, 0.5))},
+        {"budget": 100.0, "after": scored(0.4, (0.3, 0.5))},
     ),
     "--drop repeat, rows of unequal numbers": (
         ("--drop", "repeat"),

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from secid.analyses.guide import GuideSource
 from secid.analyses.guide import curves as curves_of
 from secid.measure.in_batch import flagged
-from secid.results.sources import GuideSource
 from secid.triplets.estimates import clustered_mean, share_interval, stratified_mean
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from secid.analyses.guide import GUIDE
+from secid.analyses.guide import GUIDE, GuideResult, GuideSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import code, count, fraction, interval, listed, named, nats, percent, plain, with_interval
 from secid.results import Run
-from secid.results.sources import GuideResult, GuideSource
 
 READ_SOME = (
     "Not every suspect is relevant: read some, or measure the guide against labels "

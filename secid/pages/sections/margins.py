@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isclose
 
-from secid.analyses.guide import MARGINS
+from secid.analyses.guide import MARGINS, MarginCurve
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number
 from secid.pages.text import percent, plain
 from secid.results import Run
-from secid.results.sources import MarginCurve
 
 CIRCULAR = (
     "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "

@@ -24,6 +24,7 @@ from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
+from secid.results.sources import TableNumbers
 from secid.tools.export.read_again import Original
 from secid.write.rows import Row
 from secid.write.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
@@ -136,18 +137,14 @@ class Request:
 class Answer:
     """The answer row of a source, or of its copy in the same pool.
 
-    eci_nats, interval_95 : at the run's budget.   outscoring : share of negatives that outscore their positive.
     n_triplets : distinct negatives of the records, which the numbers are of.
-    A selection from a check has no encoder, and so none of the numbers that need one.
+    numbers    : at the run's budget; None in a selection from a check, which has no encoder.
     """
 
     status: Status
-    eci_nats: float | None = None
-    interval_95: tuple[float, float] | None = None
-    hardness: float | None = None
-    outscoring: float | None = None
     flagged_share: float
     n_triplets: int
+    numbers: TableNumbers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,14 +137,12 @@ def _answers(selected: Selection) -> Table:
 
 
 def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
-    return (
-        STATUS[answer.status],
-        "–" if answer.interval_95 is None else score(answer.eci_nats, answer.interval_95, budget),
-        fraction(answer.hardness, 2),
-        percent(answer.outscoring),
-        percent(answer.flagged_share),
-        count(answer.n_triplets),
-    )
+    own = answer.numbers
+    cells = ("–", "–", "–")
+    if own is not None:
+        value = score(own.score.nats, own.score.interval_95, budget)
+        cells = (value, fraction(own.hardness_value, 2), percent(own.inversion_fraction))
+    return (STATUS[answer.status], *cells, percent(answer.flagged_share), count(answer.n_triplets))
 
 
 def _notes(selected: Selection, by: str) -> Iterator[str]:
@@ -158,7 +156,7 @@ def _notes(selected: Selection, by: str) -> Iterator[str]:
     if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
         yield UNEQUAL.format(before.n_triplets, after.n_triplets)
     if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
-        higher = (after.eci_nats or 0.0) > (before.eci_nats or 0.0)
+        higher = bool(before.numbers and after.numbers and after.numbers.score.nats > before.numbers.score.nats)
         yield CIRCULAR.format(BY_THE_SCORE if ranked and higher else "")
 
 

@@ -231,12 +231,9 @@ def _answer(source: SourceReport, budget: float) -> Answer:
     point = next(point for point in source.scored.budget_curve if point.budget == budget)
     return Answer(
         status=source.status,
-        eci_nats=point.nats,
-        interval_95=point.interval_95,
-        hardness=None if source.hardness is None else source.hardness.value,
-        outscoring=source.scored.inversion_fraction,
         flagged_share=source.flagged_share,
         n_triplets=source.n_triplets,
+        numbers=source.numbers(point),
     )
 
 

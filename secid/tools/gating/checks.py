@@ -9,6 +9,7 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
+from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import SourceFindings
@@ -16,7 +17,6 @@ from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
-from secid.results.sources import GuideSource
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import LEAST, Bound, Limits
@@ -280,7 +280,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
     bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
-        check = replace(check, notice=True)  # as bad as the baseline already is
+        check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):
         return undecided(name, "share", bound, why)

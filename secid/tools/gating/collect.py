@@ -20,7 +20,7 @@ from secid.files import write_together
 from secid.findings.copies import Positives, restored
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
-from secid.results import IdfInfo, Languages, Run, SourceReport
+from secid.results import IdfInfo, Run, SourceReport
 from secid.results.document import settings_of
 from secid.run_folder.tables import (
     QUERY_INFLUENCE,
@@ -189,7 +189,6 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
-    languages = source.languages or Languages(n_texts=0, shares={})
     low = float(np.quantile(sample.relation(), LOW_POINT))
     n_queries = source.n_queries
     return BaselineSource(
@@ -210,7 +209,7 @@ def _source(source: SourceReport, sample: Sample) -> BaselineSource:
         },
         positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
         unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
-        languages={code: share for code, share in languages.shares.items() if code},
+        languages={code: share for code, share in source.languages.shares.items() if code},
         schema=source.schema,
         files=file_hashes(source),
     )

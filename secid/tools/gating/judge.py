@@ -164,31 +164,15 @@ def judge(
 def source_verdict(scored: Scored, plan: Plan, against: Against, no_guide: str) -> SourceVerdict:
     """The verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" where they can."""
     (item,) = scored.measured
-    (result,) = scored.run.sources
-    planned = item.table.source
+    (report,) = scored.run.sources
     subject = _subject(item, scored, plan, against, no_guide)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     blocking = [check for check in checks if check.holds_up]
     return SourceVerdict(
-        name=item.name,
-        paths=planned.source.paths,
+        report=report,
         outcome="fail" if fails else "undecided" if blocking else "pass",
-        n_read=result.rows.n_read,
-        n_used=result.rows.n_used,
-        skipped=dict(result.rows.skipped),
-        dropped_negatives=dict(result.rows.dropped_negatives),
-        n_not_sampled=result.rows.n_not_sampled,
-        n_records=result.rows.n_records,
-        n_queries=result.n_queries,
-        n_negatives=subject.sample.n_negatives,
-        eci_nats=result.scored.nats,
-        interval_95=result.scored.interval_95,
         previous=subject.previous.name if subject.previous else None,
-        hardness=None if result.hardness is None else result.hardness.value,
-        hardness_interval_95=None if result.hardness is None else result.hardness.interval_95,
-        findings=result.findings,
-        languages=subject.findings.languages,
         checks=checks,
         left_out=subject.limits.left_out,
     )

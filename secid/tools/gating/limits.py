@@ -322,18 +322,25 @@ def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
 
 
 def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
-    """Findings of the baseline's own sources that are above the limit of the catalogue: share by finding, by source."""
+    """Return what the baseline's own sources have above the limits of the catalogue: by source, share by finding.
+
+    Only findings that the gate checks. Of a formal one the share is the difference from the positives, and what has to
+    be above the limit is the lower end of its interval, as for a later source.
+    """
+    checked = (*DEFECTS, *ESTIMATED, *NOTICED)
     return {
         name: above
         for name, source in baseline.sources.items()
-        if (
-            above := {
-                finding: share.value
-                for finding, share in source.findings.items()
-                if (limit := FINDINGS[finding].limit) is not None and share.value > limit
-            }
-        )
-    }
+        if (above := {finding: share.value for finding, share in source.findings.items()
+                      if finding in checked and _excess(finding, share) > (FINDINGS[finding].limit or inf)})
+    }  # fmt: skip
+
+
+def _excess(finding: str, share: Measurement) -> float:
+    """What a limit holds for, as `SourceFinding.counted_share` has it."""
+    if not FINDINGS[finding].formal or share.n_queries < FEWEST_QUERIES:
+        return share.value
+    return share.value - reach_95(share.n_queries) * share.standard_error
 
 
 def up(value: float) -> float:
@@ -418,9 +425,10 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
         f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
         for finding, share in above.items()
     ]
-    counted = [finding for finding in above if finding in DEFECTS]
+    counted, judged = ([finding for finding in above if (finding in DEFECTS) == flag] for flag in (True, False))
+    by = f" Later versions of {name} may have as much {', '.join(judged)} as this one." if judged else ""
     fails = f" They fail for {', '.join(counted)}: repair {name}, or set a limit in the policy." if counted else ""
-    return f"{name}: {', '.join(shares)}. Later versions of {name} are judged by this source.{fails}"
+    return f"{name}: {', '.join(shares)}.{by}{fails}"
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:

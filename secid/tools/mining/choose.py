@@ -40,9 +40,8 @@ class Exclusions:
     """The rules for all queries of a run."""
 
     def __init__(self, questions: Questions, progress: Progress) -> None:
-        progress.start("texts", len(questions.queries) + len(questions.passages), "texts")
-        self._queries = text_forms(questions.queries, progress.advance)
-        self._passages = text_forms(questions.passages, progress.advance)
+        progress.start("texts", None, "")
+        self._queries, self._passages = text_forms(questions.queries), text_forms(questions.passages)
         query, passage = questions.labels
         known = positives_of_pairs(self._queries.form[query], passage, self._passages, questions.passages)
         self._copies = CopyFinder(self._queries, self._passages, questions.passages, (), known)

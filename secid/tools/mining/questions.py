@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index
-from secid.errors import InputError, NothingToScoreError
+from secid.errors import InputError, NothingToScoreError, UsageError
 from secid.findings.judgements import label_files, unknown_of
 from secid.pool import key_ranks
 from secid.pool.make import left_out_text, refuse_bad
@@ -35,7 +35,6 @@ from secid.write.rows import Passage, Row, RowsOnDisk
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
-NO_TEXTS = "name the collection that the qrels are of: --collection DIR; or --pairs SOURCE"
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def questions_of_collection(
     in_queries = np.array([row[0] in with_text for row in judgements])
     passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
     known = in_queries & np.array([row[1] in passages for row in judgements])
-    unknown = unknown_of(judgements, in_queries, known, where, most_unknown, NO_TEXTS)
+    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
     relevant: dict[str, dict[str, None]] = {}
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None
@@ -231,7 +230,11 @@ def read_questions(
     refuse : called when the files are open and nothing has been read; raises EncoderError for a missing encoder.
     """
     if plan.pairs is None:
-        files, labels = (label_files(None, name, settings, "--pairs SOURCE") for name in (plan.split, None))
+        if settings.collection is None:
+            raise UsageError(
+                "no queries given", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
+            )
+        files, labels = (label_files(None, name, settings) for name in (plan.split, None))
         refuse()
         progress.start("read", None, "")
         judged = noted_collection(settings, progress)

@@ -176,7 +176,7 @@ def test_fewer_queries_than_an_interval_needs_are_undecided_and_other_sources_ge
 ):
     few = write_rows(tmp_path / f"{name}.jsonl", items(n, 3000))
     result = invoke("gate", few, variant(tmp_path, "preamble", "large"), "--against", prepared.baseline, "--json")
-    outcomes = {source["name"]: source["outcome"] for source in json.loads(result.out)["sources"]}
+    outcomes = {source["report"]["name"]: source["outcome"] for source in json.loads(result.out)["sources"]}
     assert (result.code, outcomes) == (1, {name: "undecided", "large": "fail"})
 
 
@@ -563,10 +563,11 @@ def test_the_verdict_and_the_report_have_the_same_findings(prepared, tmp_path, i
         fields = ("name", "n_negatives", "share", "interval_95", "standard_error")
         return [[finding[field] for field in fields] for finding in source["findings"] if finding["name"] in names]
 
-    assert numbers(verdict, TEXT_FINDINGS) == numbers(report, TEXT_FINDINGS) == numbers(lint, TEXT_FINDINGS)
+    own = verdict["report"]
+    assert numbers(own, TEXT_FINDINGS) == numbers(report, TEXT_FINDINGS) == numbers(lint, TEXT_FINDINGS)
     of_rows = ("inversion", "low_locality", "random_like")  # the others depend on the document frequencies of the pool
-    assert len(numbers(verdict, of_rows)) == 3
-    assert numbers(verdict, of_rows) == numbers(report, of_rows)
+    assert len(numbers(own, of_rows)) == 3
+    assert numbers(own, of_rows) == numbers(report, of_rows)
     check = next(check for check in verdict["checks"] if check["name"] == "findings.false_negative")
     assert check["measured"] == pytest.approx(70 / 700)
 
@@ -595,7 +596,8 @@ def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command):
     }[command]
     result = run_child(command, name, "--json", *words, cwd=tmp_path, PYTHONIOENCODING="utf-8:strict")
     assert result.code == 0, result.err
-    assert json.loads(result.out)["sources"][0]["name"] == "ne\ufffdw"
+    (source,) = json.loads(result.out)["sources"]
+    assert source.get("report", source)["name"] == "ne\ufffdw"
 
 
 def halves(path: Path) -> list[list[dict[str, Any]]]:
@@ -618,7 +620,7 @@ def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, t
     sources = sorted((FIXTURES / "sources").iterdir())
     result = invoke("gate", *sources, "--against", "b.json", "--json", "--encoder", tiny)
     assert result.code == 1, result.out + result.err
-    verdicts = {source["name"]: source for source in json.loads(result.out)["sources"]}
+    verdicts = {source["report"]["name"]: source for source in json.loads(result.out)["sources"]}
     assert verdicts.keys() == {"bm25", "counterfactual", "dense", "poisoned", "random"}
     outcomes = {name: source["outcome"] for name, source in verdicts.items()}
     assert outcomes == {**dict.fromkeys(verdicts, "pass"), "poisoned": "fail"}

@@ -13,7 +13,7 @@ from secid.findings.openings import (
     opening,
     opening_flags,
 )
-from secid.findings.preambles import TONGUES, is_refusal, phrase
+from secid.findings.preambles import LANGUAGES, is_refusal, phrase
 from tests.unit.findings.planned import pool_of
 
 PREAMBLES = {
@@ -231,7 +231,7 @@ def test_passages_are_not(language):
 
 
 def test_every_language_has_preambles_and_passages():
-    assert set(PREAMBLES) == set(PASSAGES) == {"en", *TONGUES}
+    assert set(PREAMBLES) == set(PASSAGES) == {"en", *LANGUAGES}
 
 
 @pytest.mark.parametrize("language", PREAMBLES)

@@ -16,7 +16,7 @@ from secid.findings.openings import NO_KEYS, RunOpenings
 from secid.findings.texts import RunTexts, mask_of, restored_texts
 from secid.pool import normal_form as forms_module
 from secid.pool import select
-from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form, text_forms
+from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 from secid.results.catalogue import BITS
 from tests.unit.findings import slow_texts
@@ -357,13 +357,6 @@ def test_stored_positives_that_do_not_fit_are_refused(name):
         restored({**arrays, name: arrays[name][:-1]})
     with pytest.raises(ValueError, match="order"):
         restored({**arrays, "positive_queries": arrays["positive_queries"][::-1]})
-
-
-def test_progress_counts_every_text():
-    done: list[int] = []
-    with pooled([("q", [passage(1)], [passage(2), passage(3)])]) as plan:
-        text_forms(plan.passages, done.append)
-        assert sum(done) == len(plan.passages)
 
 
 def test_a_source_without_triplets_has_an_empty_mask():

@@ -11,6 +11,7 @@ from secid.results.catalogue import FINDINGS, FORMAL
 from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
 from secid.tools.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
+from tests.unit.pages.samples import changed, golden
 
 N_QUERIES = 400
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)
@@ -74,10 +75,11 @@ def finding(name: str) -> SourceFinding:
 
 def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fail", **more: Any) -> GateVerdict:
     """On one source."""
-    source = SourceVerdict(
+    known = golden().sources[0]
+    report = changed(
+        known,
         name=name,
-        paths=(f"{name}.jsonl",),
-        outcome=outcome,
+        files=(replace(known.files[0], path=f"{name}.jsonl"),),
         n_read=412,
         n_used=400,
         skipped={"no_negatives": 12},
@@ -85,16 +87,15 @@ def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fai
         n_not_sampled=2,
         n_records=400,
         n_queries=60,
-        n_negatives=2000,
-        eci_nats=0.3,
+        n_triplets=2000,
+        nats=0.3,
         interval_95=(0.28, 0.32),
-        previous="dense",
         hardness=0.31,
-        hardness_interval_95=(0.28, 0.34),
         findings=tuple(finding(each.finding) for each in checks if each.finding),
         languages=Languages(n_texts=1000, shares={"en": 0.96, "de": 0.03, "": 0.01}),
-        checks=checks,
-        left_out=("findings.inversion",),
+    )
+    source = SourceVerdict(
+        report=report, outcome=outcome, previous="dense", checks=checks, left_out=("findings.inversion",)
     )
     whole = GateVerdict(
         schema_version="2.0",

@@ -75,7 +75,7 @@ def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monk
     monkeypatch.setattr("secid.scoring.stages.guide_scores", lambda *_: pytest.fail("a forward pass"))
     verdict = judged(files, "mined.jsonl", other)
     assert (verdict.outcome, verdict.guide) == ("undecided", None)
-    assert "suspect" not in {finding.name for finding in verdict.sources[0].findings}
+    assert "suspect" not in {finding.name for finding in verdict.sources[0].report.findings}
     for page in (render(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
         assert "findings.suspect" in page
     case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")

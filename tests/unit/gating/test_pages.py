@@ -129,7 +129,7 @@ def hostile(outcome: str = "fail", n: int = 1) -> GateVerdict:
         check("drift.score_nats", **{**fields, "unit": "nats"}),
     )
     whole = verdict(*checks, name=UNKNOWN, outcome=outcome, baseline=UNKNOWN, policy_from=UNKNOWN, encoder=UNKNOWN)
-    source = replace(whole.sources[0], previous=UNKNOWN, paths=(f"{UNKNOWN}.jsonl",))
+    source = replace(whole.sources[0], previous=UNKNOWN)
     return replace(whole, sources=(source,) * n)
 
 
@@ -157,7 +157,7 @@ def test_hostile_texts_do_nothing_on_a_page():
     assert "##[" not in printed(hostile(), 80)
     rows = [line for line in markdown.splitlines() if line.startswith("| hardness")]
     assert [line.count("|") - line.count("\\|") for line in rows] == [6]
-    assert json.loads(to_json(hostile()))["sources"][0]["name"] == UNKNOWN
+    assert json.loads(to_json(hostile()))["sources"][0]["report"]["name"] == UNKNOWN
 
 
 def test_annotations_are_one_line_each_and_escaped():
@@ -279,6 +279,6 @@ def test_every_page_marks_a_trial_period():
 
 def test_a_name_that_is_not_utf_8_is_written():
     named = verdict(check(), name=os.fsdecode(b"ne\xffw"))
-    assert json.loads(to_json(named).encode())["sources"][0]["name"] == "ne\ufffdw"
+    assert json.loads(to_json(named).encode())["sources"][0]["report"]["name"] == "ne\ufffdw"
     for page in (to_junit(named), GATE_FORMATS[".md"](named), *github_annotations(named)):
         assert b"ne\xef\xbf\xbdw" in page.encode()

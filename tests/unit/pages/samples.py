@@ -9,6 +9,7 @@ from typing import Any
 
 from secid.analyses.budgets import Budgets
 from secid.analyses.cost import Cost
+from secid.analyses.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.analyses.in_batch import BatchSize, InBatch
 from secid.analyses.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.analyses.registry import ANALYSES, from_json
@@ -16,7 +17,6 @@ from secid.analyses.separation import CorpusSeparation, Separation, SourceSepara
 from secid.analyses.slices import Slice, SliceSource
 from secid.records import Fact
 from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceReport
-from secid.results.sources import GuideResult, GuideSource, MarginCurve, SourceMargins
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = (

@@ -10,6 +10,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from secid import api
+from secid.analyses.guide import GuideSource
 from secid.analyses.registry import from_json, to_json
 from secid.arrays import among
 from secid.encode import load
@@ -19,7 +20,6 @@ from secid.pages.markdown import render
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
-from secid.results.sources import GuideSource
 from secid.run_folder.tables import read_negatives
 from secid.scoring import stages
 from secid.scoring.encoders import load_guide
@@ -312,7 +312,7 @@ def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
     n_suspect = run.sources[0].finding("suspect").n_negatives
     copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
     assert copy.left_out == {"suspect": n_suspect}
-    assert copy.after.eci_nats == pytest.approx(result.without_suspects.eci_nats, rel=1e-6)
+    assert copy.after.numbers.score.nats == pytest.approx(result.without_suspects.eci_nats, rel=1e-6)
     flagged = api.flagged(tmp_path / "run", "suspect", tmp_path / "rows.jsonl")
     assert flagged.n_rows == {"a": n_suspect}
     scores = read_negatives(tmp_path / "run", ["s_guide_positive", "s_guide_negative", "in_suspect"], "a").to_pydict()
