@@ -59,8 +59,11 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
 
 
 def _without_cost(run: Run) -> Run:
-    """What a run took depends on the machine."""
-    return dataclasses.replace(run, analyses={name: item for name, item in run.analyses.items() if name != "cost"})
+    """A run without what it took, which depends on the machine and on what the cache holds."""
+    analyses, missing = (
+        {name: item for name, item in items.items() if name != "cost"} for items in (run.analyses, run.not_evaluated)
+    )
+    return dataclasses.replace(run, analyses=analyses, not_evaluated=missing)
 
 
 def differences(
