@@ -25,19 +25,16 @@ COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
 
-def repair_command(
-    run: str | None, source: str, defects: tuple[str, ...], first_file: str, loading: Sequence[str] = ()
-) -> str:
+def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
     """The command that writes a copy of a source without its defects.
 
     run : the run folder; RUN in its place where there is none.
-    loading : words that load the run's encoder, beside what the run folder says.
 
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
     """
     suffix = next((known for known in COPY_SUFFIXES if first_file.endswith(known)), COPY_SUFFIXES[0])
-    return _on_source("select", run, source, ("--drop", ",".join(defects), *loading), "clean", suffix)
+    return _on_source("select", run, source, ("--drop", ",".join(defects)), "clean", suffix)
 
 
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
