@@ -11,7 +11,7 @@ from secid.errors import OutputError
 from secid.pages.findings import damaged_positives
 from secid.pages.formats import formats
 from secid.pages.markdown import hard_cut, render
-from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.text import capital, count, log_line, named, nats, plain, short
 from secid.pages.verdict_words import (
     BLIND_SPOT,
@@ -121,7 +121,7 @@ def _answer(verdict: GateVerdict) -> Table:
     return Table(caption="Sources, and how many checks each failed", columns=columns, rows=tuple(rows))
 
 
-def _findings(source: SourceVerdict) -> SourceFindings:
+def _findings(source: SourceVerdict) -> ShownFindings:
     """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
     few = too_few(source)
     shown = [check for check in by_urgency(source) if (check.holds_up or check.notice) and check not in few]
@@ -132,7 +132,7 @@ def _findings(source: SourceVerdict) -> SourceFindings:
         item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
         items.insert(sum(check.outcome == "fail" for check in shown), item)
     status = DECISIONS[source.outcome]
-    return SourceFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
+    return ShownFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
 
 
 def _repair(source: SourceVerdict) -> str:

@@ -19,7 +19,7 @@ from secid.results.catalogue import FINDINGS
 from secid.results.gate import Check, CheckExample, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
-from secid.tools.gating.limits import LEAST, Bound, Limits
+from secid.tools.gating.limits import LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, share_interval, unpaired_difference
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
@@ -68,7 +68,7 @@ class Subject:
     sample: Sample
     findings: SourceFindings
     policy: Policy
-    limits: Limits
+    limits: GateLimits
     known_languages: set[str]
     previous: Reference | None
     hardness: Estimate | None
