@@ -40,7 +40,7 @@ from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
 from secid.results.commands import hidden, no_command, unused
 from secid.results.document import json_of
-from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
+from secid.results.gate import CheckExample, GateCheck, GateVerdict, SourceVerdict
 
 # A verdict as JUnit XML, which every CI service reads: a suite a source, a case a check.
 
@@ -69,7 +69,7 @@ def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
     return suite
 
 
-def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
+def _case(check: GateCheck, source: SourceVerdict) -> ElementTree.Element:
     place = f"secid.gate.{log_line(source.report.name)}"
     case = ElementTree.Element("testcase", name=log_line(check.name), classname=place)
     if check.outcome == "pass":
@@ -150,7 +150,7 @@ def _repair(source: SourceVerdict) -> str:
     return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
 
 
-def _item(check: Check, source: SourceVerdict) -> Item:
+def _item(check: GateCheck, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
         sentence=plain(full_sentence(check, source)),
@@ -246,7 +246,7 @@ def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
 
 
-def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
+def _of_check(level: str, source: SourceVerdict, check: GateCheck) -> str:
     rows = "".join(
         f"\n{' '.join(filter(None, (f'{item.path}:{item.line}', row_note(item))))}" for item in check.examples
     )
