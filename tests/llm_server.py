@@ -103,7 +103,7 @@ def running() -> AbstractContextManager[Server]:
 ASK = """
 import sys
 from pathlib import Path
-from secid.tools.mining.answers import Pair
+from secid.tools.mining.answers import PromptPair
 from secid.tools.mining.llm import Endpoint, llm_negatives
 from secid.tools.mining.methods import Llm, MiningPlan
 from secid.progress import Silent
@@ -114,7 +114,8 @@ class Loud(Silent):
         print(text, file=sys.stderr)
 
 url, journal, n = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-pairs = [Pair(f"{place:032x}", f"question {place}", ("Bread rises because yeast eats sugar.",)) for place in range(n)]
+positives = ("Bread rises because yeast eats sugar.",)
+pairs = [PromptPair(f"{place:032x}", f"question {place}", positives) for place in range(n)]
 plan = MiningPlan((), 3, 0, prompt=PROMPT, concurrency=3)
 endpoint = Endpoint(Llm(url=url, model="m"), plan.seed, Loud())
 llm_negatives(

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -115,6 +116,23 @@ def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
 
 KNOW_TOOLS = ("__init__", "api", "cli")
 """Rooms that may name tools: their functions and commands are here."""
+
+
+def repeated_classes(root: Path) -> list[str]:
+    """Names that more than one module gives to a class of its own."""
+    parsed = [ast.parse(path.read_text(encoding="utf-8")) for path in root.rglob("*.py")]
+    names = Counter(node.name for module in parsed for node in module.body if isinstance(node, ast.ClassDef))
+    return sorted(name for name, n in names.items() if n > 1)
+
+
+def test_a_class_name_has_one_meaning():
+    assert repeated_classes(PACKAGE) == []
+
+
+def test_a_second_meaning_is_noticed(tmp_path):
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text("class Part:\n    pass\n")
+    assert repeated_classes(tmp_path) == ["Part"]
 
 
 def tools_named(root: Path) -> list[str]:

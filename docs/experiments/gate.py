@@ -36,7 +36,7 @@ from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
 from secid.tools.gating.collect import collect, read_baseline_table, write_baseline
-from secid.tools.gating.judge import Against, prepare, source_verdict
+from secid.tools.gating.judge import GateReference, prepare, source_verdict
 from secid.tools.gating.policy import Policy
 
 PREAMBLES = (
@@ -218,7 +218,7 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> Against:
+def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> GateReference:
     files = [write(folder / f"{name}.jsonl", rows) for name, rows in sources.items()]
     encoder = from_callable(memory, "remembered")
     secid.score(files, encoder, run=folder / "run", force=True, controls="none")
@@ -226,7 +226,9 @@ def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> 
     return prepare(folder / "baseline.json", Policy(), "derived", None)
 
 
-def verdicts(rows: list[Row], source: str, against: Against, memory: Memory, folder: Path) -> Iterator[tuple[str, Any]]:
+def verdicts(
+    rows: list[Row], source: str, against: GateReference, memory: Memory, folder: Path
+) -> Iterator[tuple[str, Any]]:
     """Of one sample: under a new name, and under the name of its source in the baseline if it is there."""
     resolved = settings_for(against.baseline, resolve({}))
     frequencies, known = read_baseline_table(check_table(Path(against.where), against.baseline), against.baseline.idf)

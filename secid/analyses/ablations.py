@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, interval, reach_95
 from secid.settings import flag_of
@@ -60,12 +60,14 @@ class Ablation:
     kendall_tau_b: Mapping[str, float | None] = field(default_factory=dict)
 
 
-def compute(context: Context) -> Found[tuple[Ablation, ...]]:
+def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
     """The table of each aspect over all sources, at the run's budget; nothing without --ablate."""
     if not context.suite:
-        return Found()
+        return AnalysisResult()
     blocks = blocks_of(context.settings.block, [item.name for item in context.ranked])
-    return Found(tuple(ablated(aspect, context.ranked, blocks, context.settings.budget) for aspect in context.suite))
+    return AnalysisResult(
+        tuple(ablated(aspect, context.ranked, blocks, context.settings.budget) for aspect in context.suite)
+    )
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:

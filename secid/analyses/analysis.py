@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from secid.analyses.controls import Control
-    from secid.analyses.shared_queries import Pairs
+    from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
     from secid.measure.in_batch import Conflicts
     from secid.measure.interval import Difference
@@ -53,7 +53,7 @@ class Context:
     table: Sequence[Measured]
     level: Sequence[Measured] | None
     ranked: Sequence[Measured]
-    pairs: Pairs
+    pairs: SourcePairs
     controls: Sequence[tuple[Control, Measured]]
     control_gaps: Sequence[Mapping[str, Difference]]
     findings: Mapping[str, SourceFindings]
@@ -74,7 +74,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Found(Generic[R]):
+class AnalysisResult(Generic[R]):
     """The result of an analysis, None if it was not asked for or has none.
 
     not_evaluated : parts that could not be computed, and the kind of reason.
@@ -90,7 +90,7 @@ class Analysis(Generic[R]):
 
     name: str
     kind: type[R]
-    compute: Callable[[Context], Found[R]]
+    compute: Callable[[Context], AnalysisResult[R]]
 
     def of(self, run: Run) -> R | None:
         """Return the result in a run; None if it was not asked for or has none."""

@@ -17,7 +17,7 @@ import torch
 
 from secid.arrays import Flags, Floats, Index
 from secid.measure.in_batch import flagged
-from secid.measure.separation import Scores, pooled_auc
+from secid.measure.separation import PassageScores, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, share_interval
 
@@ -34,7 +34,7 @@ NO_JUDGED_QUERY = "no_judged_query"
 
 
 @dataclass(frozen=True)
-class Rule:
+class AuditRule:
     """One rule on T negatives. score: (T,) rises with suspicion.   flags: (T,) at the threshold; None without one."""
 
     score: Floats
@@ -42,7 +42,7 @@ class Rule:
     flags: Flags | None
 
 
-def rules(s_qn: Floats, s_qp: Floats) -> dict[str, Rule]:
+def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
     """π and the margins by name. s_qn, s_qp: (T,) scores of each negative and of its positive, of any scorer.
 
     A lower π and a larger s_qn - s_qp are the same order, at any temperature, and without the ties of π near 1. A
@@ -53,15 +53,15 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, Rule]:
     with np.errstate(divide="ignore", invalid="ignore"):
         relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
-        "consistency": Rule(gap, 0.5, gap > 0),
-        "absolute": Rule(gap, ABSOLUTE, flagged(s_qn, s_qp, "absolute", ABSOLUTE)),
-        "relative": Rule(np.round(relative, DECIMALS), RELATIVE, flagged(s_qn, s_qp, "relative", RELATIVE)),
-        "maximum": Rule(np.round(s_qn, DECIMALS), None, None),
+        "consistency": AuditRule(gap, 0.5, gap > 0),
+        "absolute": AuditRule(gap, ABSOLUTE, flagged(s_qn, s_qp, "absolute", ABSOLUTE)),
+        "relative": AuditRule(np.round(relative, DECIMALS), RELATIVE, flagged(s_qn, s_qp, "relative", RELATIVE)),
+        "maximum": AuditRule(np.round(s_qn, DECIMALS), None, None),
     }
 
 
 @dataclass(frozen=True)
-class Negatives:
+class AuditedNegatives:
     """The audited negatives of a source, T of them, of queries that the qrels judge.
 
     grade : (T,) NaN where unjudged; above 0 is relevant.   cluster : (T,) place of each query in `names` (Q,).
@@ -92,7 +92,7 @@ class Negatives:
         return len(np.unique(self.cluster[among]))
 
 
-def auroc(score: Floats, negatives: Negatives) -> Estimate | None:
+def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
     """P(score of a relevant > score of another) + ½ P(=), over all such pairs; None where one side is empty.
 
     A pair counts the product of its shares. Source: METHOD 10.
@@ -101,12 +101,14 @@ def auroc(score: Floats, negatives: Negatives) -> Estimate | None:
     if relevant.all() or not relevant.any():
         return None
     columns = score, negatives.cluster, negatives.share
-    one, other = (Scores(*(torch.from_numpy(column[flags]) for column in columns)) for flags in (relevant, ~relevant))
+    one, other = (
+        PassageScores(*(torch.from_numpy(column[flags]) for column in columns)) for flags in (relevant, ~relevant)
+    )
     value, _, influence = pooled_auc(one, other, len(negatives.names))
     return Estimate(value, negatives.names, influence.numpy())
 
 
-def auroc_interval(estimate: Estimate, negatives: Negatives) -> tuple[float, float]:
+def auroc_interval(estimate: Estimate, negatives: AuditedNegatives) -> tuple[float, float]:
     """95 % confidence interval by Wilson's formula, which stays in [0, 1] and has a width at 1.
 
     It counts the queries of the rarer side: the others say nothing of how relevant negatives score, or of the rest.
@@ -117,7 +119,7 @@ def auroc_interval(estimate: Estimate, negatives: Negatives) -> tuple[float, flo
 
 def source_audit(
     name: str,
-    negatives: Negatives,
+    negatives: AuditedNegatives,
     s_qn: Floats,
     s_qp: Floats,
     outside: Flags,
@@ -166,7 +168,9 @@ def source_audit(
     )
 
 
-def _numbers(name: str, rule: Rule, negatives: Negatives, missing: dict[str, str], whose: str = "") -> AuditedRule:
+def _numbers(
+    name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
+) -> AuditedRule:
     """The numbers of one rule; what has none goes into `missing` with its reason, under `whose` and its name."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Budgets:
     equal_numbers: EqualNumbers | None
 
 
-def compute(context: Context) -> Found[Budgets]:
+def compute(context: Context) -> AnalysisResult[Budgets]:
     """What sources are cut to, and where their curves cross."""
     from secid.analyses.shared_queries import same_queries
 
@@ -58,7 +58,7 @@ def compute(context: Context) -> Found[Budgets]:
     found: tuple[Crossing, ...] = ()
     if context.level and not missing:
         found = crossings(context.level, max(budget for item in context.level for budget in item.influence.budgets))
-    return Found(Budgets(crossings=found, equal_numbers=numbers), {"crossings": missing} if missing else {})
+    return AnalysisResult(Budgets(crossings=found, equal_numbers=numbers), {"crossings": missing} if missing else {})
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:

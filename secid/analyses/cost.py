@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.pool import Plan
 
 FORWARD_PASSES = 3.0
@@ -36,10 +36,10 @@ class Cost:
 SAMPLED, CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
 
 
-def compute(context: Context) -> Found[Cost]:
+def compute(context: Context) -> AnalysisResult[Cost]:
     """Scoring against training on this machine, or the kind of reason why not."""
     cost = cost_of(context.plan, context.stages)
-    return Found(None, {"cost": cost}) if isinstance(cost, str) else Found(cost)
+    return AnalysisResult(None, {"cost": cost}) if isinstance(cost, str) else AnalysisResult(cost)
 
 
 def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str:

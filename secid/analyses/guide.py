@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
 from secid.measure.in_batch import MARGIN, Margin, flagged, lowest_positive
 from secid.results import WithoutFlagged
@@ -123,12 +123,12 @@ class GuideResult:
         return any(source.without_suspects is None for source in self.sources)
 
 
-def compute(context: Context) -> Found[GuideResult]:
+def compute(context: Context) -> AnalysisResult[GuideResult]:
     """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
     from secid.analyses.ranking import only
 
     if context.guide is None:
-        return Found(None, {"suspect": NO_GUIDE})
+        return AnalysisResult(None, {"suspect": NO_GUIDE})
     sources = []
     for item in context.items:
         if item.table.guide is not None:
@@ -140,12 +140,12 @@ def compute(context: Context) -> Found[GuideResult]:
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
-    return Found(result, {"score without suspects": SAMPLE} if result.is_sampled else {})
+    return AnalysisResult(result, {"score without suspects": SAMPLE} if result.is_sampled else {})
 
 
-def compute_margins(context: Context) -> Found[tuple[SourceMargins, ...]]:
+def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...]]:
     """The curves of all sources."""
-    return Found(margins(context.items))
+    return AnalysisResult(margins(context.items))
 
 
 def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:

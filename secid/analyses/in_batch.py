@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, among, distinct, pairs
 from secid.measure.in_batch import MARGIN
 from secid.pool import sample_order
@@ -70,10 +70,12 @@ class InBatch:
     batch_rows: int
 
 
-def compute(context: Context) -> Found[tuple[InBatch, ...]]:
+def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
     """What each source's rows are to each other in batches. Source: METHOD 10."""
     results = tuple(in_batch(context, item) for item in context.items)
-    return Found(results, {f"batches of {item.source}": ONE_ROW for item in results if item.flagged_share is None})
+    return AnalysisResult(
+        results, {f"batches of {item.source}": ONE_ROW for item in results if item.flagged_share is None}
+    )
 
 
 def in_batch(context: Context, item: Measured) -> InBatch:

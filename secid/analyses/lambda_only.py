@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.triplets.estimates import names_of, share_interval
 
 
@@ -20,7 +20,7 @@ class MeanResidual:
     interval_95: tuple[float, float]
 
 
-def compute(context: Context) -> Found[tuple[MeanResidual, ...]]:
+def compute(context: Context) -> AnalysisResult[tuple[MeanResidual, ...]]:
     """λ of every source that has a score; never without a result."""
     results = []
     for item in context.table:
@@ -28,7 +28,7 @@ def compute(context: Context) -> Found[tuple[MeanResidual, ...]]:
         results.append(
             MeanResidual(source=item.name, residual_mean=mean.value, interval_95=share_interval(mean)),
         )
-    return Found(tuple(results))
+    return AnalysisResult(tuple(results))
 
 
 LAMBDA_ONLY = Analysis("lambda_only", tuple[MeanResidual, ...], compute)

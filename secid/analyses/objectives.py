@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.analyses.guide import NO_GUIDE, SAMPLE
 from secid.arrays import Flags, Index
 from secid.measure.in_batch import MARGIN, flagged
@@ -100,12 +100,12 @@ class ObjectiveLens:
     narrowing: tuple[Narrowing, ...]
 
 
-def compute(context: Context) -> Found[ObjectiveLens]:
+def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     """What the objectives would do on each source; nothing without --objectives. Source: METHOD 9, 10."""
     from secid.analyses.per_record import QUERIES, record_sizes
 
     if not context.settings.objectives:
-        return Found()
+        return AnalysisResult()
     items, bench = context.items, context.bench
     for planned in context.plan.sources:  # an early stop embeds the scored positives alone
         context.embedder.need(planned.query, planned.positives)
@@ -113,7 +113,7 @@ def compute(context: Context) -> Found[ObjectiveLens]:
     results, missing = objectives(items, scores, bench.vectors, context.settings.temperature)
     sizes, narrowing = record_sizes(context.plan, items, scores, bench)
     lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
-    return Found(lens, missing)
+    return AnalysisResult(lens, missing)
 
 
 @dataclass(frozen=True)

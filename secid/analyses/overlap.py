@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, distinct, pairs
 from secid.results import Overlap
 
@@ -21,9 +21,11 @@ class Listed(NamedTuple):
     negative: Index
 
 
-def compute(context: Context) -> Found[tuple[Overlap, ...]]:
+def compute(context: Context) -> AnalysisResult[tuple[Overlap, ...]]:
     """What each pair of sources shares, the higher-ranked source first."""
-    return Found(overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in context.items]))
+    return AnalysisResult(
+        overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in context.items])
+    )
 
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:

@@ -40,7 +40,7 @@ def record_sizes(
     for item, own in zip(items, scores, strict=True):
         sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, bench.settings.seed, QUERIES)
         queries = np.sort(sample)
-        counted = _Counted(item, own, bench, queries)
+        counted = _CutSource(item, own, bench, queries)
         (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
@@ -52,7 +52,7 @@ def doubled(most: int) -> list[int]:
     return [*(1 << place for place in range(most.bit_length()) if 1 << place < most), most]
 
 
-class _Counted:
+class _CutSource:
     """One source, with only the first passages of each record of some queries."""
 
     def __init__(self, item: Measured, scores: RecordScores, bench: Bench, queries: Index) -> None:

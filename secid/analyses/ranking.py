@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtr, stdtrit
 
-from secid.analyses.shared_queries import PairGap, Pairs, compared_pairs
+from secid.analyses.shared_queries import PairGap, SourcePairs, compared_pairs
 from secid.arrays import Floats, Index, distinct
 from secid.errors import UsageError
 from secid.findings.status import sound_negatives
@@ -52,7 +52,7 @@ def score_interval(nats: float, error: float, n_queries: int, budget: float) -> 
     return interval(nats, error, n_queries, (0.0, budget))
 
 
-def comparisons(pairs: Pairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
+def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
     """Return all pairs at the run's budget, the higher-scored source first, with Holm-adjusted p.
 
     stop : after an early stop an order is established at the level of the look that ended the sample, since the sample

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.interval import finite
@@ -17,7 +17,7 @@ from secid.triplets.estimates import Estimate, Names, combined, names_of, share_
 if TYPE_CHECKING:
     import torch
 
-    from secid.measure.separation import Scores
+    from secid.measure.separation import PassageScores
     from secid.pool import Plan
     from secid.read.collection import Collection
     from secid.triplets.table import TripletTable
@@ -100,23 +100,23 @@ class Separation:
 class Pool:
     """Positives and negatives of the same queries. names : (Q,) of the queries, by their number in both."""
 
-    positive: Scores
-    negative: Scores
+    positive: PassageScores
+    negative: PassageScores
     names: Names
 
 
-def compute(context: Context) -> Found[Separation]:
+def compute(context: Context) -> AnalysisResult[Separation]:
     """Each source's positives against its negatives, and the labelled positives against the best of the corpus.
 
     A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
     """
     sources = separations(context)
     if context.collection is None:
-        return Found(Separation(sources=sources, corpus=None))
+        return AnalysisResult(Separation(sources=sources, corpus=None))
     corpus = corpus_separation(context, context.collection)
     if isinstance(corpus, str):
-        return Found(Separation(sources=sources, corpus=None), {"separation from the corpus": corpus})
-    return Found(Separation(sources=sources, corpus=corpus))
+        return AnalysisResult(Separation(sources=sources, corpus=None), {"separation from the corpus": corpus})
+    return AnalysisResult(Separation(sources=sources, corpus=corpus))
 
 
 def separations(context: Context) -> tuple[SourceSeparation, ...]:
@@ -158,13 +158,13 @@ def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
     )
 
 
-def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.device) -> Scores:
+def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.device) -> PassageScores:
     import torch
 
-    from secid.measure.separation import Scores
+    from secid.measure.separation import PassageScores
 
     arrays = (values, query.astype(np.int64), np.ones(len(values)) if weight is None else weight)
-    return Scores(*(torch.from_numpy(array).to(device) for array in arrays))
+    return PassageScores(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class PairGap:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SourcePairs:
     """All pairs of sources.
 
     gaps : the pairs that are compared.   apart : pairs that share too few queries, and how many they share.
@@ -233,7 +233,7 @@ class Pairs:
         compared = {name for gap in self.gaps for name in (gap.first, gap.second)}
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
-    def in_order(self, names: Sequence[str]) -> Pairs:
+    def in_order(self, names: Sequence[str]) -> SourcePairs:
         """Sort the pairs by the order of the sources."""
         place = {name: number for number, name in enumerate(names)}
 
@@ -281,7 +281,7 @@ def compared_pairs(
     settings: Settings,
     reference: RandomReference | None = None,
     table: Sequence[Measured] = (),
-) -> Pairs:
+) -> SourcePairs:
     """Compare all pairs of the sources of one process, at the run's budget, which is the first of each.
 
     items : the sources with all of their queries.   cut : the sets that they are ranked by.
@@ -292,7 +292,9 @@ def compared_pairs(
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
         sides = combinations(zip(names, columns, map(_score, cut), strict=True), 2)
-        return Pairs(tuple(pair_gap((a, own), (b, other), _gap(one, two)) for (a, own, one), (b, other, two) in sides))
+        return SourcePairs(
+            tuple(pair_gap((a, own), (b, other), _gap(one, two)) for (a, own, one), (b, other, two) in sides)
+        )
     has = flags_of([item.influence.queries for item in items])
     counts = counts_of(has)
     shared = {pair: counts.of(*pair) for pair in combinations(places, 2)}
@@ -314,7 +316,7 @@ def compared_pairs(
                 scores[key] = bench.score_of(items[key.place], keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
     apart = tuple((names[a], names[b], own.n) for (a, b), own in shared.items() if (a, b) not in compared)
-    return Pairs(tuple(gaps), apart)
+    return SourcePairs(tuple(gaps), apart)
 
 
 def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Difference | None = None) -> PairGap:

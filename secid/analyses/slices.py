@@ -8,12 +8,12 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from secid.analyses.ablations import rank_stability
-from secid.analyses.analysis import Analysis, Context, Found
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index
 from secid.results.catalogue import FINDINGS
 
 if TYPE_CHECKING:
-    from secid.analyses.shared_queries import Pairs
+    from secid.analyses.shared_queries import SourcePairs
     from secid.settings import Settings
     from secid.triplets.measure_set import Measured
 
@@ -60,7 +60,7 @@ class Slice:
     lead_interval_95: tuple[float, float] | None = None
 
 
-def compute(context: Context) -> Found[tuple[Slice, ...]]:
+def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
     """Scores with intervals, and shares of findings, for each value, the largest slice first; nothing without --by.
 
     Sources are measured whole: a slice is scored in their pools, so every IDF is the run's. Ranked as the run is: at
@@ -70,7 +70,7 @@ def compute(context: Context) -> Found[tuple[Slice, ...]]:
 
     plan, settings, bench, result = context.plan, context.settings, context.bench, []
     if settings.by is None:
-        return Found()
+        return AnalysisResult()
     whole = {item.name: item.nats(settings.budget) for item in context.ranked}
     context.progress.start("slices", len(plan.slices), "slices")
     for number, value in enumerate(plan.slices):
@@ -82,7 +82,7 @@ def compute(context: Context) -> Found[tuple[Slice, ...]]:
             result.append(_slice(settings, value, parts, cut, pairs, whole))
         context.progress.advance(1)
     result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _natural(item.value)))
-    return Found(tuple(result))
+    return AnalysisResult(tuple(result))
 
 
 def _natural(value: str) -> tuple[float, str]:
@@ -115,7 +115,7 @@ def _slice(
     value: str,
     items: Sequence[Measured],
     ranking_sets: Sequence[Measured],
-    pairs: Pairs,
+    pairs: SourcePairs,
     whole: Mapping[str, float],
 ) -> Slice:
     """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""

@@ -50,7 +50,7 @@ HALF_ROUNDING = 2.0**-11
 """Largest relative rounding error of a half-precision number, and so the largest error of a unit row."""
 
 
-class Table(NamedTuple):
+class VectorTable(NamedTuple):
     """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns texts."""
 
     vectors: NDArray[Any]
@@ -65,7 +65,7 @@ class PrecomputedEncoder:
     bad : rows of the file that no text may need, since they are NaN, infinite or zero.
     """
 
-    def __init__(self, table: Table, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
+    def __init__(self, table: VectorTable, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
         self.info = info
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
@@ -147,7 +147,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
 
 
-def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
+def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
     """Sorted key words of a role's rows, and the position of each row."""
     rows = np.arange(len(table.keys)) if table.roles is None else np.flatnonzero(table.roles == role)
     high, low = key_words(table.keys[rows])
@@ -165,7 +165,7 @@ def _index(table: Table, role: str, where: str) -> tuple[Words, Words, NDArray[n
     return high, low, rows[order]
 
 
-def _read_npz(path: Path) -> Table:
+def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
@@ -207,7 +207,7 @@ def _refuse_wrong_size(archive: zipfile.ZipFile, member: str) -> None:
         raise ValueError(f"{member} should have shape {shape} of {dtype}, but contains {n_bytes:,} bytes")
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> VectorTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -252,7 +252,7 @@ def _one_of(names: Sequence[str], present: Collection[str], path: Path) -> str:
     return matches[0]
 
 
-def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: Iterable[str]) -> Table:
+def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: Iterable[str]) -> VectorTable:
     if len(vectors) == 0:
         raise EncoderError("contains no vectors", where=str(path))
     keys, rule = _keys(path, columns, present)
@@ -264,7 +264,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
         raise EncoderError(f"roles {sorted(set(roles.tolist()))[:5]}, expected query and passage", where=str(path))
     if roles is not None and len(roles) != len(vectors):
         raise EncoderError(f"{len(vectors)} vectors but {len(roles)} roles", where=str(path))
-    return Table(vectors, keys, roles, rule)
+    return VectorTable(vectors, keys, roles, rule)
 
 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:

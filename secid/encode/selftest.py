@@ -47,7 +47,7 @@ Outcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
-class Probe:
+class SelfTestCheck:
     """One check of the self-test. fact: what was compared, of the kinds of pages.encoder.CHECKS."""
 
     name: str
@@ -55,7 +55,7 @@ class Probe:
     fact: Fact
 
 
-def self_test(encoder: Encoder) -> tuple[Probe, ...]:
+def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
     """The checks of CHECKS, which pass only on evidence. Roles and batch do not apply to stored rows; no other check is
     made of rows that are not finite, or of another length than the recipe says.
     """
@@ -106,18 +106,18 @@ def _scaled(rows: Float32Rows) -> Float32Rows:
     return finish_rows(rows, None, normalize=True)
 
 
-def _probe(name: str, passes: bool, kind: str, **values: str | float) -> Probe:
-    return Probe(name, "pass" if passes else "fail", Fact(kind, values))
+def _probe(name: str, passes: bool, kind: str, **values: str | float) -> SelfTestCheck:
+    return SelfTestCheck(name, "pass" if passes else "fail", Fact(kind, values))
 
 
-def _finite(encoder: Encoder, rows: Float32Rows) -> Probe:
+def _finite(encoder: Encoder, rows: Float32Rows) -> SelfTestCheck:
     bad = int((~np.isfinite(rows)).any(axis=1).sum())
     half = bad and encoder.info.dtype in ("bf16", "fp16") and not isinstance(encoder, PrecomputedEncoder)
     kind = "half_precision" if half else "finite"
     return _probe("finite", bad == 0, kind, bad=bad, n=len(rows), dtype=encoder.info.dtype)
 
 
-def _unit(encoder: Encoder, rows: Float32Rows) -> Probe:
+def _unit(encoder: Encoder, rows: Float32Rows) -> SelfTestCheck:
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not encoder.info.normalize:
         shortest = float(lengths.min())
@@ -126,22 +126,22 @@ def _unit(encoder: Encoder, rows: Float32Rows) -> Probe:
     return _probe("unit", error <= UNIT_TOLERANCE, "unit_length", measured=error)
 
 
-def _texts(passages: Float32Rows) -> Probe:
+def _texts(passages: Float32Rows) -> SelfTestCheck:
     rows = _scaled(passages)
     distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)[np.triu_indices(len(rows), 1)]
     nearest = float(distances.min())
     return _probe("texts", nearest > FLOAT32_DISTANCE, "texts", measured=nearest)
 
 
-def _stored_texts(rows: Float32Rows) -> Probe:
+def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
     """Texts of a file may be similar; only a file in which all rows are equal is wrong."""
     if len(rows) == 1:
-        return Probe("texts", "not evaluated", Fact("one_row"))
+        return SelfTestCheck("texts", "not evaluated", Fact("one_row"))
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
     return _probe("texts", farthest > FLOAT32_DISTANCE, "stored_texts", measured=farthest)
 
 
-def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Probe:
+def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> SelfTestCheck:
     """Of a chain of modules each role is compared with sentence-transformers', so that routes and tasks count, too."""
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
@@ -153,12 +153,12 @@ def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Pro
         nearest, limit = float(distances.min()), FLOAT32_DISTANCE
         return _probe("roles", nearest > limit, "other_prefixes", measured=nearest, limit=limit)
     if info.rules.get("query_prefix") == "function":
-        return Probe("roles", "not evaluated", Fact("own_prefixes"))
+        return SelfTestCheck("roles", "not evaluated", Fact("own_prefixes"))
     farthest = float(distances.max())
     return _probe("roles", farthest <= limit, "same_prefixes", measured=farthest, limit=limit)
 
 
-def _batch(encoder: Encoder, passages: Float32Rows) -> Probe:
+def _batch(encoder: Encoder, passages: Float32Rows) -> SelfTestCheck:
     noise, limit = _noise(encoder, passages), _tolerance(encoder)
     return _probe("batch", noise <= limit, "batch", n=len(TEXTS), measured=noise, limit=limit)
 
@@ -185,7 +185,7 @@ class Description:
     info: EncoderInfo
     n_parameters: int | None
     heads: tuple[str, ...]
-    checks: tuple[Probe, ...]
+    checks: tuple[SelfTestCheck, ...]
     truncate_dim: int | None = None
     not_asked: tuple[str, ...] = ()
 

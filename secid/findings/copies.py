@@ -270,16 +270,16 @@ def _fit(offsets: Index, n: int, n_values: int) -> bool:
     return len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == n_values and bool((np.diff(offsets) >= 0).all())
 
 
-class Pairs(NamedTuple):
+class TripletPairs(NamedTuple):
     """Triplet of each pair, its negative, and its positive's place."""
 
     triplet: Index
     negative: Index
     positive: Index
 
-    def only(self, keep: Flags | slice) -> Pairs:
+    def only(self, keep: Flags | slice) -> TripletPairs:
         """The pairs that are kept."""
-        return Pairs(self.triplet[keep], self.negative[keep], self.positive[keep])
+        return TripletPairs(self.triplet[keep], self.negative[keep], self.positive[keep])
 
 
 class CopyFinder:
@@ -312,7 +312,7 @@ class CopyFinder:
                 self._compare(positives, pairs.only(~equal[pairs.triplet]), near)
         return {"false_negative": equal, "near_copy": near & ~equal}
 
-    def _compare(self, positives: Positives, pairs: Pairs, near: Flags) -> None:
+    def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
         """Marks the triplets whose negative is a near copy of a positive."""
         n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
         for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
@@ -324,11 +324,11 @@ class CopyFinder:
             near[part.triplet[near_copies(left, right, positives.least)]] = True
 
 
-def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[Pairs]:
+def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
     """Each triplet with the positives starts[i] … starts[i] + counts[i] - 1, PAIRS_AT_ONCE or one triplet at a time."""
     for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
-        yield Pairs(np.repeat(triplets, n), np.repeat(negatives[first:last], n), spread(starts[first:last], n))
+        yield TripletPairs(np.repeat(triplets, n), np.repeat(negatives[first:last], n), spread(starts[first:last], n))
 
 
 def _runs_of(passages: TextStore, ids: Index, every: int) -> RunSets:

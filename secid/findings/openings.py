@@ -222,7 +222,7 @@ BothFlags = tuple[Flags, Flags]
 
 
 @dataclass(frozen=True)
-class Facts:
+class PassageFacts:
     """Facts of n passages, by id; those that no source points at have none.
 
     language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure or there is none.
@@ -234,7 +234,7 @@ class Facts:
     flags: Mapping[str, Flags]
 
     @staticmethod
-    def of(passages: TextStore, ids: Index, forms: TextForms) -> Facts:
+    def of(passages: TextStore, ids: Index, forms: TextForms) -> PassageFacts:
         """Facts of the passages with these ids, each read once. forms: of all passages."""
         languages = np.full(len(passages), UNDECIDED, np.int16)
         characters = np.zeros(len(passages), np.int64)
@@ -244,7 +244,7 @@ class Facts:
             characters[part] = np.fromiter(map(len, texts), np.int64, len(texts))
             for name, rule in TEXT_RULES.items():
                 flags[name][part] = np.fromiter(map(rule, texts), np.bool_, len(texts))
-        return Facts(languages, characters, {**flags, "loop": forms.loop})
+        return PassageFacts(languages, characters, {**flags, "loop": forms.loop})
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
         """Formal findings of one source by name. ordinary: shortest and longest; of its own positives where None.
@@ -284,7 +284,7 @@ def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
 
 
 def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> BothFlags:
-    """See `Facts.of_source`. language: (n_passages,) by id."""
+    """See `PassageFacts.of_source`. language: (n_passages,) by id."""
     own, record = language[planned.negatives], planned.triplet_record()
     of_positive, record_of_positive = language[planned.positives], planned.positive_record()
     decided = of_positive != UNDECIDED

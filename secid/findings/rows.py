@@ -42,7 +42,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RowFlags:
     """flags: (T,) which negatives have the finding.   severity: (T,) larger is worse, for choosing examples."""
 
     flags: Flags
@@ -56,7 +56,7 @@ def row_rules(
     truncated: Flags | None,
     unknown: Flags | None,
     wordless: Flags,
-) -> dict[str, Rule]:
+) -> dict[str, RowFlags]:
     """Every finding that needs more than the texts, by name, in no particular order.
 
     reference : random passages of the sampled queries; None where there are none, and two findings fewer.
@@ -68,31 +68,33 @@ def row_rules(
     pi, rho, c, weight = (columns[name] for name in ("consistency", "locality", "coverage", "weight"))
     valid, far, high = thresholds.valid, thresholds.far, thresholds.high_coverage
     rules = {
-        "query_without_tokens": Rule(wordless[table.triplets.query], np.zeros(len(table))),
-        "inversion": Rule(pi < INVERSION, -pi),
-        "low_locality": Rule(rho < LOW_LOCALITY, -rho),
-        "high_coverage": Rule(c >= high, c),
-        "valid_but_lexical": Rule((pi >= valid) & (rho >= valid) & (c >= high), c),
-        "valid_but_far": Rule((pi >= valid) & (c < high) & (rho < far), -rho),
+        "query_without_tokens": RowFlags(wordless[table.triplets.query], np.zeros(len(table))),
+        "inversion": RowFlags(pi < INVERSION, -pi),
+        "low_locality": RowFlags(rho < LOW_LOCALITY, -rho),
+        "high_coverage": RowFlags(c >= high, c),
+        "valid_but_lexical": RowFlags((pi >= valid) & (rho >= valid) & (c >= high), c),
+        "valid_but_far": RowFlags((pi >= valid) & (c < high) & (rho < far), -rho),
     }
     if truncated is not None:
-        rules["truncated"] = Rule(truncated[table.triplets.negative], weight)
+        rules["truncated"] = RowFlags(truncated[table.triplets.negative], weight)
     if unknown is not None:
-        rules["unknown_script"] = Rule(unknown[table.triplets.negative], weight)
+        rules["unknown_script"] = RowFlags(unknown[table.triplets.negative], weight)
     if table.guide is not None:
         with np.errstate(invalid="ignore"):
             gap = table.guide.s_query_negative - table.guide.s_query_positive
-        rules["suspect"] = Rule(table.guide.suspect(), gap)
+        rules["suspect"] = RowFlags(table.guide.suspect(), gap)
     if reference is not None:
         rules |= _against_random(table, columns, reference)
     return rules
 
 
-def _against_random(table: TripletTable, columns: Mapping[str, Floats], reference: RandomReference) -> dict[str, Rule]:
+def _against_random(
+    table: TripletTable, columns: Mapping[str, Floats], reference: RandomReference
+) -> dict[str, RowFlags]:
     query, near, best = table.triplets.query, columns["s_query_negative"], columns["s_query_positive"]
     return {
-        "random_like": Rule(random_like(query, near, reference), -near),
-        "weak_positive": Rule(random_like(query, best, reference), -best),
+        "random_like": RowFlags(random_like(query, near, reference), -near),
+        "weak_positive": RowFlags(random_like(query, best, reference), -best),
     }
 
 
@@ -217,7 +219,7 @@ class _ExampleWriter:
         self._columns = table.columns()
         self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
 
-    def worst(self, rule: Rule) -> tuple[TripletExample, ...]:
+    def worst(self, rule: RowFlags) -> tuple[TripletExample, ...]:
         """The worst triplets by a rule, one a query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]

@@ -28,7 +28,15 @@ import numpy as np
 
 from secid.arrays import Flags, among, distinct
 from secid.findings.copies import CopyFinder, Positives
-from secid.findings.openings import NO_KEYS, BothFlags, Facts, LengthRange, RunOpenings, opening_flags, used_passages
+from secid.findings.openings import (
+    NO_KEYS,
+    BothFlags,
+    LengthRange,
+    PassageFacts,
+    RunOpenings,
+    opening_flags,
+    used_passages,
+)
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, text_forms
@@ -61,7 +69,7 @@ def text_rules(
     """
     of_queries, of_passages = text_forms(queries), text_forms(passages)
     copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    facts = Facts.of(passages, used_passages(sources), of_passages)
+    facts = PassageFacts.of(passages, used_passages(sources), of_passages)
     found = []
     for source, openings in zip(
         sources, opening_flags(passages, sources, None if run is None else run.openings), strict=True
@@ -83,7 +91,7 @@ def text_rules(
 
 
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
-    """The formal findings of a source alone. formal: by name, as `Facts.of_source` gives them."""
+    """The formal findings of a source alone. formal: by name, as `PassageFacts.of_source` gives them."""
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
     positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
     return TextFindings(mask_of(of_negatives, source.n_triplets), positives)

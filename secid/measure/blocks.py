@@ -225,7 +225,7 @@ def padded_blocks(
 
 
 @dataclass(frozen=True)
-class Block:
+class SlotBlock:
     """The slots of one block, r groups of k, on the device.
 
     host     : the same as arrays.   groups : (r,) which ones.
@@ -248,9 +248,9 @@ class Window:
 
     queries: Tensor
     passages: Tensor
-    blocks: list[Block]
+    blocks: list[SlotBlock]
 
-    def differences(self, block: Block, out: Tensor) -> Tensor:
+    def differences(self, block: SlotBlock, out: Tensor) -> Tensor:
         """n - p of every slot of a block, written to `out`, (slots, d)."""
         rows = torch.index_select(self.passages, 0, block.negative, out=out)
         positives = self.passages.index_select(0, block.positive)
@@ -281,7 +281,7 @@ def windows(
         passages, places = _read(vectors, "passage", vectors.passages, [*positive, *negative], scratch)
         queries, query_places = _read(vectors, "query", vectors.queries, query, scratch)
         blocks = [
-            Block(host, *parts)
+            SlotBlock(host, *parts)
             for host, *parts in zip(
                 batch,
                 on_device([block.groups for block in batch], device),

@@ -41,7 +41,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Scores:
+class BatchScores:
     """Some records on a device. positive (P,), negative (N,) float64: dot products over the temperature.
 
     of_positive, of_negative : (P,), (N,) record of each, from 0.   scored, masked : as in `Records`.   n : of records.
@@ -107,7 +107,7 @@ def _sum(values: Tensor, record: Tensor, n: int) -> Tensor:
     return values.new_zeros(n).index_add(0, record, values)
 
 
-def _likelihood(scores: Scores, weights: Tensor, negative: Tensor) -> Gradient:
+def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradient:
     """-log P of one positive against the negatives, expected over a choice of it. weights: (P,) of the choice."""
     size, softmax = _soft(negative, scores.of_negative, scores.n)
     odds = size[scores.of_positive] - scores.positive
@@ -116,18 +116,18 @@ def _likelihood(scores: Scores, weights: Tensor, negative: Tensor) -> Gradient:
     return Gradient(loss, -missing, softmax * _sum(missing, scores.of_positive, scores.n)[scores.of_negative])
 
 
-def _uniform(scores: Scores) -> Tensor:
+def _uniform(scores: BatchScores) -> Tensor:
     """(P,) one over the number of a record's positives."""
     ones = torch.ones_like(scores.positive)
     return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
 
 
-def _gist(scores: Scores) -> Gradient:
+def _gist(scores: BatchScores) -> Gradient:
     masked = torch.zeros_like(scores.negative, dtype=torch.bool) if scores.masked is None else scores.masked
     return _likelihood(scores, scores.scored, torch.where(masked, -torch.inf, scores.negative))
 
 
-def _joint(scores: Scores) -> Gradient:
+def _joint(scores: BatchScores) -> Gradient:
     of, even = scores.of_positive, _uniform(scores)
     summed = _pairs(scores, "any", "all")
     size = torch.logaddexp(
@@ -137,7 +137,7 @@ def _joint(scores: Scores) -> Gradient:
     return Gradient(loss, torch.exp(scores.positive - size[of]) - even, summed.negative)
 
 
-def _pairs(scores: Scores, positives: str, negatives: str) -> Gradient:
+def _pairs(scores: BatchScores, positives: str, negatives: str) -> Gradient:
     """LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one.
 
     "any" positive: their sum counts, not the sum of their pairs, which is SumMargLH.
@@ -150,7 +150,7 @@ def _pairs(scores: Scores, positives: str, negatives: str) -> Gradient:
     return Gradient(softplus(odds), -weights * missing[scores.of_positive], softmax * missing[scores.of_negative])
 
 
-CLOSED_FORMS: Mapping[str, Callable[[Scores], Gradient]] = {
+CLOSED_FORMS: Mapping[str, Callable[[BatchScores], Gradient]] = {
     "single_lh": lambda scores: _likelihood(scores, scores.scored, scores.negative),
     "rand1_lh": lambda scores: _likelihood(scores, _uniform(scores), scores.negative),
     "joint_lh": _joint,
@@ -172,11 +172,11 @@ OF_SEVERAL_POSITIVES = frozenset(
 """With one positive a record these equal `single_lh`, the last one `lse_pair_max_n`."""
 
 
-def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[Scores], Gradient]:
+def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
     """MW, one number for all pairs, as a form of some records: their part of it, by negatives. Sides: (P,), (N,)."""
     of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
-    def form(scores: Scores) -> Gradient:
+    def form(scores: BatchScores) -> Gradient:
         loss, pull = of_negatives.at(scores.negative)
         _, push = of_positives.at(-scores.positive)
         by_record = _sum(loss / len(negative), scores.of_negative, scores.n)
@@ -245,7 +245,7 @@ def objective_values(
     return {name: total.values(classes, 1 if name == MW else n_records) for name, total in sums.items()}
 
 
-def _ends(scores: Scores) -> Tensor:
+def _ends(scores: BatchScores) -> Tensor:
     """(3, P) which passages are positives of a record that has several, and of them the strongest and the weakest."""
     several = (_uniform(scores) < 1.0).double()
     strongest, weakest = (_hard(sign * scores.positive, scores.of_positive, scores.n)[1] for sign in (1.0, -1.0))
@@ -254,7 +254,7 @@ def _ends(scores: Scores) -> Tensor:
 
 def _blocks(
     records: Records, flags: Floats, temperature: float, device: torch.device
-) -> Iterator[tuple[Scores, Tensor]]:
+) -> Iterator[tuple[BatchScores, Tensor]]:
     """Whole records, up to BLOCK passages and one record; with their classes, (C, N)."""
     starts, ends = records.positive_offsets, records.negative_offsets
     passages = starts + ends
@@ -266,7 +266,7 @@ def _blocks(
         of = [np.repeat(number, np.diff(offsets[first : stop + 1])) for offsets in (starts, ends)]
         masked = None if records.masked is None else torch.from_numpy(records.masked[own[1]]).to(device)
         yield (
-            Scores(
+            BatchScores(
                 torch.from_numpy(records.positive[own[0]] / temperature).to(device),
                 torch.from_numpy(records.negative[own[1]] / temperature).to(device),
                 torch.from_numpy(of[0]).to(device),

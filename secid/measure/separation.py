@@ -105,7 +105,7 @@ def _table(gap: Tensor, weights: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Scores:
+class PassageScores:
     """Scores of n passages for their queries, on one device.
 
     values : (n,) float64.   query : (n,) int64, 0 to Q - 1.   weight : (n,) float64 > 0, what each passage counts.
@@ -117,7 +117,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Separation:
+class SeparationEstimate:
     """auc, within_auc, aoc in [0, 1]; aoc is P(s+ <= s-), ties counted as errors.
 
     auc_influence, within_influence : (Q,) of each query, so that the sum of squares is the variance.
@@ -130,7 +130,7 @@ class Separation:
     within_influence: Tensor
 
 
-def pooled_auc(positive: Scores, negative: Scores, n_queries: int) -> tuple[float, float, Tensor]:
+def pooled_auc(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[float, float, Tensor]:
     """P(s+ > s-) + P(s+ = s-) / 2 over all pairs; P(s+ <= s-); and (Q,) the influence of each query on the first.
 
     Exact, by ranks, ties included. At least one score on either side. The influences are first-order (DeLong's
@@ -152,22 +152,22 @@ def pooled_auc(positive: Scores, negative: Scores, n_queries: int) -> tuple[floa
     return float(auc), float(aoc), influence
 
 
-def separation(positive: Scores, negative: Scores, n_queries: int) -> Separation:
+def separation(positive: PassageScores, negative: PassageScores, n_queries: int) -> SeparationEstimate:
     """The AUC over all pairs and over the pairs of one query. One query at least has both. Source: METHOD 8, 10."""
     auc, aoc, influence = pooled_auc(positive, negative, n_queries)
     right, all_pairs = _within(positive, negative, n_queries)
     within = right.sum() / all_pairs.sum()
     within_influence = (right - within * all_pairs) / all_pairs.sum()
-    return Separation(auc, float(within), aoc, influence, within_influence)
+    return SeparationEstimate(auc, float(within), aoc, influence, within_influence)
 
 
-def _ranks(positive: Scores, negative: Scores) -> tuple[Tensor, Tensor, int]:
+def _ranks(positive: PassageScores, negative: PassageScores) -> tuple[Tensor, Tensor, int]:
     """Ranks of both sides among all scores, equal ones alike, and how many there are."""
     levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
     return rank[: len(positive.values)], rank[len(positive.values) :], len(levels)
 
 
-def _within(positive: Scores, negative: Scores, n_queries: int) -> tuple[Tensor, Tensor]:
+def _within(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[Tensor, Tensor]:
     """(Q,) pairs of each query that are ordered rightly, ties by half, and (Q,) all its pairs."""
     high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
@@ -183,14 +183,14 @@ def _within(positive: Scores, negative: Scores, n_queries: int) -> tuple[Tensor,
     return right_pairs, all_pairs
 
 
-def mw_loss(positive: Scores, negative: Scores, temperature: float) -> float:
+def mw_loss(positive: PassageScores, negative: PassageScores, temperature: float) -> float:
     """Mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs, to pair_means.BOUND. Source: METHOD 9, 10."""
     x, y = negative.values / temperature, positive.values / temperature
     mean, _ = PairMeans.of(x, y, positive.weight).at(x)
     return float((negative.weight * mean).sum() / negative.weight.sum())
 
 
-def histogram(scores: Scores, low: float, high: float, n_bins: int) -> Tensor:
+def histogram(scores: PassageScores, low: float, high: float, n_bins: int) -> Tensor:
     """(n_bins,) weight of the scores in equal bins from low to high; scores outside go to the ends."""
     place = ((scores.values - low) / (high - low) * n_bins).long().clamp(0, n_bins - 1)
     return torch.bincount(place, scores.weight, n_bins)

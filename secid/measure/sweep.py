@@ -19,7 +19,7 @@ from torch import Tensor
 
 from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
-from secid.measure.blocks import Block, Triplets, Vectors, Window, block_plan, windows
+from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, windows
 from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
@@ -80,7 +80,7 @@ class SymmetricSum:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepSums:
     """What one pass leaves: dot products, and the un-normalised sum of w u u^T of each variant.
 
     dots              : (T,) float64 each on the CPU, in the order of the triplets.
@@ -109,7 +109,7 @@ def sweep(
     temperature: float = DEFAULTS.temperature,
     position: Floats | None = None,
     sums: torch.dtype = torch.float32,
-) -> Sweep:
+) -> SweepSums:
     """Dot products of all triplets and one information sum per variant.
 
     coverages : (T,) coverage of each triplet by the name that variants use.
@@ -142,7 +142,7 @@ def sweep(
     on_host = [column[:-1].cpu() for column in columns]
     if not all(bool(torch.isfinite(column).all()) for column in on_host):
         raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
-    return Sweep(Dots(*on_host), gradient.cpu().numpy(), *totals.of(variants))
+    return SweepSums(Dots(*on_host), gradient.cpu().numpy(), *totals.of(variants))
 
 
 class _Totals:
@@ -177,7 +177,7 @@ class _Totals:
         self._weights = torch.zeros(len(self._sums), 1 + last, dtype=torch.float64, device=device)
         self._dtype = dtype
 
-    def add(self, block: Block, dots: Dots, difference: Tensor, scale: Tensor) -> None:
+    def add(self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor) -> None:
         """The triplets of one block. scale: (slots,) 1 / ||n - p||^2, 0 where u = 0."""
         difference, counted = difference.to(self._dtype), self._share[block.triplet]
         stratum = int(self.stratum[block.host.groups[0]])
@@ -211,7 +211,7 @@ def _unsampled(variant: Variant) -> Variant:
     return replace(variant, sample=1.0)
 
 
-def _block_dots(window: Window, block: Block, smallest_distance: float) -> tuple[Dots, Tensor]:
+def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> tuple[Dots, Tensor]:
     """Cosines of a block in float64, and its differences n - p in float32 (B, d).
 
     Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter; of a zero row nothing

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import (
-    Block,
     PackedMatrix,
     Scratch,
+    SlotBlock,
     Triplets,
     Vectors,
     Window,
@@ -72,7 +72,7 @@ def quadratic_forms(
         for shape in (len(cluster) + 1, (len(excess), n_budgets), n_budgets, d)
     )
 
-    def work(block: Block, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def work(block: SlotBlock, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         forms, sums = _forms_and_pairs(rows.view(-1, block.host.k, d), narrow, scratch)
         if not uneven[block.host.groups].any():
             return forms, sums, None
@@ -108,9 +108,9 @@ def by_query(
     amount: Floats,
     cluster: Index,
     rotation: Tensor | None,
-    work: Callable[[Block, Tensor], Result],
+    work: Callable[[SlotBlock, Tensor], Result],
     dtype: torch.dtype = torch.float32,
-) -> Iterator[tuple[Block, Result]]:
+) -> Iterator[tuple[SlotBlock, Result]]:
     """What `work` makes of each block of whole queries, given the block and its rows v, (slots, d), which it may write
     to; those of padding are 0. rotation : (d, d) that rows are multiplied by; None for none.   dtype : of these rows.
     """
@@ -123,7 +123,7 @@ def by_query(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
     length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, dtype)
 
-    def one(window: Window, block: Block) -> Result:
+    def one(window: Window, block: SlotBlock) -> Result:
         rows = window.differences(block, scratch.take("rows", len(block.triplet), vectors.dimension))
         rows = rows.to(dtype).mul_(length[block.triplet].unsqueeze(1))
         if narrow is not None:
@@ -300,7 +300,7 @@ def information(
 
 
 @dataclass(frozen=True)
-class Part:
+class ScorePart:
     """ECI_sem of some triplets. per_triplet : (T,) h_i; 0 for those that do not count. Source: METHOD 8."""
 
     nats: float
@@ -314,7 +314,7 @@ def scores_of_parts(
     weight: Floats,
     smallest_distance: float,
     shares: Sequence[Floats],
-) -> list[Part]:
+) -> list[ScorePart]:
     """ECI_sem and influences of several parts of one set of triplets, whose rows are read once and kept together.
 
     squared_distance, weight, smallest_distance : as in `influence`.
@@ -329,7 +329,7 @@ def scores_of_parts(
         nats, h = _part(rows.index_select(0, place), counts, float(share.sum()))
         per_triplet = np.zeros(len(share))
         per_triplet[keep] = h
-        parts.append(Part(nats, per_triplet))
+        parts.append(ScorePart(nats, per_triplet))
     return parts
 
 

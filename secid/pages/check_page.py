@@ -23,7 +23,7 @@ from secid.pages.findings import (
 )
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
-from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
@@ -150,13 +150,13 @@ def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
     return " ".join(filter(None, every))
 
 
-def _findings(source: SourceReport, facts: TextFacts) -> SourceFindings:
+def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     """What is above its limit, the most urgent first; cautions after the findings."""
     items = [
         _caution(item) if isinstance(item, SourceCaution) else _finding(source, item)
         for _, _, item in problems(source, facts)
     ]
-    return SourceFindings(
+    return ShownFindings(
         source=short(source.name),
         status=STATUS[source.status],
         items=tuple(with_number(items, source)),

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
-from secid.pages.page import Item, SourceFindings, Table, foreign, number, text
+from secid.pages.page import Item, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
     capital,
@@ -58,12 +58,12 @@ Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
 
-def findings_of(run: Run) -> tuple[SourceFindings, ...]:
+def findings_of(run: Run) -> tuple[ShownFindings, ...]:
     """The findings above their limit by source, those to repair first; sources without one are left out."""
     sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
     grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
-        SourceFindings(
+        ShownFindings(
             source=plain(source.name), status=STATUS[source.status], items=items, command=plain(source.repair or "")
         )
         for source, items in grouped
@@ -164,7 +164,7 @@ def present_names(sources: Sequence[SourceReport]) -> list[str]:
     return [*(name for name in FINDINGS if name in names), *(name for name in names if name not in FINDINGS)]
 
 
-def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
+def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     """Return the `limit` most urgent findings of the run by source, and how many more there are.
 
     Sources to repair or not to use come first, each with its most urgent finding before any other source has one. Of
@@ -191,7 +191,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[SourceFindings, ...], int]:
         command = plain(source.repair or "") or ("" if items else own[0][1].command)
         if items or source.status in TO_REPAIR:
             status = STATUS[source.status]
-            groups.append((source, SourceFindings(source=plain(name), status=status, items=items, command=command)))
+            groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
     return tuple(group for _, group in groups), max(0, len(every) - limit)
 

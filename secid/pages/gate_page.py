@@ -11,7 +11,7 @@ from secid.errors import OutputError
 from secid.pages.findings import damaged_positives
 from secid.pages.formats import formats
 from secid.pages.markdown import hard_cut, render
-from secid.pages.page import Item, Page, Section, SourceFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.text import capital, count, log_line, named, nats, plain, short
 from secid.pages.verdict_words import (
     BLIND_SPOT,
@@ -40,7 +40,7 @@ from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
 from secid.results.commands import hidden, no_command, unused
 from secid.results.document import json_of
-from secid.results.gate import Check, CheckExample, GateVerdict, SourceVerdict
+from secid.results.gate import CheckExample, GateCheck, GateVerdict, SourceVerdict
 
 # A verdict as JUnit XML, which every CI service reads: a suite a source, a case a check.
 
@@ -69,7 +69,7 @@ def _suite(source: SourceVerdict, basis_line: str) -> ElementTree.Element:
     return suite
 
 
-def _case(check: Check, source: SourceVerdict) -> ElementTree.Element:
+def _case(check: GateCheck, source: SourceVerdict) -> ElementTree.Element:
     place = f"secid.gate.{log_line(source.report.name)}"
     case = ElementTree.Element("testcase", name=log_line(check.name), classname=place)
     if check.outcome == "pass":
@@ -121,7 +121,7 @@ def _answer(verdict: GateVerdict) -> Table:
     return Table(caption="Sources, and how many checks each failed", columns=columns, rows=tuple(rows))
 
 
-def _findings(source: SourceVerdict) -> SourceFindings:
+def _findings(source: SourceVerdict) -> ShownFindings:
     """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
     few = too_few(source)
     shown = [check for check in by_urgency(source) if (check.holds_up or check.notice) and check not in few]
@@ -132,7 +132,7 @@ def _findings(source: SourceVerdict) -> SourceFindings:
         item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
         items.insert(sum(check.outcome == "fail" for check in shown), item)
     status = DECISIONS[source.outcome]
-    return SourceFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
+    return ShownFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
 
 
 def _repair(source: SourceVerdict) -> str:
@@ -150,7 +150,7 @@ def _repair(source: SourceVerdict) -> str:
     return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
 
 
-def _item(check: Check, source: SourceVerdict) -> Item:
+def _item(check: GateCheck, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
         sentence=plain(full_sentence(check, source)),
@@ -246,7 +246,7 @@ def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
 
 
-def _of_check(level: str, source: SourceVerdict, check: Check) -> str:
+def _of_check(level: str, source: SourceVerdict, check: GateCheck) -> str:
     rows = "".join(
         f"\n{' '.join(filter(None, (f'{item.path}:{item.line}', row_note(item))))}" for item in check.examples
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from secid.pages.findings import match_words
-from secid.pages.page import STATUSES, Item, Page, SourceFindings
+from secid.pages.page import STATUSES, Item, Page, ShownFindings
 from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, plain, plural, short
 from secid.results import TripletExample
 
@@ -84,7 +84,7 @@ def _links(page: Page) -> list[tuple[str, str]]:
     return [(anchor, title) for anchor, title, shown in parts if shown]
 
 
-def _each_example_once(source: SourceFindings) -> SourceFindings:
+def _each_example_once(source: ShownFindings) -> ShownFindings:
     """The source with examples that an earlier finding of it shows at the end of a later one's."""
     shown: set[tuple[str, int, str]] = set()
     items: list[Item] = []
@@ -95,7 +95,7 @@ def _each_example_once(source: SourceFindings) -> SourceFindings:
     return replace(source, items=tuple(items))
 
 
-def _groups(findings: Sequence[SourceFindings]) -> list[tuple[SourceFindings, tuple[Item, ...], tuple[Item, ...]]]:
+def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
     """Each source with the findings that stand open and those that are folded.
 
     Open are those that the source's own command repairs, but few; without any the first, unless a source above has it

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from secid.pages.findings import match_words
-from secid.pages.page import Item, Page, Section, SourceFindings, Table
+from secid.pages.page import Item, Page, Section, ShownFindings, Table
 from secid.pages.text import fraction, markdown_code, plain, plural, short
 from secid.pages.text import markdown as safe
 from secid.pages.text import markdown_html as safe_html
@@ -50,7 +50,7 @@ def _smaller(page: Page) -> Iterator[Page]:
         yield short_page
 
 
-def _without_examples(group: SourceFindings) -> SourceFindings:
+def _without_examples(group: ShownFindings) -> ShownFindings:
     return replace(group, items=tuple(replace(item, examples=()) for item in group.items))
 
 
@@ -74,7 +74,7 @@ def _fill(page: Page) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _source(group: SourceFindings) -> list[str]:
+def _source(group: ShownFindings) -> list[str]:
     """The findings of one source, the repair after its name."""
     blocks = [f"### {safe(group.source)}: {safe(group.status)}", code_block(group.command)]
     for item in group.items:

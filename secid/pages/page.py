@@ -91,7 +91,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceFindings:
+class ShownFindings:
     """What is wrong with one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
 
     source: str
@@ -115,7 +115,7 @@ class Page:
     answer: Table
     second: Section | None = None
     pictures: tuple[Chart, ...] = ()
-    findings: tuple[SourceFindings, ...] = ()
+    findings: tuple[ShownFindings, ...] = ()
     controls: str = ""
     heat: Table | None = None
     details: tuple[Section, ...]

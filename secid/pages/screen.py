@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secid.pages.findings import match_words
-from secid.pages.page import Page, Section, SourceFindings, Table
+from secid.pages.page import Page, Section, ShownFindings, Table
 from secid.pages.text import plain
 from secid.results import TripletExample
 
@@ -91,7 +91,7 @@ def _section(section: Section) -> Iterator[Block]:
     yield from section.tables
 
 
-def findings_lines(group: SourceFindings, n_examples: int = 0) -> Iterator[Line]:
+def findings_lines(group: ShownFindings, n_examples: int = 0) -> Iterator[Line]:
     """The findings of one source, each with its command; the repair once, after the defects that it drops.
 
     n_examples: rows shown of each; without any, the place of one.

@@ -9,7 +9,7 @@ from secid.pages.glossary import by_reason, in_plain_words, why_not
 from secid.pages.text import capital, count, fraction, interval, listed, nats, percent, plain, plural
 from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
-from secid.results.gate import GROSS, Check, CheckExample, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GROSS, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
 
 DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
 """The outcome of a source."""
@@ -33,7 +33,7 @@ MOVED = (
 )
 
 
-def mark(check: Check) -> str:
+def mark(check: GateCheck) -> str:
     """The outcome in one word."""
     return "excused" if check.excused else "notice" if check.notice else check.outcome
 
@@ -43,12 +43,12 @@ def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
     return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
 
 
-def by_urgency(source: SourceVerdict) -> list[Check]:
+def by_urgency(source: SourceVerdict) -> list[GateCheck]:
     """What keeps the source from passing first, then notices; checks of one outcome in their own order."""
     return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome), not check.notice))
 
 
-def too_few(source: SourceVerdict) -> list[Check]:
+def too_few(source: SourceVerdict) -> list[GateCheck]:
     """The undecided checks of a source of fewer queries than limits are made for, to be said in one sentence."""
     undecided = [check for check in source.checks if check.outcome == "undecided" and not check.excused]
     small = any(check.name == "queries" for check in undecided)
@@ -66,7 +66,7 @@ def too_few_sentence(source: SourceVerdict) -> str:
     return f"{plural(n_queries, 'query', 'queries')} {are} too few{of}: about {count(needed)} would decide"
 
 
-def sentence(check: Check) -> str:
+def sentence(check: GateCheck) -> str:
     """What was measured, against what."""
     if check.name == "new_source":
         return "the baseline has no predecessor of this source, and the policy holds new sources for review"
@@ -81,7 +81,7 @@ def sentence(check: Check) -> str:
     return f"{_measured(check)}{bounds}{scale}; limit: {limit_text(check)}{_origin(check)}"
 
 
-def _measured(check: Check) -> str:
+def _measured(check: GateCheck) -> str:
     if check.finding:
         more = " more than of the positives" if FINDINGS[check.finding].formal else ""
         of = plural(check.n or 0, "negative")
@@ -95,7 +95,7 @@ def _measured(check: Check) -> str:
     return f"{DRIFT[check.name]} changed by {measured_text(check)} from {number(check.before, check.unit)}{paired}"
 
 
-def _origin(check: Check) -> str:
+def _origin(check: GateCheck) -> str:
     """Where the limit comes from."""
     if check.basis == "policy":
         return " (policy)"
@@ -110,7 +110,7 @@ def _origin(check: Check) -> str:
     return f" ({check.reference} in the baseline: {before})"
 
 
-def limit_text(check: Check) -> str:
+def limit_text(check: GateCheck) -> str:
     """On which side of which number the check has to be; "–" for one without a limit."""
     if check.limit is None:
         return "–"
@@ -120,7 +120,7 @@ def limit_text(check: Check) -> str:
     return f"{check.side}{'' if check.side.endswith('±') else ' '}{value}".replace("-", "−")
 
 
-def advice(check: Check, source: SourceVerdict) -> str:
+def advice(check: GateCheck, source: SourceVerdict) -> str:
     """What to do about a check of a source that does not pass; "" for one that does."""
     if check.outcome == "pass" and not check.notice:
         return ""
@@ -136,7 +136,7 @@ def advice(check: Check, source: SourceVerdict) -> str:
     return {"hardness": EASY, "languages": LANGUAGE}.get(check.name, MOVED)
 
 
-def full_sentence(check: Check, source: SourceVerdict) -> str:
+def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
     """What was measured, and what to do."""
     remedy = advice(check, source)
     return f"{capital(sentence(check))}.{f' {capital(remedy)}.' if remedy else ''}"
@@ -222,7 +222,7 @@ def number(value: float | None, unit: str) -> str:
     return f"{value:.2f}".replace("-", "−") if unit == "hardness" else nats(value)
 
 
-def measured_text(check: Check) -> str:
+def measured_text(check: GateCheck) -> str:
     """The measured value in its unit; a change has its sign, and that of a share is in points."""
     if check.name not in DRIFT or check.measured is None:
         return number(check.measured, check.unit)
@@ -233,7 +233,7 @@ def _change(value: float, unit: str) -> str:
     return f"{100 * value:+.2f}".replace("-", "−") if unit == "share" else nats(value, signed=True)
 
 
-def interval_text(check: Check) -> str:
+def interval_text(check: GateCheck) -> str:
     """The interval of a measured value, in its unit."""
     if check.interval_95 is None:
         return "–"
@@ -242,7 +242,7 @@ def interval_text(check: Check) -> str:
     return " to ".join(number(bound, check.unit) for bound in check.interval_95)
 
 
-def example_lines(check: Check) -> list[str]:
+def example_lines(check: GateCheck) -> list[str]:
     """A line an example row; the texts are untrusted."""
     lines = []
     for item in check.examples:

@@ -40,7 +40,7 @@ from secid.records import Fact
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from secid.read.evaluation import Run
+    from secid.read.evaluation import RetrievalRun
 
 # How a file is packed: recognised from its first bytes, opened as numbered rows.
 
@@ -76,7 +76,7 @@ class Container:
     kind: Kind
     compression: str = ""
     dialect: Dialect | None = None
-    run: Run | None = None
+    run: RetrievalRun | None = None
 
     def __str__(self) -> str:
         name = self.kind.replace("_", " ")

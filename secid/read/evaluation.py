@@ -188,7 +188,7 @@ class _Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RetrievalRun:
     """How a run is read.
 
     width    : columns of a line, a key of WIDTHS.   ranks : first and last rank of the window, from 1.
@@ -338,7 +338,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
         what = f"{settings.source_column!r}: a run has no such column"
         raise UsageError(what, where="--source-column", remedy=f"--source-column {JUDGED}, or none")
     by_judgement = JUDGED in (settings.by, settings.source_column)
-    run = Run(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
+    run = RetrievalRun(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
     return Container("run", stream.compression, run=run)
 
 

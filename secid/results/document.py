@@ -82,7 +82,7 @@ def validated(kind: Any, text: str | bytes, where: str, version: str, what: str,
         raise InputError(
             f"{what} of schema version {stated}; this secid reads version {version.split('.')[0]}.x",
             where=where,
-            remedy=f"render it with the secid that wrote it, or {'score' if what == 'report' else what} again",
+            remedy=f"use the secid that wrote it, or {again}",
         )
     try:
         return adapter_of(kind).validate_json(text)

@@ -47,7 +47,7 @@ class CheckExample:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class GateCheck:
     """One question put to a source.
 
     name         : "queries", "hardness", "languages", "findings.NAME", "drift.NAME" or "new_source".
@@ -106,7 +106,7 @@ class SourceVerdict:
     report: SourceReport
     outcome: Outcome
     previous: str | None
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     left_out: tuple[str, ...]
 
 

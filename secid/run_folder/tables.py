@@ -146,7 +146,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
     with whole(path, folder):
         missing = [name for name in columns if name not in pq.read_schema(path).names]
         if missing:
-            raise ValueError(f"no column {missing[0]}; an earlier secid wrote none")
+            raise ValueError(f"no column {missing[0]}")
         return pq.read_table(path, columns=list(columns), filters=only, page_checksum_verification=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.audit import Negatives, source_audit
+from secid.analyses.audit import AuditedNegatives, source_audit
 from secid.arrays import among, distinct
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError
@@ -167,7 +167,7 @@ class _Auditor:
         """The audit of one source."""
         planned, whole, plan = self._sources[place], self._plan.sources[place], self._plan
         queries, cluster = np.unique(rows.query, return_inverse=True)
-        negatives = Negatives(
+        negatives = AuditedNegatives(
             grade=self._judgements.grades(self._queries[rows.query], self._passages[rows.negative]),
             cluster=cluster,
             names=names_of(plan.queries.keys[queries]),

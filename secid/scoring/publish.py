@@ -10,7 +10,7 @@ import numpy as np
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control
 from secid.analyses.ranking import score_interval
-from secid.analyses.shared_queries import FEWEST_SHARED, Pairs, SharedCounts
+from secid.analyses.shared_queries import FEWEST_SHARED, SharedCounts, SourcePairs
 from secid.arrays import Flags, Floats, distinct
 from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
@@ -53,7 +53,7 @@ def noisy(distance: float) -> tuple[RunWarning, ...]:
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
 
 
-def unlike(pairs: Pairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
+def unlike(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
     """Warn of pairs that are not compared, of pairs compared by tr M, and of table rows with different queries.
 
     Source: METHOD 16.1.

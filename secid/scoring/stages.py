@@ -16,7 +16,7 @@ from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import (
-    Pairs,
+    SourcePairs,
     compared_pairs,
     counts_of,
     flags_of,
@@ -310,7 +310,7 @@ def among_places(item: Measured, part: Measured) -> Index:
 
 
 def unlike_queries(
-    items: Sequence[Measured], pairs: Pairs, reference: RandomReference | None
+    items: Sequence[Measured], pairs: SourcePairs, reference: RandomReference | None
 ) -> tuple[RunWarning, ...]:
     """Warn of comparisons that suffer from different queries; returns nothing if all sources have the same."""
     if same_queries(items):

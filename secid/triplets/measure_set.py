@@ -14,7 +14,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
-from secid.measure.sweep import Sweep, Variant, sweep
+from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
 from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
@@ -265,7 +265,7 @@ class Bench:
         coverages: Mapping[str, Floats],
         variants: Sequence[Variant],
         position: Floats | None = None,
-    ) -> Sweep:
+    ) -> SweepSums:
         return sweep(
             self.vectors,
             rows,
@@ -284,7 +284,7 @@ class Bench:
 
 
 def variant_scores(
-    sums: Sweep, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
+    sums: SweepSums, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
 ) -> dict[Variant, VariantScore]:
     """ECI_B of all variants of one sweep, one matrix at a time: numbers are all that is left of each."""
     scores = {}

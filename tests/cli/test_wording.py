@@ -13,7 +13,7 @@ import pytest
 from secid.records import Fact
 from secid.results.sources import BudgetPoint
 from secid.tools.export.left_out import Answer, Selection
-from secid.tools.export.mixture import Blend, MixtureScore, Part
+from secid.tools.export.mixture import Blend, MixturePart, MixtureScore
 from tests.cli.conftest import ROOT, Invoke, Outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages.samples import GOLDEN
@@ -114,8 +114,8 @@ MIXTURE = MixtureScore(
     budget=100.0,
     nats=0.52,
     parts=(
-        Part(name="poisoned", share=0.4, n_negatives=330.0, single_nats=0.45, status="repair", repair=None),
-        Part(name="dense", share=0.6, n_negatives=20.0, single_nats=0.4, status="no_defects", repair=None),
+        MixturePart(name="poisoned", share=0.4, n_negatives=330.0, single_nats=0.45, status="repair", repair=None),
+        MixturePart(name="dense", share=0.6, n_negatives=20.0, single_nats=0.4, status="no_defects", repair=None),
     ),
     remarks=(
         Fact("too_few", {"name": "dense", "n": 20.0, "budget": 100.0}),

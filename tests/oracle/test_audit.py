@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from secid.analyses.audit import Negatives, auroc, auroc_interval, rules, source_audit
+from secid.analyses.audit import AuditedNegatives, auroc, auroc_interval, rules, source_audit
 from tests.oracle import audit as oracle
 from tests.oracle.closeness import assert_close
 
 
-def sample(seed: int, n_queries: int = 12, *, lift: float = 0.2) -> tuple[Negatives, np.ndarray, np.ndarray]:
+def sample(seed: int, n_queries: int = 12, *, lift: float = 0.2) -> tuple[AuditedNegatives, np.ndarray, np.ndarray]:
     """Negatives with s_qn and s_qp, rounded so that many tie; cosines on both sides of 0, shares, three labels."""
     draw = np.random.default_rng(seed)
     counts = 1 + draw.integers(0, 6, n_queries)
@@ -20,7 +20,7 @@ def sample(seed: int, n_queries: int = 12, *, lift: float = 0.2) -> tuple[Negati
     s_qp = np.round(draw.uniform(-0.3, 0.6, n_queries), 1)[cluster]
     s_qn = np.round(s_qp + draw.normal(lift * (grade > 0), 0.2), 1)
     names = np.array([bytes([65 + place]) * 16 for place in range(n_queries)], "S16")
-    return Negatives(grade, cluster, names, draw.uniform(0.2, 1.0, len(cluster))), s_qn, s_qp
+    return AuditedNegatives(grade, cluster, names, draw.uniform(0.2, 1.0, len(cluster))), s_qn, s_qp
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -48,7 +48,7 @@ def test_the_reference_notices_damage():
 
 def test_the_worked_example_and_its_reverse():
     names = np.array([b"a" * 16, b"b" * 16], "S16")
-    negatives = Negatives(np.array([1.0, 1, 0, np.nan]), np.array([0, 1, 0, 1]), names, np.ones(4))
+    negatives = AuditedNegatives(np.array([1.0, 1, 0, np.nan]), np.array([0, 1, 0, 1]), names, np.ones(4))
     score = np.array([0.9, 0.4, 0.5, 0.4])
     values = [auroc(way, negatives).value for way in (score, -score, np.zeros(4))]
     assert_close(np.array(values), np.array([0.625, 0.375, 0.5]))
@@ -92,10 +92,12 @@ def test_the_interval_covers_the_auroc_of_the_process():
         grade = (draw.random(600) < np.where(np.arange(60) % 3, 0.05, 0.6)[cluster]).astype(float)
         score = draw.normal(size=60)[cluster] + draw.normal(size=600) + 1.0 * np.sqrt(2) * (grade > 0)
         names = np.array([place.to_bytes(16, "big") for place in range(1, 61)], "S16")
-        negatives = Negatives(grade, cluster, names, np.ones(600))
+        negatives = AuditedNegatives(grade, cluster, names, np.ones(600))
         low, high = auroc_interval(auroc(score, negatives), negatives)
         inside += low <= truth <= high
-        each = Negatives(grade, np.arange(600), np.array([b"%d" % place for place in range(600)], "S16"), np.ones(600))
+        each = AuditedNegatives(
+            grade, np.arange(600), np.array([b"%d" % place for place in range(600)], "S16"), np.ones(600)
+        )
         low, high = auroc_interval(auroc(score, each), each)
         alone += low <= truth <= high
     assert inside >= 0.93 * draws
@@ -107,7 +109,7 @@ def test_the_interval_covers_the_auroc_of_the_process():
 )
 def test_one_class_has_no_auroc(grade, reason):
     negatives, s_qn, s_qp = sample(3)
-    negatives = Negatives(np.full(len(s_qn), grade), negatives.cluster, negatives.names, negatives.share)
+    negatives = AuditedNegatives(np.full(len(s_qn), grade), negatives.cluster, negatives.names, negatives.share)
     result = source_audit("s", negatives, s_qn, s_qp, np.zeros(len(s_qn), np.bool_), 0, 0)
     assert result.auroc_consistency is None
     assert result.not_evaluated["auroc"] == reason
@@ -118,7 +120,7 @@ def test_few_queries_give_no_interval_and_a_perfect_order_still_has_a_width():
     names = np.array([bytes([65 + place]) * 16 for place in range(10)], "S16")
     for n_relevant, ends in ((4, (0.0, 1.0)), (6, None)):
         grade = np.tile([0.0, 1.0], 10) * (np.arange(20) < 2 * n_relevant)
-        negatives = Negatives(grade, np.repeat(np.arange(10), 2), names, np.ones(20))
+        negatives = AuditedNegatives(grade, np.repeat(np.arange(10), 2), names, np.ones(20))
         estimate = auroc(grade.copy(), negatives)
         low, high = auroc_interval(estimate, negatives)
         assert estimate.value == 1.0

@@ -15,7 +15,7 @@ from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Batch, Conflicts, flagged_counts
-from secid.measure.separation import BOUND, Scores, histogram, mw_loss, separation
+from secid.measure.separation import BOUND, PassageScores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close
@@ -36,10 +36,12 @@ def drawn(seed: int) -> tuple[list[oracle.Passage], list[oracle.Passage]]:
     return passages(24, 0.55), passages(130, 0.4)
 
 
-def scores(passages: list[oracle.Passage]) -> Scores:
+def scores(passages: list[oracle.Passage]) -> PassageScores:
     query, values, weight = zip(*passages, strict=True)
     query_ids = torch.tensor(list(map(int, query)))
-    return Scores(torch.tensor(values, dtype=torch.float64), query_ids, torch.tensor(weight, dtype=torch.float64))
+    return PassageScores(
+        torch.tensor(values, dtype=torch.float64), query_ids, torch.tensor(weight, dtype=torch.float64)
+    )
 
 
 def ours(positives: list[oracle.Passage], negatives: list[oracle.Passage]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from secid.pool import content_of, key_ranks
 from secid.pool.texts import TextSpool
 from secid.progress import Silent
 from secid.records import Record, Source
-from secid.results.gate import Check, CheckExample
+from secid.results.gate import CheckExample, GateCheck
 from secid.settings import Settings
 from secid.tools.gating.checks import with_worst
 from secid.triplets import search
@@ -255,7 +255,7 @@ def test_the_examples_of_a_check_go_by_text():
             content=content_of(keys),
             example=lambda place: CheckExample(path="", line=0, query="", negative=texts[order[place]]),
         )
-        check = Check(name="score", outcome="fail", unit="nats", side="above", limit=0.0, basis="policy")
+        check = GateCheck(name="score", outcome="fail", unit="nats", side="above", limit=0.0, basis="policy")
         return [example.negative for example in with_worst(check, subject, severity[order]).examples]
 
     expected = shown(np.arange(300))

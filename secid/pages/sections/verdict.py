@@ -182,12 +182,11 @@ def _unpaired(_: str, values: Mapping[str, Any]) -> str:
 
 
 def _own_queries(_: str, values: Mapping[str, Any]) -> str:
-    n, largest = values["n_common"], values.get("n_largest")  # absent from reports of earlier versions
-    of = f"; the largest has {count(largest)}" if largest else ""
+    n, largest = values["n_common"], values["n_largest"]
     shared = f"only {plural(n, 'query', 'queries')} are" if n > 1 else "only 1 query is" if n else "no query is"
     return (
-        f"{capital(shared)} in every source{of}. So each row of the table is of the source's own queries, marked *: "
-        "compare sources by their pairs, not by these rows."
+        f"{capital(shared)} in every source; the largest has {count(largest)}. So each row of the table is of the "
+        "source's own queries, marked *: compare sources by their pairs, not by these rows."
     )
 
 

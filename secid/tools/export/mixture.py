@@ -46,7 +46,7 @@ SUM_SLACK = 0.015
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class MixturePart:
     """One source of a mixture.
 
     share       : its proportion.   n_negatives : how many of its negatives the score is of.
@@ -73,7 +73,7 @@ class MixtureScore:
     schema_version: str
     budget: float
     nats: float
-    parts: tuple[Part, ...]
+    parts: tuple[MixturePart, ...]
     remarks: tuple[Fact, ...]
 
 
@@ -90,7 +90,7 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
     whole = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(
-        Part(
+        MixturePart(
             name=source.name,
             share=whole[source.name],
             n_negatives=states[source.name].n_negatives,
@@ -134,7 +134,7 @@ def _nats(state: InformationState, budget: float) -> float:
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 
-def _remarks(parts: Sequence[Part], budget: float) -> Iterator[Fact]:
+def _remarks(parts: Sequence[MixturePart], budget: float) -> Iterator[Fact]:
     for part in parts:
         if part.share * budget > part.n_negatives:
             yield Fact("too_few", {"name": part.name, "n": part.n_negatives, "budget": budget})

@@ -15,7 +15,7 @@ from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
-from secid.results.document import adapter_of, refuse_unnamed
+from secid.results.document import adapter_of, refuse_unnamed, validated
 from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked, value_text
 
 if TYPE_CHECKING:
@@ -134,29 +134,8 @@ def _rounded(value: Any) -> Any:
 
 def from_json(text: str | bytes, where: str) -> Baseline:
     """The baseline in a file. Raises InputError if it is not one, or of another major version."""
-    from pydantic import ValidationError
-
     rebuild = REBUILD.format(name=Path(where).name)
-    try:
-        version = str(json.loads(text)["schema_version"])
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not a complete JSON document: {error}", where=where, remedy=rebuild) from error
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            "not a secid baseline: no schema_version", where=where, remedy="use the .json that `secid baseline` writes"
-        ) from error
-    if version.split(".")[0] != BASELINE_SCHEMA_VERSION.split(".")[0]:
-        raise InputError(
-            f"baseline of schema version {version}; this secid reads version {BASELINE_SCHEMA_VERSION.split('.')[0]}.x",
-            where=where,
-            remedy=f"use the version of secid that wrote it, or {rebuild}",
-        )
-    try:
-        baseline: Baseline = adapter_of(Baseline).validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"not a valid baseline: {place}: {first['msg']}", where=where, remedy=rebuild) from error
+    baseline: Baseline = validated(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
     if not baseline.sources:
         raise InputError("contains no source", where=where, remedy=rebuild)
     _check_settings(baseline.settings, where, rebuild)

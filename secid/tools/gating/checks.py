@@ -16,10 +16,10 @@ from secid.findings.summary import SourceFindings
 from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
-from secid.results.gate import Check, CheckExample, finding_of
+from secid.results.gate import CheckExample, GateCheck, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
-from secid.tools.gating.limits import LEAST, Bound, Limits
+from secid.tools.gating.limits import LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, share_interval, unpaired_difference
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
@@ -68,7 +68,7 @@ class Subject:
     sample: Sample
     findings: SourceFindings
     policy: Policy
-    limits: Limits
+    limits: GateLimits
     known_languages: set[str]
     previous: Reference | None
     hardness: Estimate | None
@@ -79,9 +79,9 @@ class Subject:
     guide: GuideSource | None = None
 
 
-def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> Check:
+def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> GateCheck:
     """A check against a limit without a number. reason: why it could not be evaluated."""
-    return Check(
+    return GateCheck(
         name=name,
         outcome="undecided",
         unit=unit,
@@ -104,7 +104,7 @@ def decided(
     n: int | None = None,
     n_shared: int = 0,
     fixed_error: float = 0.0,
-) -> Check:
+) -> GateCheck:
     """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
     Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
@@ -166,7 +166,7 @@ def _needed(
     return None if times > MOST_NEEDED else ceil(n_queries * max(1.0, times))
 
 
-def with_worst(check: Check, subject: Subject, severity: Floats) -> Check:
+def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateCheck:
     """The check with the triplets of smallest severity as examples, one per query; a pass needs none."""
     if check.outcome == "pass":
         return check
@@ -190,7 +190,7 @@ NO_GUIDE_BEFORE = "no_guide_before"
 GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 
-def all_checks(subject: Subject) -> Iterator[Check]:
+def all_checks(subject: Subject) -> Iterator[GateCheck]:
     """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
     for check in (
         _queries(subject),
@@ -203,11 +203,11 @@ def all_checks(subject: Subject) -> Iterator[Check]:
         yield replace(check, excused=True) if excused else check
 
 
-def _queries(subject: Subject) -> Check:
+def _queries(subject: Subject) -> GateCheck:
     """Too little evidence is undecided: more of it may pass."""
     n, least = len(subject.sample.queries), subject.limits.minimum_queries
     enough = n >= least
-    return Check(
+    return GateCheck(
         name="queries",
         outcome="pass" if enough else "undecided",
         unit="count",
@@ -220,25 +220,25 @@ def _queries(subject: Subject) -> Check:
     )
 
 
-def _unchecked(subject: Subject) -> Iterator[Check]:
+def _unchecked(subject: Subject) -> Iterator[GateCheck]:
     """Leave a new source undecided if this baseline cannot judge its hardness: nothing else notices random passages."""
     if subject.previous is None and "hardness" in subject.limits.left_out:
-        yield Check(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
+        yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
 
 
-def _new_source(subject: Subject) -> Iterator[Check]:
+def _new_source(subject: Subject) -> Iterator[GateCheck]:
     """A source that the baseline does not know, where the policy holds such sources for review."""
     if subject.previous is None and subject.policy.new_source == "hold":
-        yield Check(name="new_source", outcome="undecided")
+        yield GateCheck(name="new_source", outcome="undecided")
 
 
-def _suspect(subject: Subject) -> Iterator[Check]:
+def _suspect(subject: Subject) -> Iterator[GateCheck]:
     """Suspects of a guide that the baseline has none of: asked for, and without a limit."""
     if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
-        yield Check(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
+        yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
 
 
-def _limits(subject: Subject) -> Iterator[Check]:
+def _limits(subject: Subject) -> Iterator[GateCheck]:
     """A check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
@@ -252,7 +252,7 @@ def _limits(subject: Subject) -> Iterator[Check]:
             yield _finding(subject, name, bound)
 
 
-def _hardness(subject: Subject, bound: Bound) -> Check:
+def _hardness(subject: Subject, bound: Bound) -> GateCheck:
     hard = subject.hardness
     if hard is None:
         return undecided("hardness", "hardness", bound, subject.missing.get("hardness", ""))
@@ -261,14 +261,14 @@ def _hardness(subject: Subject, bound: Bound) -> Check:
     return with_worst(check, subject, subject.sample.columns["s_query_negative"])
 
 
-def _languages(subject: Subject, bound: Bound) -> Check:
+def _languages(subject: Subject, bound: Bound) -> GateCheck:
     """Counted in a sample of the negatives, whatever the positives are."""
     texts = subject.findings.languages
     new = sum(share for code, share in texts.shares.items() if code and code not in subject.known_languages)
     return decided("languages", new, (new, new), "share", bound, len(subject.sample.queries), n=texts.n_texts)
 
 
-def _finding(subject: Subject, name: str, bound: Bound) -> Check:
+def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     finding = finding_of(name)
     result = next((item for item in subject.findings.findings if item.name == finding), None)
     if result is None:
@@ -289,7 +289,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> Check:
 
 def _compared(
     name: str, result: SourceFinding, positives: AmongPositives, bound: Bound, n: int, n_queries: int
-) -> Check:
+) -> GateCheck:
     """A formal finding: the difference from the positives. A defect fails where its whole interval is beyond the limit,
     as it decides the status; a share that positives may well have, too, holds nothing up.
     """
@@ -323,7 +323,7 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
     )
 
 
-def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> Check:
+def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
     """How far the source lies from its predecessor."""
     known, theirs, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":

@@ -47,7 +47,7 @@ SAME_SCORE = 1e-7
 
 
 @dataclass(frozen=True)
-class Against:
+class GateReference:
     """What sources are judged against. samples: the baseline run's sources, for a paired comparison."""
 
     baseline: Baseline
@@ -59,7 +59,7 @@ class Against:
 
 
 def comparable_guide(
-    against: Against, settings: Settings, encoder: Encoder, progress: Progress
+    against: GateReference, settings: Settings, encoder: Encoder, progress: Progress
 ) -> tuple[Guide | None, str]:
     """The guide whose suspects have a limit, or None and the kind of reason why there is none; "" where none is asked.
 
@@ -76,7 +76,7 @@ def comparable_guide(
     return None, OTHER_GUIDE if before else NO_GUIDE_BEFORE
 
 
-def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> Against:
+def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> GateReference:
     """The baseline, the policy, and the run to pair with, which must be comparable."""
     baseline = read_baseline(path)
     for name in policy.names:
@@ -86,7 +86,7 @@ def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -
         run = read_run(paired)
         refuse_differences(_run_differences(baseline, run), str(paired))
         samples = {source.name: sample for source, sample in folder_samples(paired, run)}
-    return Against(baseline, str(path), policy, policy_from, samples, None if paired is None else str(paired))
+    return GateReference(baseline, str(path), policy, policy_from, samples, None if paired is None else str(paired))
 
 
 def _run_differences(baseline: Baseline, run: Run) -> list[str]:
@@ -117,7 +117,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
 
 def judge(
     sources: Iterable[Reader],
-    against: Against,
+    against: GateReference,
     resolved: Resolved,
     progress: Progress,
     encoder: EncoderLike | None = None,
@@ -161,7 +161,7 @@ def judge(
     )
 
 
-def source_verdict(scored: Scored, plan: Plan, against: Against, no_guide: str) -> SourceVerdict:
+def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> SourceVerdict:
     """The verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" where they can."""
     (item,) = scored.measured
     (report,) = scored.run.sources
@@ -178,7 +178,7 @@ def source_verdict(scored: Scored, plan: Plan, against: Against, no_guide: str) 
     )
 
 
-def _subject(item: Measured, scored: Scored, plan: Plan, against: Against, no_guide: str) -> Subject:
+def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> Subject:
     baseline = against.baseline
     planned, rows = item.table.source, item.triplets
     name = predecessor(item.name, baseline.sources, against.policy.names, against.policy_from)

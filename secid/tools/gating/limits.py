@@ -86,7 +86,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Limits:
+class GateLimits:
     """All that one source is held against: bounds by the name of the check, and the checks left out for low power."""
 
     minimum_queries: int
@@ -103,7 +103,7 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
     return max(FEWEST_QUERIES, min(DECIDABLE_QUERIES, int(own)))
 
 
-def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limits:
+def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
     """The limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
     usual = minimum_queries(Policy(), baseline, previous)
@@ -123,7 +123,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Limi
             bounds[name] = bound
         else:
             left_out.append(name)
-    return Limits(least, bounds, tuple(left_out))
+    return GateLimits(least, bounds, tuple(left_out))
 
 
 def _given(check: str, value: float, previous: str | None) -> Bound:
@@ -402,7 +402,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(limits: Limits) -> str:
+def _limits(limits: GateLimits) -> str:
     """The limits of the baseline that are not the defects', and the checks that it has no power for."""
     texts = [
         f"{check} {bound.side} {bound.value:g}{_detects_text(bound)}".replace("± ", "±")

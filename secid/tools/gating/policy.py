@@ -22,7 +22,7 @@ Positive = Annotated[float, Field(ge=0.0, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 
-class Table(BaseModel):
+class PolicyTable(BaseModel):
     """A table of the policy: unknown keys are errors, values never change. Built on first use: schemas take time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
@@ -30,13 +30,13 @@ class Table(BaseModel):
 
 if TYPE_CHECKING:
 
-    class FindingsPolicy(Table):
+    class FindingsPolicy(PolicyTable):
         """A key for each finding."""
 
 else:
     FindingsPolicy = create_model(
         "FindingsPolicy",
-        __base__=Table,
+        __base__=PolicyTable,
         __doc__="Largest share of a source's negatives that may have a finding.",
         **{
             name: (Fraction | Off | None, Field(None, description=f"{entry.rule[0].upper()}{entry.rule[1:]}."))
@@ -47,7 +47,7 @@ else:
 Tolerance = Positive | Off | None
 
 
-class DriftPolicy(Table):
+class DriftPolicy(PolicyTable):
     """How far a source may move from its predecessor in the baseline, in either direction."""
 
     score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
@@ -58,7 +58,7 @@ class DriftPolicy(Table):
     )
 
 
-class Policy(Table):
+class Policy(PolicyTable):
     """The `[gate]` table."""
 
     model_config = ConfigDict(title="secid gate policy")
@@ -218,12 +218,12 @@ def _nearest(name: str, known: Any) -> str:
     return near_name(name, known, f"known: {', '.join(known)}")
 
 
-def tables() -> dict[str, type[Table]]:
+def tables() -> dict[str, type[PolicyTable]]:
     """The tables inside the policy, by name, in order."""
     models = {}
     for name, field in Policy.model_fields.items():
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, Table):
+        if isinstance(kind, type) and issubclass(kind, PolicyTable):
             models[name] = kind
     return models
 

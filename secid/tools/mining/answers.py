@@ -60,7 +60,7 @@ JSON = json.JSONDecoder(strict=False)
 
 
 @dataclass(frozen=True)
-class Pair:
+class PromptPair:
     """A query that negatives are written for. key: hex of its text key. The prompt gets the first positive, and the
     negatives are compared with all; at least one.
     """
@@ -71,7 +71,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerAnswer:
     """An answer as the server sent it; "" for what it did not send.
 
     tokens_in, tokens_out : 0 to 2^53; None where it sent anything else.
@@ -89,12 +89,12 @@ class Answer:
         return None if self.tokens_in is None or self.tokens_out is None else (self.tokens_in, self.tokens_out)
 
     @staticmethod
-    def of(document: Any) -> Answer:
+    def of(document: Any) -> ServerAnswer:
         """From a chat completion. Raises KeyError, IndexError, TypeError or ValueError if it is none."""
         choice = document["choices"][0]
         message, usage = choice["message"], document.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        return Answer(
+        return ServerAnswer(
             content=_text(message.get("content")),
             refusal=_text(message.get("refusal")),
             finish_reason=_text(choice.get("finish_reason")),
@@ -104,7 +104,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenNegatives:
     """What came of one pair. texts: negatives, distinct and in the order of the answer. kept_beside: (reason, text) of
     all else.
     """
@@ -124,11 +124,11 @@ def _tokens(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
-def written(answer: Answer, pair: Pair, n: int) -> Written:
+def written(answer: ServerAnswer, pair: PromptPair, n: int) -> WrittenNegatives:
     """The negatives of an answer to a request for n of them; at most n."""
     reason, items = _items(answer)
     if reason:
-        return Written((), ((reason, printable(answer.content or answer.refusal)),))
+        return WrittenNegatives((), ((reason, printable(answer.content or answer.refusal)),))
     good: list[str] = []
     beside: list[tuple[str, str]] = []
     forms: set[str] = set()
@@ -143,10 +143,10 @@ def written(answer: Answer, pair: Pair, n: int) -> Written:
     beside += [("surplus", _shown(item)) for item in items[start:]]
     if len(items) < n:
         beside.append(("fewer", printable(answer.content)))
-    return Written(tuple(good), tuple(beside))
+    return WrittenNegatives(tuple(good), tuple(beside))
 
 
-def _items(answer: Answer) -> tuple[str, list[object]]:
+def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
     """Why an answer has no list, else "", and its list."""
     if answer.refusal or answer.finish_reason == FILTERED:
         return "refusal", []
@@ -207,7 +207,7 @@ def _shown(item: object) -> str:
     return item.strip() if isinstance(item, str) and printable(item) == item else json.dumps(item)
 
 
-def _faults(items: Sequence[object], pair: Pair, forms: set[str]) -> Iterator[str | None]:
+def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Iterator[str | None]:
     """The first reason that each item is none of the query's negatives; None for a good one.
 
     forms : normal forms of the texts before them, to which theirs are added.
@@ -288,7 +288,7 @@ class Journal:
                     entry = json.loads(line)
                     differ = " and ".join(key for key, value in self._recipe.items() if entry["recipe"][key] != value)
                     request = str(entry["request"])
-                    Answer(**entry["answer"])
+                    ServerAnswer(**entry["answer"])
                 except (ValueError, LookupError, TypeError, RecursionError):  # cut where a run was killed
                     differ, request = "", ""
                 if differ:
@@ -300,7 +300,7 @@ class Journal:
             self._file.write(b"\n")
         return others
 
-    def add(self, request: str, key: str, answer: Answer) -> None:
+    def add(self, request: str, key: str, answer: ServerAnswer) -> None:
         """Writes an answer. Raises OutputError."""
         entry = {"key": key, "request": request, "recipe": self._recipe, "answer": dataclasses.asdict(answer)}
         line = json.dumps(entry).encode() + b"\n"
@@ -311,12 +311,12 @@ class Journal:
             os.fsync(self._file.fileno())
             self._places.setdefault(request, (place, len(line)))
 
-    def answer(self, request: str) -> Answer:
+    def answer(self, request: str) -> ServerAnswer:
         """The answer to a request that the journal holds. Raises OutputError."""
         place, length = self._places[request]
         with self._lock, writing(self._path):
             self._file.seek(place)
-            return Answer(**json.loads(self._file.read(length))["answer"])
+            return ServerAnswer(**json.loads(self._file.read(length))["answer"])
 
     def close(self) -> None:
         """Nothing is written or read afterwards. A new journal without an answer, of a full disk too, is removed."""

@@ -235,7 +235,7 @@ class Picks:
 
 
 @dataclass(frozen=True)
-class Lists:
+class CandidateLists:
     """Candidates of q queries in one order.   codes : (q, m) of Exclusions.   complete : (q,) no more candidates.
 
     s_qp : (q,) score of the positive.
@@ -268,7 +268,7 @@ class Choice:
     k: int
     capped: bool
 
-    def lists(self, ranking: Ranking, queries: Index, s_qp: Floats, miners: Sequence[Miner]) -> Lists:
+    def lists(self, ranking: Ranking, queries: Index, s_qp: Floats, miners: Sequence[Miner]) -> CandidateLists:
         """Lists of these queries that hold all that each of the miners needs; doubled for those that do not."""
         depth = OFTEN_EXCLUDED + max(
             self._last(m) if self.capped or m.pick != "top" else min(self._last(m), m.window[0] + self.k - 1)
@@ -285,25 +285,25 @@ class Choice:
             ids[pending, : order.ids.shape[1]], scores[pending, : order.ids.shape[1]] = order
             codes[pending, : order.ids.shape[1]] = self.exclusions.codes(queries[pending], order.ids)
             complete[pending] = (depth >= n_candidates) | (order.ids < 0).any(axis=1)
-            lists = Lists(
+            lists = CandidateLists(
                 ranking, queries[pending], s_qp[pending], ids[pending], scores[pending], codes[pending],
                 complete[pending],
             )  # fmt: skip
             enough = lists.complete | np.all([self._enough(m, lists) for m in miners], axis=0)
             pending, depth = pending[~enough], 2 * depth
-        return Lists(ranking, queries, s_qp, ids, scores, codes, complete)
+        return CandidateLists(ranking, queries, s_qp, ids, scores, codes, complete)
 
     def _last(self, miner: Miner) -> int:
         """Last rank that lists go to; a random source under a cap reads on row by row, which few rows need."""
         return max(DEPTH, self.k) if isinstance(miner.method, Random) else miner.window[1]
 
-    def _enough(self, miner: Miner, lists: Lists) -> Flags:
+    def _enough(self, miner: Miner, lists: CandidateLists) -> Flags:
         filled = lists.allowed.sum(axis=1) >= self._last(miner)
         if not (self.capped or miner.pick != "top"):
             filled |= _tested(miner, lists)[0].sum(axis=1) >= self.k
         return np.asarray(filled)
 
-    def choose(self, miner: Miner, number: int, picks: Picks, rows: Index, lists: Lists) -> None:
+    def choose(self, miner: Miner, number: int, picks: Picks, rows: Index, lists: CandidateLists) -> None:
         """Sets the negatives of these rows, from the first one on. number : of the miner.   lists : of the queries."""
         eligible, near, above = _tested(miner, lists)
         value = np.zeros(eligible.shape) if miner.pick == "top" else self._draws(miner, lists)
@@ -323,7 +323,7 @@ class Choice:
         searched = rank - lists.allowed < last[:, None]
         picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
 
-    def _draws(self, miner: Miner, lists: Lists) -> Floats:
+    def _draws(self, miner: Miner, lists: CandidateLists) -> Floats:
         """(q, m) the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
 
         Equal chances for pick=random; p(n) proportional to exp(-a (s_qn - s_qp - b)^2) for simans. Source: METHOD 10.
@@ -340,7 +340,7 @@ class Choice:
         return np.asarray(value)
 
 
-def _tested(miner: Miner, lists: Lists) -> tuple[Flags, Flags, Flags]:
+def _tested(miner: Miner, lists: CandidateLists) -> tuple[Flags, Flags, Flags]:
     """(q, m) which candidates of the window pass, which fail the margin, and which others the maximum."""
     rank = lists.allowed.cumsum(axis=1)
     window = lists.allowed & (rank >= miner.window[0]) & (rank <= miner.window[1])
@@ -362,7 +362,7 @@ def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
 
 
 def _why(
-    miner: Miner, lists: Lists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
+    miner: Miner, lists: CandidateLists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
 ) -> npt.NDArray[np.uint8]:
     """(q,) number of WHY for a short row: its window has fewer than k, or the test that most of the window failed.
 

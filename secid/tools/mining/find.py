@@ -37,10 +37,10 @@ from secid.tools.mining.choose import (
     FILL,
     WHY,
     Bm25Ranking,
+    CandidateLists,
     Choice,
     DenseRanking,
     Exclusions,
-    Lists,
     Picks,
     RandomRanking,
     Ranking,
@@ -49,7 +49,18 @@ from secid.tools.mining.choose import (
     passing,
 )
 from secid.tools.mining.llm import Answers
-from secid.tools.mining.methods import FILLED, REJECTED, Bm25, Dense, Hybrid, Llm, Method, Miner, MiningPlan, Random
+from secid.tools.mining.methods import (
+    FILLED,
+    REJECTED,
+    Bm25Miner,
+    Dense,
+    Hybrid,
+    Llm,
+    Method,
+    Miner,
+    MiningPlan,
+    Random,
+)
 from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
@@ -65,7 +76,7 @@ PARTS = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class MinedLists:
     """The negatives of each source of a plan, in its order, and the scores beside them; NaN without an encoder.
 
     positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score.
@@ -82,7 +93,7 @@ class Found:
 def find(
     plan: MiningPlan, questions: Questions, written: Mapping[int, Index], encoder: Encoder | None, settings: Settings,
     work: Path, progress: Progress,
-) -> Found:  # fmt: skip
+) -> MinedLists:  # fmt: skip
     """One search for all sources.
 
     written : (R, m) ids of the texts that a language model wrote for each row, -1 behind the last; by source.
@@ -100,7 +111,7 @@ def find(
         picks = search(plan, questions, exclusions, embedder, s_qp, written, settings, progress)
         query = questions.query[:, None]
         s_first = _scores(embedder, query, questions.first[:, None])[:, 0]
-        return Found(positive, s_qp, s_first, picks, [_scores(embedder, query, own.ids) for own in picks])
+        return MinedLists(positive, s_qp, s_first, picks, [_scores(embedder, query, own.ids) for own in picks])
 
 
 def lowest_positives(
@@ -151,7 +162,7 @@ def search(
                 choice.choose(plan.miners[number], number, picks[number], rows, lists)
         for number, ids in written.items():
             texts = ids[rows]
-            lists = Lists(
+            lists = CandidateLists(
                 at_random, query, limit, texts, np.full(texts.shape, np.nan), exclusions.codes(query, texts),
                 np.ones(len(rows), np.bool_),
             )  # fmt: skip
@@ -193,7 +204,7 @@ def _rankings(
         progress.start("index", n, "texts")
         return Bm25Ranking(questions.queries, questions.passages, n, settings.tokenizer, progress.advance)
 
-    makers: dict[type, Callable[[], Ranking]] = {Random: lambda: at_random, Bm25: bm25}
+    makers: dict[type, Callable[[], Ranking]] = {Random: lambda: at_random, Bm25Miner: bm25}
     if embedder is not None:
         vectors = embedder.vectors
         makers[Dense] = lambda: DenseRanking(vectors, n)
@@ -227,7 +238,7 @@ OF_THE_MACHINE = ("device", "facts", "rules")
 
 
 @dataclass(frozen=True)
-class Negatives:
+class MinedNegatives:
     """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
 
     answers : of a language model; None for other sources.
@@ -235,7 +246,7 @@ class Negatives:
 
     plan: MiningPlan
     questions: Questions
-    found: Found
+    found: MinedLists
     number: int
     answers: Answers | None
     temperature: float
@@ -355,7 +366,7 @@ class Negatives:
         )
 
 
-def write_sources(sources: Sequence[Negatives], run: Mined, folder: Path, progress: Progress) -> Mined:
+def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, progress: Progress) -> Mined:
     """The files of all sources and the manifest, together or not at all, and the run with its sources.
 
     The manifest gets its name last. What a run left that was killed before that is replaced. What language models wrote
@@ -401,8 +412,8 @@ def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float)
     """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
     score is not known.
 
-    s_qn, s_first : as in `Found`.   taken : (R, K) which count. Of the numbers as they are written, so that these means
-    are stable where the files are. Source: METHOD 2.
+    s_qn, s_first : as in `MinedLists`.   taken : (R, K) which count. Of the numbers as they are written, so that these
+    means are stable where the files are. Source: METHOD 2.
     """
     if not taken.any() or np.isnan(s_qn[taken]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))

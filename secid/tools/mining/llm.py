@@ -30,10 +30,10 @@ from secid.tools.mining.answers import (
     MOST_BYTES,
     NOT_CHAT,
     TOO_LONG,
-    Answer,
     Journal,
-    Pair,
-    Written,
+    PromptPair,
+    ServerAnswer,
+    WrittenNegatives,
     printable,
     written,
 )
@@ -103,8 +103,8 @@ OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
 
 def llm_negatives(
-    pairs: Callable[[], Iterator[Pair]], endpoint: Endpoint, plan: MiningPlan, journal: Path, progress: Progress,
-    take: Callable[[Pair, Written], None],
+    pairs: Callable[[], Iterator[PromptPair]], endpoint: Endpoint, plan: MiningPlan, journal: Path, progress: Progress,
+    take: Callable[[PromptPair, WrittenNegatives], None],
 ) -> Usage:  # fmt: skip
     """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
 
@@ -119,7 +119,7 @@ def llm_negatives(
         "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature
     }  # fmt: skip
 
-    def requests() -> Iterator[tuple[Pair, str, str]]:
+    def requests() -> Iterator[tuple[PromptPair, str, str]]:
         """Each pair with its message, and the name of the request: what the answer depends on."""
         for pair in pairs():
             text = rendered(prompt, pair, n)
@@ -130,7 +130,7 @@ def llm_negatives(
         refusals = _answer_all(requests, kept, endpoint, plan.concurrency, progress)
         for pair, _, name in requests():
             if name in refusals:
-                take(pair, Written((), (("rejected", refusals[name]),)))
+                take(pair, WrittenNegatives((), (("rejected", refusals[name]),)))
                 continue
             answer = kept.answer(name)
             tokens[name] = answer.tokens
@@ -139,7 +139,7 @@ def llm_negatives(
 
 
 def _answer_all(
-    requests: Callable[[], Iterator[tuple[Pair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
+    requests: Callable[[], Iterator[tuple[PromptPair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
     progress: Progress,
 ) -> dict[str, str]:  # fmt: skip
     """Asks what the journal does not hold, each request once. Returns why the server refuses some, by their names."""
@@ -150,7 +150,7 @@ def _answer_all(
         progress.note(f"{plural(len(names) - len(new), 'answer')} of an earlier run used, not paid for again")
     refusals: dict[str, str] = {}
 
-    def ask(pair: Pair, text: str, name: str) -> None:
+    def ask(pair: PromptPair, text: str, name: str) -> None:
         """Asks, and puts the answer into the journal, or the reason of the server among the refusals."""
         reply = endpoint.ask(text)
         if isinstance(reply, str):
@@ -191,7 +191,7 @@ def _answer_all(
     return refusals
 
 
-def rendered(prompt: str, pair: Pair, n: int) -> str:
+def rendered(prompt: str, pair: PromptPair, n: int) -> str:
     """The prompt of a pair: {query}, {positive} and {n} filled in, once, and every other brace left alone."""
     values = {"query": pair.query, "positive": pair.positives[0], "n": str(n)}
     return PLACES.sub(lambda match: values[match[1]], prompt)
@@ -235,7 +235,7 @@ class Endpoint:
         """An error of this server."""
         return EndpointError(message, where=self.url, remedy=remedy)
 
-    def ask(self, text: str) -> Answer | str:
+    def ask(self, text: str) -> ServerAnswer | str:
         """The answer to a message, or why the server does not take it. Raises EndpointError.
 
         What is no chat completion, at the third time, or too long is an answer without a text.
@@ -264,13 +264,13 @@ class Endpoint:
                 if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
                     content = content.replace(self._key.encode(), b"***")
                 if len(content) > MOST_BYTES:
-                    return Answer("", "", TOO_LONG, None, None)
-                answer = Answer.of(json.loads(content))
+                    return ServerAnswer("", "", TOO_LONG, None, None)
+                answer = ServerAnswer.of(json.loads(content))
                 self.answered = True
                 return answer
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 n_read, problem = n_read + 1, self._shown(content.decode("utf-8", "replace"))
-        return Answer(f"not a response in OpenAI's format: {problem}", "", NOT_CHAT, None, None)
+        return ServerAnswer(f"not a response in OpenAI's format: {problem}", "", NOT_CHAT, None, None)
 
     def _rejected(self, code: int, problem: str) -> EndpointError:
         remedy = f"check the address and the model, {self.method.model}"
@@ -389,7 +389,7 @@ def ask(
     numbers, counts, reasons = array("q"), array("q"), Counter[str]()
     with rejected.open("w", encoding="utf-8") as file:
 
-        def take(pair: Pair, written: Written) -> None:
+        def take(pair: PromptPair, written: WrittenNegatives) -> None:
             counts.append(len(written.texts))
             numbers.extend(spool.add(written.texts))
             for reason, text in written.kept_beside:
@@ -405,7 +405,7 @@ def ask(
     return Answers(texts, rejected, dict(sorted(reasons.items())), usage)
 
 
-def _pairs(questions: Questions) -> Iterator[Pair]:
+def _pairs(questions: Questions) -> Iterator[PromptPair]:
     """The rows as pairs, each with all labelled positives of its query, its own first."""
     order = np.argsort(questions.labels[0], kind="stable")
     query_of, passage_of = (part[order] for part in questions.labels)
@@ -413,4 +413,4 @@ def _pairs(questions: Questions) -> Iterator[Pair]:
         start, stop = np.searchsorted(query_of, [query, query + 1])
         labelled = questions.passages.take(passage_of[start:stop])
         positives = dict.fromkeys([*(passage.text for passage in row.positives), *labelled])
-        yield Pair(questions.queries.keys[query].tobytes().hex(), row.query, tuple(positives))
+        yield PromptPair(questions.queries.keys[query].tobytes().hex(), row.query, tuple(positives))

@@ -27,7 +27,7 @@ from secid.results.commands import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.encoders import fitting_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
-from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
+from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25Miner, Llm, MiningPlan
 from secid.tools.mining.questions import Questions, read_questions
 from secid.version import VERSION
 
@@ -64,7 +64,7 @@ def mine_sources(
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
         settings = _with_tokenizer(plan, questions, resolved, progress)
         from secid.tools.mining.answers import kept_answers
-        from secid.tools.mining.find import Negatives, find, write_sources
+        from secid.tools.mining.find import MinedNegatives, find, write_sources
         from secid.tools.mining.llm import ask
 
         stack.enter_context(kept_answers(journals, progress))
@@ -85,7 +85,7 @@ def mine_sources(
             written = {number: np.where(own.texts >= 0, ids[own.texts], -1) for number, own in answers.items()}
         found = find(plan, questions, written, encoder, settings, work, progress)
         sources = [
-            Negatives(plan, questions, found, number, answers.get(number), settings.temperature)
+            MinedNegatives(plan, questions, found, number, answers.get(number), settings.temperature)
             for number in range(len(plan.miners))
         ]
         run = Mined(
@@ -114,7 +114,7 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
     """The settings, with a tokenizer that fits the texts if bm25 will split them and none was set. Source: METHOD 4."""
-    if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
+    if not any(isinstance(miner.method, Bm25Miner) for miner in plan.miners):
         return resolved.values
     queries = questions.queries, distinct(questions.query)
     candidates = questions.passages, np.arange(questions.n_candidates)

@@ -19,7 +19,7 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedErro
 from secid.measure.blocks import Vectors
 from secid.pool.texts import TextStore
 from secid.tools.probing.options import Options
-from secid.tools.probing.task import Arm, Lists, Task
+from secid.tools.probing.task import Arm, RowLists, Task
 from secid.triplets.search import nearest_passages
 
 # An encoder in training: weights that can be put back, steps of InfoNCE, rows of texts.
@@ -249,7 +249,7 @@ class HeldOut:
     place: Index
 
 
-def steps_of(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[Step]:
+def steps_of(task: Task, negatives: RowLists, work: Work, batch: int) -> Iterator[Step]:
     """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
 
     batch : rows of a step, or all of the other folds where they are fewer; rows left over end an epoch.
@@ -271,7 +271,7 @@ def steps_of(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[S
             )
 
 
-def _drawn(lists: Lists, rows: Index, draws: np.random.Generator) -> Index:
+def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
     """One passage of each row: the same place of equally long lists whatever they hold."""
     place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
     return np.asarray(lists.ids[place])

@@ -42,7 +42,7 @@ from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import Trainings
-from secid.tools.probing.task import Arm, Lists, Task, candidates_of, read_task
+from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
 RANDOM = Arm("random", control=True)
@@ -282,7 +282,7 @@ def _with_comparisons(
     reason = "one_seed" if result.n_seeds == 1 else None if beaten else "no_gain"
     pairs, ties = judge.pairs()
 
-    def of_arm(arm: Arm, lists: Lists) -> ProbedSource:
+    def of_arm(arm: Arm, lists: RowLists) -> ProbedSource:
         gain = gains[arm]
         return ProbedSource(
             name=arm.name,

@@ -99,14 +99,14 @@ LEAST_SECOND_POSITIVES = 0.1
 
 
 @dataclass(frozen=True)
-class Lists:
+class RowLists:
     """A list of passages for each of R rows: row r's are ids[offsets[r]:offsets[r+1]]."""
 
     ids: Index
     offsets: Index
 
     @classmethod
-    def of_counts(cls, ids: Index, counts: Iterable[int]) -> Lists:
+    def of_counts(cls, ids: Index, counts: Iterable[int]) -> RowLists:
         """The ids of all rows, one after the other, so many of each."""
         return cls(ids, np.cumsum([0, *counts]))
 
@@ -124,17 +124,17 @@ class Lists:
         """(L,) row of each passage."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
-    def take(self, rows: Index) -> Lists:
+    def take(self, rows: Index) -> RowLists:
         """The lists of these rows."""
-        return Lists.of_counts(self.ids[spread(self.offsets[rows], self.counts[rows])], self.counts[rows])
+        return RowLists.of_counts(self.ids[spread(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
-    def by_id(self) -> Lists:
+    def by_id(self) -> RowLists:
         """The same, of each row the passages by id."""
-        return Lists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
+        return RowLists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
 
-    def first(self, counts: Index) -> Lists:
+    def first(self, counts: Index) -> RowLists:
         """The first so many of each row. counts : (R,) none above its own."""
-        return Lists.of_counts(self.ids[spread(self.offsets[:-1], counts)], counts)
+        return RowLists.of_counts(self.ids[spread(self.offsets[:-1], counts)], counts)
 
 
 class Arm(NamedTuple):
@@ -163,9 +163,9 @@ class Task:
     queries: TextStore
     passages: TextStore
     query: Index
-    positives: Lists
-    negatives: Mapping[str, Lists]
-    controls: Mapping[str, Lists]
+    positives: RowLists
+    negatives: Mapping[str, RowLists]
+    controls: Mapping[str, RowLists]
     group: Index
     fold: Index
     candidates: Index
@@ -174,7 +174,7 @@ class Task:
     folder: Path
 
     @cached_property
-    def arms(self) -> dict[Arm, Lists]:
+    def arms(self) -> dict[Arm, RowLists]:
         """The negatives of all sources, then those of the controls, of each row by id: rows of a file have no order."""
         sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
         return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
@@ -239,14 +239,14 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     positives = _of_rows(labelled, shared, n)
     group = groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
     random = _random(positives, fewest, n, seed)
-    controls: dict[str, Lists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
+    controls: dict[str, RowLists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(
         queries=queries,
         passages=passages,
         query=shared,
         positives=positives,
         negatives={name: own.first(fewest) for name, own in lists.items()},
-        controls={kind: own for kind, own in controls.items() if isinstance(own, Lists)},
+        controls={kind: own for kind, own in controls.items() if isinstance(own, RowLists)},
         group=group,
         fold=folds(group, queries, shared, n_folds, seed),
         candidates=np.arange(n),
@@ -287,14 +287,14 @@ def _negatives(planned: PlannedSource, first_query: Index, place: Index, n: int)
     return keys[np.sort(np.unique(keys, return_index=True)[1])]
 
 
-def _of_rows(keys: Index, queries: Index, n: int) -> Lists:
+def _of_rows(keys: Index, queries: Index, n: int) -> RowLists:
     """The passages of each of these queries, in the order of the keys."""
     order = np.argsort(queries, kind="stable")
     query = keys // n
     keep = among(query, queries[order])
     row = order[np.searchsorted(queries[order], query[keep])]
     by_row = np.argsort(row, kind="stable")
-    return Lists.of_counts((keys % n)[keep][by_row], np.bincount(row, minlength=len(queries)))
+    return RowLists.of_counts((keys % n)[keep][by_row], np.bincount(row, minlength=len(queries)))
 
 
 def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
@@ -303,7 +303,7 @@ def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
     return ids[first], ids[second]
 
 
-def _random(positives: Lists, counts: Index, n: int, seed: int) -> Lists:
+def _random(positives: RowLists, counts: Index, n: int, seed: int) -> RowLists:
     """So many of n passages for each row, drawn at random; none a positive of its query.
 
     A row has none only where all passages are its positives; then all rows are one group, and nothing is trained.
@@ -316,7 +316,7 @@ def _random(positives: Lists, counts: Index, n: int, seed: int) -> Lists:
     return _joined(drawn)
 
 
-def _known_positive(positives: Lists, random: Lists) -> Lists | str:
+def _known_positive(positives: RowLists, random: RowLists) -> RowLists | str:
     """The other labelled positives of each query; random passages for those that have one alone."""
     several = positives.counts > 1
     if several.mean() < LEAST_SECOND_POSITIVES:
@@ -325,9 +325,9 @@ def _known_positive(positives: Lists, random: Lists) -> Lists | str:
     return _joined(own)
 
 
-def _joined(lists: list[Index]) -> Lists:
+def _joined(lists: list[Index]) -> RowLists:
     """These lists, one a row."""
-    return Lists.of_counts(np.concatenate(lists), map(len, lists))
+    return RowLists.of_counts(np.concatenate(lists), map(len, lists))
 
 
 # Which passages the held-out queries rank where there are too many to encode after every training.
@@ -361,19 +361,19 @@ def candidates_of(
     return ids, depth
 
 
-def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> Lists:
+def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> RowLists:
     """The nearest passages to each row's query."""
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
         places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST)
-    return Lists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
+    return RowLists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
-def _bm25(task: Task, rows: Index) -> Lists:
+def _bm25(task: Task, rows: Index) -> RowLists:
     """The passages of the highest scores that share a token with each row's query."""
     passages = task.passages
     documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
     index = Bm25(task.queries.packed_of(task.query[rows]), documents, "multilingual")
     places, _ = index.best(np.arange(len(rows)), DEEPEST)
-    return Lists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))
+    return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

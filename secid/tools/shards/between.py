@@ -14,9 +14,9 @@ from secid.analyses.shared_queries import (
     Key,
     Pair,
     PairGap,
-    Pairs,
     Shared,
     SharedCounts,
+    SourcePairs,
     flags_of,
     scored_pairs,
 )
@@ -34,7 +34,7 @@ from secid.triplets.random_reference import QuerySums, RatioDifference
 
 
 @dataclass
-class Scores:
+class MergedScore:
     """ECI of a set of triplets and its error; the error is added up over shards.
 
     state : the sum over all shards.   eigen : of its M.
@@ -49,11 +49,11 @@ class Scores:
     n_queries: int = 0
 
     @staticmethod
-    def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> Scores:
+    def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> MergedScore:
         """Score a set before its influence is added."""
         total = state.total if device is None else state.total.to(device)
         eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
-        return Scores(state, eigen, budgets, *np.zeros((2, len(budgets))))
+        return MergedScore(state, eigen, budgets, *np.zeros((2, len(budgets))))
 
     @property
     def nats(self) -> float:
@@ -145,7 +145,7 @@ class Between:
         self.scored: set[Pair] = set()
         self.squares = dict.fromkeys(pairs, 0.0)
         self.members: dict[Key, tuple[int, ...]] = {}
-        self.sets: dict[Key, Scores] = {}
+        self.sets: dict[Key, MergedScore] = {}
         self._states: dict[Key, InformationState] = {}
         self.n_inverted: dict[Key, int] = {}
 
@@ -185,7 +185,7 @@ class Between:
 
     def score(self, device: torch.device | None) -> None:
         """Score the sets, after the second pass."""
-        self.sets = {key: Scores.of(state, (1.0,), device) for key, state in self._states.items()}
+        self.sets = {key: MergedScore.of(state, (1.0,), device) for key, state in self._states.items()}
 
     def add(self, part: ShardPart, whole: Mapping[str, Influence], vectors: Vectors, dtype: torch.dtype) -> None:
         """Add a shard in the third pass. whole : influence of all triplets of each source in the shard."""
@@ -219,7 +219,7 @@ class Between:
         """Return the places of sources in the matrices."""
         return tuple(map(self.names.index, names))
 
-    def pairs(self, nats: Callable[[Key], float]) -> Pairs:
+    def pairs(self, nats: Callable[[Key], float]) -> SourcePairs:
         """Return all pairs, without hardness. nats : gives the score of a set."""
         gaps = []
         for pair, own in self.shared.items():
@@ -232,7 +232,7 @@ class Between:
             number: Number = "score" if pair in self.scored else "trace"
             gaps.append(PairGap(a, b, gap, number, None, outscoring).turned())
         apart = [pair for pair in self._ratios if pair not in self.shared]
-        return Pairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
+        return SourcePairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
 
     def _keys(self, pair: Pair) -> list[Key]:
         return [Key(place, self.counts.of(*pair).identity) for place in pair]

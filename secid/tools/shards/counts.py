@@ -20,8 +20,8 @@ from secid.arrays import Flags, distinct
 from secid.findings.openings import (
     NO_KEYS,
     SHARED_FRACTION,
-    Facts,
     Openings,
+    PassageFacts,
     RunOpenings,
     house_style,
     ordinary_lengths,
@@ -153,7 +153,7 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         forms = text_forms(queries), text_forms(passages)
         tables = {("queries", item.name): queries_by_opening(item, openings) for item in sources}
         tables |= {("served", item.name): served(item, *forms) for item in sources}
-        facts = Facts.of(passages, used_passages(sources), forms[1])
+        facts = PassageFacts.of(passages, used_passages(sources), forms[1])
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
         formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
         of_texts = own.counts(settings.tokenizer)
@@ -165,7 +165,7 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
         passages.close()
 
 
-def formal_moments(planned: PlannedSource, facts: Facts, queries: TextStore) -> tuple[GapMoments, ...]:
+def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextStore) -> tuple[GapMoments, ...]:
     """The formal defects of a source, in the order of DAMAGE."""
     found = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
     listed = ListedNegatives(found, queries.keys)

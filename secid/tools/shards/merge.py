@@ -50,7 +50,7 @@ from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, few_queries, repair_of, score_fields, unlike
-from secid.tools.shards.between import NO_SUM, Between, Scores, ShardPart
+from secid.tools.shards.between import NO_SUM, Between, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
 from secid.tools.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
@@ -97,9 +97,9 @@ class Whole:
     def __init__(self, sums: Sums, silent: list[ListedNumbers], device: torch.device | None) -> None:
         n = int(sums.total.n_negatives)
         self.parts, self.silent, self.priorities = sums.parts, silent, sums.priorities
-        self.score = self.sound = Scores.of(sums.total, curve_budgets(1.0, n), device)
+        self.score = self.sound = MergedScore.of(sums.total, curve_budgets(1.0, n), device)
         if sums.sound.n_negatives < n:
-            self.sound = Scores.of(sums.sound, (1.0,), device)
+            self.sound = MergedScore.of(sums.sound, (1.0,), device)
         self.weights, self.information = defaultdict[str, float](float), defaultdict[str, float](float)
         self.keys: list[npt.NDArray[np.uint8]] = []
         self.per_query: list[Floats] = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from secid.analyses.ranking import comparisons, tie_groups
-from secid.analyses.shared_queries import PairGap, Pairs
+from secid.analyses.shared_queries import PairGap, SourcePairs
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import Influence, difference
 from secid.results import Comparison
@@ -36,7 +36,7 @@ def compare(sources: list[SimpleNamespace]) -> tuple[Comparison, ...]:
         PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0)))
         for a, b in combinations(sources, 2)
     ]
-    return comparisons(Pairs(tuple(gaps)), 1.0)
+    return comparisons(SourcePairs(tuple(gaps)), 1.0)
 
 
 def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
@@ -85,7 +85,7 @@ def test_three_pairs_share_the_error_of_five_percent():
 
     def established(*z: float) -> list[bool]:
         gaps = [Difference(0.01 * value, 0.01, 10_000, 10_000) for value in z]
-        pairs = comparisons(Pairs(tuple(PairGap(*own, gap) for own, gap in zip(names, gaps, strict=True))), 1.0)
+        pairs = comparisons(SourcePairs(tuple(PairGap(*own, gap) for own, gap in zip(names, gaps, strict=True))), 1.0)
         assert all(pair.p < 0.05 for pair in pairs)
         return [pair.established for pair in pairs]
 

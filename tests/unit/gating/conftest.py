@@ -8,7 +8,7 @@ from typing import Any
 
 from secid.results import EncoderInfo, IdfInfo, Languages, SourceFinding
 from secid.results.catalogue import FINDINGS, FORMAL
-from secid.results.gate import Check, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GateCheck, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
 from secid.tools.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
 from tests.unit.pages.samples import changed, golden
@@ -56,7 +56,7 @@ def baseline_of(**sources: BaselineSource) -> Baseline:
     )
 
 
-def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> Check:
+def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> GateCheck:
     fields = {
         "unit": "hardness",
         "measured": 0.31,
@@ -65,7 +65,7 @@ def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> Che
         "limit": 0.43,
         **more,
     }
-    return Check(name=name, outcome=outcome, **fields)
+    return GateCheck(name=name, outcome=outcome, **fields)
 
 
 def finding(name: str) -> SourceFinding:
@@ -73,7 +73,7 @@ def finding(name: str) -> SourceFinding:
     return SourceFinding(name=name, n_negatives=1, share=0.1, interval_95=(0.0, 0.2), standard_error=0.05, examples=())
 
 
-def verdict(*checks: Check, name: str = "dense-2025-11", outcome: Outcome = "fail", **more: Any) -> GateVerdict:
+def verdict(*checks: GateCheck, name: str = "dense-2025-11", outcome: Outcome = "fail", **more: Any) -> GateVerdict:
     """On one source."""
     known = golden().sources[0]
     report = changed(

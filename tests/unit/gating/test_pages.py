@@ -24,7 +24,7 @@ from secid.pages.gate_page import (
 )
 from secid.pages.screen import screen_of
 from secid.pages.terminal import print_page
-from secid.results.gate import Check, CheckExample, GateVerdict, overall
+from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
 
@@ -238,7 +238,7 @@ def test_exit_codes(outcomes, expected, code):
     [("fail", False, True), ("undecided", False, True), ("undecided", True, False), ("pass", False, False)],
 )
 def test_what_keeps_a_source_from_passing(outcome, excused, holds):
-    assert Check(name="hardness", outcome=outcome, excused=excused).holds_up is holds
+    assert GateCheck(name="hardness", outcome=outcome, excused=excused).holds_up is holds
 
 
 def test_every_page_says_what_was_left_out():

@@ -21,7 +21,7 @@ from secid.errors import EndpointError, OutputError, UsageError
 from secid.results.mine import Usage
 from secid.settings import Settings
 from secid.tools.mining import answers, llm
-from secid.tools.mining.answers import Pair, Written
+from secid.tools.mining.answers import PromptPair, WrittenNegatives
 from secid.tools.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
 from secid.tools.mining.methods import Llm, MiningPlan, parse_miners
 from tests import llm_server
@@ -51,8 +51,8 @@ def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
 NOTHING = usage(0)
 
 
-def pairs_of(n: int) -> list[Pair]:
-    return [Pair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
+def pairs_of(n: int) -> list[PromptPair]:
+    return [PromptPair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
 
 
 class Asker:
@@ -62,10 +62,10 @@ class Asker:
         self.server, self.journal = server, folder / ".llm-gpt.jsonl"
         self.progress, self.usage = Notes(), NOTHING
 
-    def __call__(self, pairs: list[Pair] | int = 1, **changed: Any) -> list[Written]:
+    def __call__(self, pairs: list[PromptPair] | int = 1, **changed: Any) -> list[WrittenNegatives]:
         """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
-        self.progress, results = Notes(), list[tuple[Pair, Written]]()
+        self.progress, results = Notes(), list[tuple[PromptPair, WrittenNegatives]]()
         own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
         journal = changed.pop("journal", self.journal)
         fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
@@ -80,7 +80,7 @@ class Asker:
         assert [pair for pair, _ in results] == pairs
         return [written for _, written in results]
 
-    def reasons(self, content: str, pair: Pair | None = None, **answer: Any) -> tuple[int, dict[str, int]]:
+    def reasons(self, content: str, pair: PromptPair | None = None, **answer: Any) -> tuple[int, dict[str, int]]:
         """How many negatives an answer gives, and the reasons of what is kept beside."""
         self.journal.unlink(missing_ok=True)
         self.server.script = [lambda query, n: (200, completion(content, **answer))]
@@ -194,7 +194,9 @@ def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     decode = answers.JSON.raw_decode
     monkeypatch.setattr(answers, "JSON", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at)))
-    assert answers.written(answers.Answer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
+    assert (
+        answers.written(answers.ServerAnswer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
+    )
     assert len(tries) == answers.MOST_OPENINGS
 
 
@@ -232,7 +234,7 @@ def test_what_the_server_says_of_an_answer_counts(ask: Asker) -> None:
 
 def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: Asker) -> None:
     other = "Rye dough stays flat since pentosans keep its gluten from forming a network that holds the gas."
-    pair = Pair("0", "why does bread rise", (POSITIVE, other, GERMAN))
+    pair = PromptPair("0", "why does bread rise", (POSITIVE, other, GERMAN))
     assert ask.reasons(json.dumps([ENGLISH[0], other.lower(), GERMAN + " Manche haben auch am Montag zu."]), pair) == (
         1,
         {"false_negative": 1, "near_copy": 1},
@@ -244,7 +246,7 @@ def test_a_copy_of_any_positive_counts_and_its_language_is_any_positives(ask: As
 
 
 def test_a_short_positive_is_found_and_has_no_language(ask: Asker) -> None:
-    pair = Pair("0", "what is the capital of France", ("Paris.",))
+    pair = PromptPair("0", "what is the capital of France", ("Paris.",))
     assert ask.reasons(json.dumps(["PARIS", "Lyon", ENGLISH[0]]), pair) == (2, {"false_negative": 1})
 
 
@@ -434,11 +436,11 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
 
 
 def test_another_positive_asks_again_and_another_address_does_not(ask: Asker) -> None:
-    ask([Pair("0", "question", ("one positive",))])
-    ask([Pair("0", "question", ("another positive",))])
+    ask([PromptPair("0", "question", ("one positive",))])
+    ask([PromptPair("0", "question", ("another positive",))])
     assert len(ask.server.asked) == 2
     with llm_server.running() as other:
-        ask([Pair("0", "question", ("one positive",))], url=other.url)
+        ask([PromptPair("0", "question", ("one positive",))], url=other.url)
         assert other.asked == []
 
 
@@ -588,7 +590,7 @@ def test_loopback_is_reached_through_no_proxy(ask: Asker, monkeypatch: pytest.Mo
 
 
 def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
-    pair = Pair("0", "what is {positive}?", ("a {n} and {query}", "other"))
+    pair = PromptPair("0", "what is {positive}?", ("a {n} and {query}", "other"))
     assert rendered('{query}|{positive}|{n}|{"negatives": []}', pair, 7) == (
         'what is {positive}?|a {n} and {query}|7|{"negatives": []}'
     )
@@ -597,7 +599,7 @@ def test_a_prompt_is_filled_in_once_and_keeps_its_other_braces() -> None:
 
 
 def test_the_prompt_fills_every_place() -> None:
-    text = rendered(PROMPT, Pair("0", "a query", ("a positive",)), 10)
+    text = rendered(PROMPT, PromptPair("0", "a query", ("a positive",)), 10)
     assert all(part in text for part in ("\na query\n", "\na positive\n", "Write 10 ", "10 strings"))
     assert "JSON" in text  # what OpenAI's json_object asks of a prompt
 

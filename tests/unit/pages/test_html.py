@@ -11,7 +11,7 @@ from html import unescape
 import pytest
 
 from secid.pages.html import MOST_CHARACTERS, MOST_EXAMPLES, MOST_OPEN, render, shared_words
-from secid.pages.page import Item, Page, SourceFindings, Table, foreign, number, status
+from secid.pages.page import Item, Page, ShownFindings, Table, foreign, number, status
 from secid.results import TripletExample
 
 
@@ -36,7 +36,7 @@ def page(*items, command="secid select RUN --drop repeat -o clean.jsonl", **more
         "verdict": ("Repair bm25 first.",),
         "answer": table,
         "pictures": (),
-        "findings": (SourceFindings(source="bm25", status="repair first", items=items, command=command),)
+        "findings": (ShownFindings(source="bm25", status="repair first", items=items, command=command),)
         if items
         else (),
         "controls": "",

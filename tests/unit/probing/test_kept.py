@@ -24,7 +24,7 @@ from secid.tools.probing.learner import Work
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import probe
 from secid.tools.probing.schedule import TrainingFiles
-from secid.tools.probing.task import Arm, Lists, Task
+from secid.tools.probing.task import Arm, RowLists, Task
 from tests.kills import _environment
 from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
 
@@ -126,7 +126,7 @@ def name_of(
     return own.name(work or Work(Arm(source), 0, 0, 3e-3))
 
 
-def moved(lists: Lists) -> Lists:
+def moved(lists: RowLists) -> RowLists:
     """With the first two passages swapped."""
     return replace(lists, ids=np.concatenate([lists.ids[1::-1], lists.ids[2:]]))
 
@@ -138,9 +138,9 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
     hard, swapped = task.negatives["hard"], moved(task.positives)
     others = {
         "negatives": name_of(replace(task, negatives={"hard": moved(hard)}), rows),
-        "offsets": name_of(replace(task, negatives={"hard": Lists(hard.ids, hard.offsets - 1)}), rows),
+        "offsets": name_of(replace(task, negatives={"hard": RowLists(hard.ids, hard.offsets - 1)}), rows),
         "positives": name_of(replace(task, positives=swapped), rows),
-        "grouped": name_of(replace(task, positives=Lists(task.positives.ids, task.positives.offsets + 1)), rows),
+        "grouped": name_of(replace(task, positives=RowLists(task.positives.ids, task.positives.offsets + 1)), rows),
         "fold": name_of(replace(task, fold=1 - task.fold), rows),
         "candidates": name_of(replace(task, candidates=task.candidates[1:]), rows),
         "queries": name_of(replace(task, query=task.query[::-1]), rows),

@@ -23,7 +23,7 @@ from secid.tools.probing import schedule
 from secid.tools.probing.learner import DivergedError, Learner, Step, Work
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import RANDOM, probe
-from secid.tools.probing.task import Arm, Lists, Task
+from secid.tools.probing.task import Arm, RowLists, Task
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
 
@@ -134,7 +134,7 @@ def test_other_batches_for_each_source_are_noticed(
     train_each(monkeypatch)
     real = training.steps_of
 
-    def own_batches(task: Task, negatives: Lists, work: Work, batch: int) -> Iterator[Step]:
+    def own_batches(task: Task, negatives: RowLists, work: Work, batch: int) -> Iterator[Step]:
         assert work.arm is not None
         return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), batch)
 
