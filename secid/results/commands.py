@@ -9,6 +9,8 @@ from itertools import chain, count
 from pathlib import Path
 from unicodedata import category
 
+from secid.records import is_object
+from secid.results.inputs import InputFile
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
 
 OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
@@ -125,10 +127,17 @@ def hidden(name: str) -> bool:
     return any(category(char) in HIDDEN and char not in JOINERS for char in name)
 
 
-def no_command(source: str, *, read_once: bool) -> str:
-    """Why no command can act on the rows of a source; "" where one can."""
-    if read_once:
-        return "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
-    if not hidden(source):
-        return ""
-    return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."
+def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:
+    """Why no command can act on the rows of a source; "" where one can.
+
+    names_files : whether the command names its files too, as one that reads them again does.
+    """
+    once = [file.path for file in files if file.read_once]
+    if once:
+        what = "An object in memory" if is_object(once[0]) else "Standard input"
+        return f"{what} cannot be read again, so no command can list or drop its rows: save it to a file."
+    if hidden(source):
+        return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."
+    if names_files and any(hidden(file.path) for file in files):
+        return "A file name holds control characters, so no command can name it: rename the file."
+    return ""

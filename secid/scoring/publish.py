@@ -220,7 +220,7 @@ def repair_of(
     run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
 ) -> str | None:
     """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed."""
-    if status != "repair" or not defects or no_command(name, read_once=any(file.read_once for file in inputs)):
+    if status != "repair" or not defects or no_command(name, inputs):
         return None
     return repair_command(run, name, defects, inputs[0].path)
 
