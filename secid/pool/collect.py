@@ -31,10 +31,10 @@ TICK_ROWS = 4096
 class Rows:
     """Rows of one source while its files are read; occurrence numbers, not yet ids. Pairs of one query are one here.
 
-    n_used : rows of the files that are in here.
+    split : which source of the files; "" where they hold one.   n_used : rows of the files that are in here.
     """
 
-    name: str
+    split: str
     source: Source
     query: array[int] = field(default_factory=lambda: array("q"))
     slice: array[int] = field(default_factory=lambda: array("q"))
@@ -154,8 +154,7 @@ class Collected:
 
     def _rows_of(self, split: str) -> Rows:
         if split not in self._by_split:
-            name = f"{self.source.name}:{split}" if split else self.source.name
-            self._by_split[split] = Rows(name, self.source)
+            self._by_split[split] = Rows(split, self.source)
         return self._by_split[split]
 
 
@@ -248,7 +247,8 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
     line, file = _int64(rows.line), _int64(rows.file)
     row, slices = negative_row[kept_negative], _int64(rows.slice)
     return PlannedSource(
-        name=rows.name,
+        name=f"{rows.source.name}:{rows.split}" if rows.split else rows.source.name,
+        split=rows.split,
         source=rows.source,
         tally=Tally(
             rows.n_used + rows.skipped.total(),

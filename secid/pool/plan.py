@@ -119,6 +119,7 @@ class Blanks:
 class PlannedSource:
     """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
 
+    split            : which source of its files it is; "" where they hold one.
     query            : (R,) query id.        line, file : (R,) of the record's first row.
     slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
@@ -137,6 +138,7 @@ class PlannedSource:
     """
 
     name: str
+    split: str
     source: Source
     tally: Tally
     n_queries_read: int

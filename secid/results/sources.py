@@ -283,6 +283,7 @@ class RowCounts:
 class SourceReport:
     """What is known of one source.
 
+    split            : which source of its files it is, as the files name it; "" where they hold one.
     status           : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
                        counted defect, and their share of all.   repair : the command that drops all counted defects
                        that the source has; None unless the status is "repair".
@@ -295,6 +296,7 @@ class SourceReport:
 
     name: str
     files: tuple[InputFile, ...]
+    split: str = ""
     rows: RowCounts
     n_queries: int
     n_triplets: int
@@ -359,7 +361,7 @@ class SourceReport:
             "hardness_interval_95": hardness and hardness.interval_95,
             "hardness_queries": hardness and hardness.n_queries,
         }
-        del values["score"]
+        del values["score"], values["split"]
         row: dict[str, str | float | None] = {}
         for name, value in values.items():
             if "interval_95" in name:

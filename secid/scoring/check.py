@@ -166,6 +166,7 @@ class _Checker:
         report = SourceReport(
             name=planned.name,
             files=reader.content(),
+            split=planned.split,
             rows=planned.tally.row_counts(planned.n_records),
             n_queries=len(texts["query"][1]),
             n_triplets=planned.n_triplets,

@@ -273,6 +273,7 @@ def source_report(
         flagged_share=answer.flagged.estimate.value,
         repair=repair_of(run, planned.name, answer.status, answer.defects, inputs),
         files=inputs,
+        split=planned.split,
         rows=planned.tally.row_counts(planned.n_records),
         n_queries=item.influence.n_queries,
         n_triplets=planned.n_triplets,

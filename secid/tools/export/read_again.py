@@ -25,8 +25,6 @@ from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, w
 from secid.settings import Settings
 from secid.write.rows import Place, Row, RowsOnDisk
 
-PLACEHOLDER = "source"
-"""Name a source is planned under: its own may end in the split that the plan adds to it."""
 MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
 RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
@@ -34,17 +32,16 @@ CHANGED = "score it again, or restore the file that was scored"
 
 @dataclass(frozen=True)
 class Original:
-    """One source of a run, planned again. split: which source of its files it is; "" where they hold one."""
+    """One source of a run, planned again, under its name in the run."""
 
     name: str
-    split: str
     planned: PlannedSource
     on_disk: RowsOnDisk
 
     def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
         """Its rows, None where they give no record, and where in `planned.listed` the negatives of each are."""
         done = 0
-        for place, row in self.on_disk.rows(self.split):
+        for place, row in self.on_disk.rows(self.planned.split):
             start, done = done, done + (0 if row is None else len(row.negatives))
             yield place, row, slice(start, done)
 
@@ -76,18 +73,15 @@ def text_rules_of(folder: Path, run: Run) -> TextRules:
         return partial(text_rules, known=known)
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
-        names = {_name_in(run, planned): planned.name for planned in sources}
-        now = [names.get(result.name, result.name) for result in run.sources]
+        names = {(planned.source.paths, planned.split): planned.name for planned in sources}
+        now = [names.get((_paths(result), result.split), result.name) for result in run.sources]
         return text_rules(queries, passages, sources, known, run=restored_texts(counted, now))
 
     return rules
 
 
-def _name_in(run: Run, planned: PlannedSource) -> str:
-    """The name that a planned source had in the run."""
-    split = planned.name.removeprefix(planned.source.name)
-    names = [r.name for r in run.sources if tuple(file.path for file in r.files) == planned.source.paths]
-    return next(name for name in names if name.endswith(split))
+def _paths(source: SourceReport) -> tuple[str, ...]:
+    return tuple(file.path for file in source.files)
 
 
 def find_source(run: Run | Check, name: str | None) -> SourceReport:
@@ -141,9 +135,9 @@ def plan_again(
         check_present(result)
     readers: dict[tuple[str, ...], Reader] = {}
     for result in results:
-        paths = tuple(file.path for file in result.files)
+        paths = _paths(result)
         if paths not in readers:
-            readers[paths] = open_source(Source(f"{PLACEHOLDER}{len(readers)}", paths), settings, keep=True)
+            readers[paths] = open_source(Source(f"source{len(readers)}", paths), settings, keep=True)
     on_disk = {reader.source: RowsOnDisk(folder / f"{reader.source.name}.rows") for reader in readers.values()}
     subset = QuerySubset.of(settings)
     streams = [
@@ -154,12 +148,14 @@ def plan_again(
         add_labels(gathered, judgements, settings)
     plan = plan_of(gathered, settings, text_rules=text_rules)
     try:
-        originals = {}
+        originals, every = {}, {(planned.source.paths, planned.split): planned for planned in plan.sources}
         for result in results:
-            reader = readers[tuple(file.path for file in result.files)]
-            _compare(reader.content(), result)
-            planned, split = _matching(result.name, reader.source, plan)
-            originals[result.name] = Original(result.name, split, planned, on_disk[reader.source])
+            paths = _paths(result)
+            _compare(readers[paths].content(), result)
+            planned = every.get((paths, result.split))
+            if planned is None:
+                raise InputError(f"no longer gives the source {result.name!r}", where=paths[0], remedy="score it again")
+            originals[result.name] = Original(result.name, planned, on_disk[planned.source])
         yield plan, originals
     finally:
         plan.close()
@@ -170,25 +166,3 @@ def _compare(content: Iterable[InputFile], result: SourceReport) -> None:
     for file in content:
         if file.sha256 != hashes[file.path]:
             raise _changed(file.path)
-
-
-def _matching(name: str, source: Source, plan: Plan) -> tuple[PlannedSource, str]:
-    """The planned source that had this name, and its split."""
-    splits = {
-        planned.name.removeprefix(source.name).removeprefix(":"): planned
-        for planned in plan.sources
-        if planned.source is source
-    }
-    split = split_of(name, splits, source.paths[0])
-    return splits[split], split
-
-
-def split_of(name: str, splits: Iterable[str], path: str) -> str:
-    """The split that a source's name ends in: the longest that fits.
-
-    Raises InputError where the file under `path` gives none that fits.
-    """
-    fitting = [split for split in splits if not split or name.endswith(f":{split}")]
-    if not fitting:
-        raise InputError(f"no longer gives the source {name!r}", where=path, remedy="score it again")
-    return max(fitting, key=len)
