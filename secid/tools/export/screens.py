@@ -10,7 +10,7 @@ from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Screen, command, screen, strong
-from secid.pages.text import count, fraction, percent, plain, plural, points, score
+from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
 from secid.records import words
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
@@ -140,7 +140,7 @@ def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
     own = answer.numbers
     cells = ("–", "–", "–")
     if own is not None:
-        value = score(own.score.nats, own.score.interval_95, budget)
+        value = score_text(own.score.nats, own.score.interval_95, budget)
         cells = (value, fraction(own.hardness_value, 2), percent(own.inversion_fraction))
     return (STATUS[answer.status], *cells, percent(answer.flagged_share), count(answer.n_triplets))
 

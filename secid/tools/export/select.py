@@ -11,7 +11,7 @@ import numpy as np
 
 from secid.analyses.guide import GUIDE
 from secid.arrays import Floats
-from secid.encode import Encoder, is_object, load
+from secid.encode import Encoder, is_encoder_object, load
 from secid.errors import EncoderError, InputError, NothingToScoreError, UsageError
 from secid.findings.rows import SAMPLED
 from secid.findings.summary import text_findings_of
@@ -78,7 +78,7 @@ def select(
     container = request.schema_of({file.schema for file in result.files})
     settings = settings_of(run, controls="none", ablate=False, block=(), by=None)
     # Before any work, so that an encoder which must be named is asked for at once
-    loading = settings if is_object(encoder) else loading_settings(run, folder, own)
+    loading = settings if is_encoder_object(encoder) else loading_settings(run, folder, own)
     rules = text_rules_of(folder, run)
     with (
         new_files(request.out, request.log) as files,
