@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 from secid.errors import NothingToScoreError, OutputError, RunNotWrittenError, UsageError
 from secid.files import check_writable, work_folder
 from secid.progress import Clock, Progress, Silent
-from secid.results.document import OF_LOADING, PROBE_NAME, LoadingSettings, read_check, refuse_settings, settings_of
+from secid.results.document import PROBE_NAME, read_check, settings_of
 from secid.run_folder.write import Recorder, RunFolder, add_probe
 from secid.scoring.encoders import (
     begun,
@@ -29,7 +29,7 @@ from secid.scoring.encoders import (
     with_other_encoders,
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
-from secid.settings import SettingsDict, resolve
+from secid.settings import SettingsDict
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -181,14 +181,12 @@ def select(
     by: By = "similarity",
     schema: Schema | None = None,
     force: bool = False,
-    encoder: EncoderLike | None = None,
     progress: Progress | None = None,
-    **settings: Unpack[LoadingSettings],
 ) -> Selection:
-    """Writes a filtered copy of one source of a run, and scores it in the pool of that run.
+    """Writes a filtered copy of one source of a run. Nothing is encoded or scored.
 
     run     : a run folder whose input files are still in place, unchanged; or a check.json of `secid check`, of which
-              findings of the texts can be dropped, and nothing is scored.
+              findings of the texts can be dropped.
     path    : a new file; .jsonl, .jsonl.gz or .parquet. PATH.left-out.jsonl lists what was left out and why.
     source  : which source; may be None where the run has one.
     drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
@@ -198,10 +196,6 @@ def select(
     schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
               flagembedding.
     force   : write the copy even if its status is worse than the source's, which is an error otherwise.
-    encoder : the run's encoder. By default it is loaded by the name in the run folder; a local folder or an address
-              must be named here, or in the environment or a settings file, since the run folder is not trusted.
-    settings : of the machine (device, batch_tokens, cache, cache_dir, cache_gb, threads), and the permissions
-              trust_remote_code and allow_pickle; all others are those of the run.
     Raises SecidError.
 
     >>> import secid
@@ -211,27 +205,23 @@ def select(
 
     Source: METHOD 7, 8, 14.
     """
-    from secid.tools.export.left_out import Request, Rule, defects_of_ranking, findings_to_drop
-
-    refuse_settings(settings, OF_LOADING, "the run")
-    own = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
-    rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop))
-    request = Request(source, rule, Path(path), schema, force)
-    origin, watcher = Path(run), progress or Silent()
-    if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
-        from secid.tools.export.select import select_checked
-
-        with work_folder() as work:
-            return select_checked(read_check(origin), request, work, watcher)
     from secid.analyses.registry import read_run_folder
+    from secid.tools.export.left_out import Request, Rule, defects_of_ranking, findings_to_drop
     from secid.tools.export.select import select as write_copy
 
-    folder, report = read_run_folder(run)
-    if drop is None and rule.ranked:
-        findings = [item for part in report.sources if source in (None, part.name) for item in part.findings]
-        request = replace(request, rule=replace(rule, drop=defects_of_ranking(findings)))
+    rule = Rule(top, min_weight, max_negatives, by, findings_to_drop(drop))
+    origin = Path(run)
+    report: Run | Check
+    if origin.is_file() and origin.suffix == ".json" and origin.name != "report.json":
+        folder, report = origin.parent, read_check(origin)
+    else:
+        folder, report = read_run_folder(run)
+        if drop is None and rule.ranked:
+            findings = [item for part in report.sources if source in (None, part.name) for item in part.findings]
+            rule = replace(rule, drop=defects_of_ranking(findings))
     with work_folder() as work:
-        return write_copy(report, folder, request, encoder, own, work, watcher)
+        request = Request(source, rule, Path(path), schema, force)
+        return write_copy(report, folder, request, work, progress or Silent())
 
 
 def flagged(

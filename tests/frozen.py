@@ -48,17 +48,14 @@ OF_VERDICT = {
     "sources[*].hardness": "sources[*].report.hardness.value",
     "sources[*].hardness_interval_95": "sources[*].report.hardness.interval_95",
 }
-OF_ANSWER = {
-    "eci_nats": "score.nats",
-    "interval_95": "score.interval_95",
-    "hardness": "hardness.value",
-    "outscoring": "inversion_fraction",
-}
+SELECTED = ("drop.stdout", "drop_in_check.stdout", "drop_suspects.stdout", "top.stdout", "weight.stdout")
 ACROSS = {"scores_nats": "score.nats", "intervals_95": "score.interval_95", "hardness": "hardness.value"}
 RENAMED: Mapping[str, str | None] = {
     **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
     **{f"sources[*].{name}": None for name in FACTS},  # now by name of the source
-    **{f"{of}.{name}": f"{of}.numbers.{place}" for of in ("before", "after") for name, place in OF_ANSWER.items()},
+    "before.eci_nats": "before.score.nats",
+    "before.interval_95": "before.score.interval_95",
+    **{f"{file}:{name}": None for file in SELECTED for name in ("budget", "after.eci_nats", "after.interval_95")},
     **{f"sources[*].{name}[*]": f"sources[*].numbers[*].{place}" for name, place in ACROSS.items()},
     **{f"{file}:{name}": place for file in VERDICTS for name, place in OF_VERDICT.items()},
 }

@@ -27,7 +27,6 @@ RESULTS = "source,ndcg,ndcg_se\nbm25,0.41,0.01\npoisoned,0.33,0.02\nrandom,0.37,
 
 SCORED = "{own}/bm25.jsonl.gz {own}/random.parquet {own}/swapped.jsonl {own}/llm.jsonl {own}/poisoned.jsonl"
 ENCODED = "--encoder {own}/vectors.npz"
-AGAIN = ENCODED + " -q --json"
 GATED = "gate --against base.json " + ENCODED + " -q"
 PROBED = "{in}/scifact/random.parquet {in}/scifact/bm25.jsonl.gz {in}/scifact/swapped.jsonl --encoder {in}/tiny -q"
 PROBED += " --max-length 32"
@@ -47,9 +46,9 @@ CASES: Mapping[str, Mapping[str, str]] = {
         "--guide {own}/guide.npz --ablate --objectives --by kind --set encode_corpus=yes --run run -q",
         "report": "report run --legend -o metrics.json -o again.json",
         "compare": "compare run --against {in}/results.csv --json",
-        "drop": f"select run --source poisoned --drop false_negative,repeat -o drop.jsonl {AGAIN}",
-        "top": f"select run --source bm25 --top 3 --by influence -o top.parquet {AGAIN}",
-        "weight": f"select run --source llm --min-weight 0.1 --max 200 --by weight -o weight.jsonl {AGAIN} --force",
+        "drop": "select run --source poisoned --drop false_negative,repeat -o drop.jsonl -q --json",
+        "top": "select run --source bm25 --top 3 --by influence -o top.parquet -q --json",
+        "weight": "select run --source llm --min-weight 0.1 --max 200 --by weight -o weight.jsonl -q --json --force",
         "mix": "mix run --shares bm25=0.5,random=0.3,swapped=0.2 -o mix.jsonl --json -q",
         "mix_scored": "mix run --shares bm25=0.7,llm=0.3 --budget 100 --json -q",
         "mix_text": "mix run --shares bm25=0.7,llm=0.3 -q",
@@ -66,7 +65,7 @@ CASES: Mapping[str, Mapping[str, str]] = {
         "encoders": f"score {SCORED} {ENCODED} --encoder {{own}}/guide.npz --guide {{own}}/guide.npz "
         "--guide-sample 200 --set controls=none --set budget=50 --run two --json -q",
         "reports": "report run other -o changes.json",
-        "drop_suspects": f"select run --source bm25 --drop suspect -o drop.jsonl {AGAIN}",
+        "drop_suspects": "select run --source bm25 --drop suspect -o drop.jsonl -q --json",
     },
     "gate": {
         "score": "score {own}/bm25.jsonl.gz {own}/random.parquet " + ENCODED + " --run run --json -q",

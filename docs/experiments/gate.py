@@ -241,10 +241,10 @@ def verdicts(
     ):
         context = measure(read, encoder, None, background, Path(work), Clock(), Silent())
         scored, plan = finished(context, read, encoder, background, Clock(), None), read.plan
-        yield "new", source_verdict(scored, plan, against)
+        yield "new", source_verdict(scored, plan, against, "")
         if source in against.baseline.sources:
             as_known = replace(against, policy=Policy(names={"incoming": source}))
-            yield "known", source_verdict(scored, plan, as_known)
+            yield "known", source_verdict(scored, plan, as_known, "")
 
 
 def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:

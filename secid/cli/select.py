@@ -6,13 +6,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.options import Json, Quiet, RunFolder, flag, takes_settings
+from secid.cli.options import Json, Quiet, RunFolder, flag
 from secid.errors import UsageError
-from secid.results.document import OF_LOADING
 
 if TYPE_CHECKING:
     from secid.tools.export.left_out import By
@@ -25,10 +24,8 @@ SCHEMA_HELP = (
     "these, else flagembedding]"
 )
 OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
-ENCODER_HELP = "The run's encoder, if it is a local folder or an address: these are not taken from a run folder."
 
 
-@takes_settings("encoder", *OF_LOADING, texts={"encoder": ENCODER_HELP})
 def select(
     run: RunFolder,
     out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
@@ -64,14 +61,13 @@ def select(
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
-    **settings: Any,
 ) -> None:
     """Write a copy of a source without its flagged negatives.
 
     RUN may be what `secid check … -o check.json` wrote: findings of the texts are then dropped without an encoder.
 
-    With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. It is scored again,
-    and the answer printed before and after.
+    With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. Nothing is encoded:
+    the row of the source before and after is from the run folder.
 
     Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """
@@ -96,7 +92,6 @@ def select(
             schema=cast("Schema | None", schema),
             force=force,
             progress=progress,
-            **settings,
         )
     if json:
         print_json(asdict(selected))

@@ -28,11 +28,10 @@ from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, sc
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
-from secid.records import is_object
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, to_drop
-from secid.results.commands import hidden
+from secid.results.commands import no_command
 from secid.results.document import json_of
 from secid.settings import flag_of
 
@@ -94,19 +93,16 @@ def verdict(check: Check) -> list[str]:
         more = f" and by {count(check.n_of_qrels)} more in the qrels" if check.n_of_qrels else ""
         rest = "others are not ruled out" if has_collection else f"{code('--collection DIR')} adds others"
         lines.append(f"False negatives are found by the labels in these files{more}; {rest}.")
-    lines += [*damaged_positives(check.sources), *filter(None, [_why_no_command(check)])]
+    lines += [*damaged_positives(check.sources), *filter(None, [_no_command(check)])]
     return [*lines, SCORE]
 
 
-def _why_no_command(check: Check) -> str:
+def _no_command(check: Check) -> str:
     """Why no command repairs the sources that need it."""
-    paths = [file.path for source in check.sources for file in source.files]
     if check.save or not any(map(to_drop, check.sources)):
         return ""
-    if any(map(hidden, paths)):
-        return "A file name holds control characters, so no command can name it: rename the file."
-    what = "An object in memory" if any(map(is_object, paths)) else "Standard input"
-    return f"{what} cannot be read again, so no command can repair these sources: save it to a file and check that."
+    reasons = (no_command(source.name, source.files, names_files=True) for source in check.sources)
+    return next(filter(None, reasons), "")
 
 
 class Problem(NamedTuple):

@@ -233,15 +233,11 @@ def drops(source: SourceReport, subject: str = "The command") -> str:
 
 def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:
     """Why the findings of a source have no command."""
-    text = _why_no_command(source)
+    text = no_command(source.name, source.files)
     if not entries or not text:
         return []
     item = Item(name="no command", sentence=text, command="", examples=(), n_negatives=0)
     return [(max(key for key, _ in entries), item)]
-
-
-def _why_no_command(source: SourceReport) -> str:
-    return no_command(source.name, read_once=any(file.read_once for file in source.files))
 
 
 def above_limit(finding: SourceFinding) -> bool:
@@ -349,7 +345,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
         return None
     entry = FINDINGS[finding.name]
     repaired = entry.counted and finding.dropping_helps and source.repair is not None
-    rows = "" if _why_no_command(source) else flagged_command(run.rows_folder, source.name, entry.name)
+    rows = "" if no_command(source.name, source.files) else flagged_command(run.rows_folder, source.name, entry.name)
     said = sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding))
     item = Item(
         name=entry.name,

@@ -38,7 +38,7 @@ from secid.pages.verdict_words import (
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
-from secid.results.commands import hidden, no_command, unused
+from secid.results.commands import no_command, unused
 from secid.results.document import json_of
 from secid.results.gate import CheckExample, GateCheck, GateVerdict, SourceVerdict
 
@@ -141,10 +141,9 @@ def _repair(source: SourceVerdict) -> str:
     helped = {item.name for item in report.findings if item.dropping_helps}
     failed = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
     defects = [name for name in failed if name in helped]
-    paths, once = [file.path for file in report.files], any(file.read_once for file in report.files)
-    if not defects or no_command(report.name, read_once=once) or any(map(hidden, paths)):
+    if not defects or no_command(report.name, report.files, names_files=True):
         return ""
-    files = " ".join(map(quote, paths))
+    files = " ".join(quote(file.path) for file in report.files)
     run = unused("repair")
     drop = f"secid select {run} --drop {','.join(defects)} -o {unused('repaired', '.jsonl')}"
     return f"secid score {files} --encoder ENCODER --run {run} && {drop}"

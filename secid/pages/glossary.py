@@ -238,7 +238,6 @@ REASONS: Mapping[str, str] = {
     "cuts_unknown": "a vectors file, an endpoint or a function does not say which texts it cut",
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",
-    "not_stored": "the reference given has none of the queries",
     "corpus_not_encoded": f"most of the corpus is not encoded yet: {flag_of('encode_corpus', True)} encodes it",
     "cost_of_sample": "a sample was scored",
     "cost_of_cached": f"texts were in the cache, so this run did not measure how fast they are encoded: "

@@ -334,15 +334,6 @@ def plan_of(
     )
 
 
-def plan_with(plan: Plan, sources: Sequence[PlannedSource]) -> Plan:
-    """The plan with these sources of its texts instead of its own, and no other text."""
-    none = plan.known_positives[:0], np.full(len(plan.queries), -1, np.int64)
-    known = _Labels(plan.known_positives, plan.label_line, plan.label_path, plan.label_paths)
-    part = _compacted(plan.queries, plan.passages, sources, known, *none)
-    of_all = {name: getattr(plan, name) for name in ("slices", "empty", "n_queries_read")}
-    return replace(part, **of_all)
-
-
 class _Labels(NamedTuple):
     """Every labelled positive of a run: sorted query * n_passages + passage, and the row that labels it first."""
 

@@ -9,6 +9,8 @@ from itertools import chain, count
 from pathlib import Path
 from unicodedata import category
 
+from secid.records import is_object
+from secid.results.inputs import InputFile
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
 
 OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
@@ -25,19 +27,16 @@ COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
 
-def repair_command(
-    run: str | None, source: str, defects: tuple[str, ...], first_file: str, loading: Sequence[str] = ()
-) -> str:
+def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
     """The command that writes a copy of a source without its defects.
 
     run : the run folder; RUN in its place where there is none.
-    loading : words that load the run's encoder, beside what the run folder says.
 
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
     """
     suffix = next((known for known in COPY_SUFFIXES if first_file.endswith(known)), COPY_SUFFIXES[0])
-    return _on_source("select", run, source, ("--drop", ",".join(defects), *loading), "clean", suffix)
+    return _on_source("select", run, source, ("--drop", ",".join(defects)), "clean", suffix)
 
 
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
@@ -128,10 +127,17 @@ def hidden(name: str) -> bool:
     return any(category(char) in HIDDEN and char not in JOINERS for char in name)
 
 
-def no_command(source: str, *, read_once: bool) -> str:
-    """Why no command can act on the rows of a source; "" where one can."""
-    if read_once:
-        return "Its rows cannot be read again, so no command can list or drop them: save them to a file and score that."
-    if not hidden(source):
-        return ""
-    return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."
+def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:
+    """Why no command can act on the rows of a source; "" where one can.
+
+    names_files : whether the command names its files too, as one that reads them again does.
+    """
+    once = [file.path for file in files if file.read_once]
+    if once:
+        what = "An object in memory" if is_object(once[0]) else "Standard input"
+        return f"{what} cannot be read again, so no command can list or drop its rows: save it to a file."
+    if hidden(source):
+        return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."
+    if names_files and any(hidden(file.path) for file in files):
+        return "A file name holds control characters, so no command can name it: rename the file."
+    return ""

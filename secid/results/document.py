@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import Run
-from secid.results.commands import typed
-from secid.settings import ENCODERS, FIELDS, FLAG, PERMISSIONS, Resolved, Settings, checked, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -143,26 +142,16 @@ def schema_of(kind: Any, mode: Literal["serialization", "validation"] = "seriali
 # the environment or a settings file.
 
 
-class LoadingSettings(TypedDict, total=False):
-    """Settings of the machine, and permissions, for a command that loads a run's encoder again."""
-
-    device: str | None
-    batch_tokens: int | None
-    cache: bool | None
-    cache_dir: str | None
-    cache_gb: float | None
-    threads: int | None
-    trust_remote_code: bool | None
-    allow_pickle: bool | None
-
-
-OF_LOADING = tuple(LoadingSettings.__annotations__)
+OF_LOADING = (
+    "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "trust_remote_code", "allow_pickle",
+)  # fmt: skip
+"""Settings of the machine, and permissions: a command that loads an encoder again takes none from a file."""
 
 
 def settings_of(run: Run | Check, **changes: Any) -> Settings:
     """Return the settings that a run or a check was made with, with changes.
 
-    They include no encoder, no permission and nothing of the machine: `loading_settings` takes these from the command.
+    They include no encoder, no permission and nothing of the machine: these are the command's.
     Settings of a newer secid are ignored. Raises InputError for a value that no run can have.
     """
     names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
@@ -171,17 +160,6 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
         return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
     except SettingsError as error:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=AGAIN) from None
-
-
-def loading_settings(run: Run, folder: Path, own: Resolved) -> Settings:
-    """Return the settings that load a run's encoder again: the recipe is the run's, all else is the command's.
-
-    own : the settings of the command.   Raises EncoderError for a folder or address that only the run names.
-    """
-    stored = run.settings["encoder"]["value"] if "encoder" in run.settings else None
-    encoder = encoder_of(stored, own, str(folder / REPORT_NAME))
-    values = {name: getattr(own.values, name) for name in (*OF_LOADING, "keyless")}
-    return settings_of(run, encoder=encoder, **values)
 
 
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
@@ -227,16 +205,6 @@ def _place(encoder: str) -> str:
     if encoder_kind(encoder) == "endpoint":
         return "an address"
     return "a local folder" if Path(encoder).expanduser().is_dir() else ""
-
-
-def words_of_loading(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words that a command on the run folder needs to load the run's encoder again; none for most encoders.
-
-    values : the settings of the run, by name.
-    """
-    names = [name for name in ("encoder", *PERMISSIONS) if values.get(name)]
-    needed = [name for name in names if name in PERMISSIONS or _place(values[name])]
-    return tuple(word for name in needed for word in typed(name, values[name]))
 
 
 def _typed(setting: str, name: str) -> str:

@@ -31,7 +31,6 @@ from secid.results import (
     Status,
 )
 from secid.results.commands import no_command, repair_command
-from secid.results.document import words_of_loading
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
@@ -218,20 +217,12 @@ def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
 
 
 def repair_of(
-    run: str | None,
-    name: str,
-    status: Status,
-    defects: tuple[str, ...],
-    inputs: Sequence[InputFile],
-    settings: Mapping[str, Any],
+    run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
 ) -> str | None:
-    """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed.
-
-    settings : of the run, values by name.
-    """
-    if status != "repair" or not defects or no_command(name, read_once=any(file.read_once for file in inputs)):
+    """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed."""
+    if status != "repair" or not defects or no_command(name, inputs):
         return None
-    return repair_command(run, name, defects, inputs[0].path, words_of_loading(settings))
+    return repair_command(run, name, defects, inputs[0].path)
 
 
 def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
@@ -280,7 +271,7 @@ def source_report(
         status=answer.status,
         n_flagged=answer.flagged.n,
         flagged_share=answer.flagged.estimate.value,
-        repair=repair_of(run, planned.name, answer.status, answer.defects, inputs, vars(settings)),
+        repair=repair_of(run, planned.name, answer.status, answer.defects, inputs),
         files=inputs,
         rows=planned.tally.row_counts(planned.n_records),
         n_queries=item.influence.n_queries,

@@ -45,14 +45,11 @@ from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Bench, Measured, aspects, level_sets, sample_positions, tokenizer_of
-from secid.triplets.random_reference import RandomReference, passage_pool, random_reference, stored_reference
+from secid.triplets.random_reference import RandomReference, passage_pool, random_reference
 from secid.triplets.table import CoverageBench, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
-StoredReference = Mapping[str, npt.NDArray[Any]]
-"""Arrays as `RandomReference.stored` gives them."""
 NO_REFERENCE = "no_reference"
-NOT_STORED = "not_stored"
 NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
 """Texts from which bf16 on a CPU is worth a note: minutes of encoding."""
@@ -65,13 +62,11 @@ class Background:
     """What sources are judged and measured against; where None, that of the run itself.
 
     frequencies : document frequencies of the pool that texts are scored in.
-    reference : random passages that hardness is measured against.
     known : labelled positives from outside the run, such as a baseline's: they count as its own do.
     run_texts : what was counted over the texts of a whole run, of which this one has a part.
     """
 
     frequencies: DocumentFrequencies | None = None
-    reference: StoredReference | None = None
     known: Positives | None = None
     run_texts: RunTexts | None = None
 
@@ -133,9 +128,7 @@ def measure(
         with clock.stage("guide") as counts:
             sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        reference, findings, sets, absent = inspected(
-            plan, sets, embedder, encoder, bench, read.texts, background.reference, progress
-        )
+        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, bench, read.texts, progress)
         cut = ranked_sets(sets.table, sets.level, settings.budget)
         pairs = compared_pairs(plan, sets.items, cut, bench, settings, reference, sets.table)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
@@ -336,14 +329,10 @@ def inspected(
     encoder: Encoder,
     bench: Bench,
     texts: Mapping[str, SourceFindings],
-    stored: StoredReference | None,
     progress: Progress,
 ) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
     """Return the random reference, the findings by source, the sets with findings as columns, and what is missing."""
-    if stored is None:
-        reference = random_reference(plan, [item.triplets for item in sets.items], bench.vectors, bench.settings.seed)
-    else:
-        reference = stored_reference(stored, plan)
+    reference = random_reference(plan, [item.triplets for item in sets.items], bench.vectors, bench.settings.seed)
     shares = getattr(encoder, "unknown_shares", None)
     negatives = distinct(np.concatenate([item.triplets.negative for item in sets.items]))
     unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
@@ -364,7 +353,7 @@ def inspected(
     missing = {
         **({} if embedder.truncated is not None else {"truncated": CUTS_UNKNOWN}),
         **({} if unknown is not None else {"unknown_script": NO_TOKENIZER}),
-        **({} if reference is not None else {"hardness": NO_REFERENCE if stored is None else NOT_STORED}),
+        **({} if reference is not None else {"hardness": NO_REFERENCE}),
     }
     return reference, findings, replace(sets, items=items, table=table, level=level), missing
 

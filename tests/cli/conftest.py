@@ -99,12 +99,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny-bert")
 
 
-@pytest.fixture
-def tiny_is_named(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The encoder's folder in the environment: `select` takes no folder from a run."""
-    monkeypatch.setenv("SECID_ENCODER", str(tiny))
-
-
 def rows(n: int, n_negatives: int = 2, style: str = "plain") -> Iterator[dict[str, Any]]:
     """FlagEmbedding rows of made-up texts."""
     for number in range(n):

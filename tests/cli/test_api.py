@@ -9,8 +9,6 @@ import pytest
 import secid
 from tests.cli.conftest import rows, write_rows
 
-pytestmark = pytest.mark.usefixtures("tiny_is_named")
-
 
 @dataclass(frozen=True)
 class Place:
@@ -35,7 +33,7 @@ def test_every_path_may_be_text_or_path_like(tmp_path, tiny, of):
     assert secid.baseline(run, of("b.json")).sources.keys() == {"plain", "terse"}
     assert secid.baseline(run, of("b.json"), update=True).sources.keys() == {"plain", "terse"}
     (tmp_path / "policy.toml").write_text("minimum_queries = 5\n", encoding="utf-8")
-    verdict = secid.gate([of("plain.jsonl")], of("b.json"), policy=of("policy.toml"), paired=run)
+    verdict = secid.gate([of("plain.jsonl")], of("b.json"), policy=of("policy.toml"), paired=run, encoder=str(tiny))
     assert [source.report.name for source in verdict.sources] == ["plain"]
     collection = tmp_path / "beir"
     (collection / "qrels").mkdir(parents=True)

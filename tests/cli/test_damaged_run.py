@@ -11,8 +11,6 @@ import pytest
 from secid import api
 from tests.cli.conftest import rows, write_rows
 
-pytestmark = pytest.mark.usefixtures("tiny_is_named")
-
 COMMANDS = {
     "mix": ("mix", "run", "--shares", "plain=0.5,terse=0.5"),
     "select": ("select", "run", "--source", "plain", "--top", 1, "-o", "kept.jsonl"),
@@ -22,7 +20,7 @@ COMMANDS = {
 READ_BY = {
     "report.json": ("mix", "select", "report", "baseline"),
     "negatives.parquet": ("select", "baseline"),
-    "state/idf.safetensors": ("select", "baseline"),
+    "state/idf.safetensors": ("baseline",),
     "state/tables.json": ("baseline",),
     "state/positives.safetensors": ("baseline",),
     "state/index.json": ("mix", "baseline"),
@@ -115,5 +113,5 @@ def test_frequencies_of_another_run_are_named(whole, tmp_path, monkeypatch, invo
     monkeypatch.chdir(tmp_path / "copy")
     api.score(["plain.jsonl"], str(tiny), run="other", tokenizer="trigrams")
     shutil.copy("other/state/idf.safetensors", "run/state/")
-    code, _, err = invoke(*COMMANDS["select"])
+    code, _, err = invoke(*COMMANDS["baseline"])
     assert (code, "idf.safetensors: is damaged" in err) == (2, True), err

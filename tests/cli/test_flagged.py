@@ -17,8 +17,6 @@ from secid.tools.export.flagged import NUMBERS
 from tests.cli.conftest import listing, rows, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 
-pytestmark = pytest.mark.usefixtures("tiny_is_named")
-
 
 @pytest.fixture
 def run(tmp_path, tiny) -> Path:

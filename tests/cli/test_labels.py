@@ -13,8 +13,6 @@ from secid.errors import UsageError
 from secid.pages.check_page import verdict as check_verdict
 from secid.pages.sections.verdict import headline, verdict
 
-pytestmark = pytest.mark.usefixtures("tiny_is_named")
-
 QRELS = {
     "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t2\n",
     "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td3\t1\nq2\td4\t0\nother\td1\t1\nq2\tunknown\t1\n",

@@ -73,7 +73,7 @@ def test_score_check_and_select_read_the_files_at_once(invoke, tiny):
     assert invoke("check", "mined/near.jsonl", "mined/lex.jsonl").code == 0
     run = api.score(["mined/near.jsonl", "mined/lex.jsonl"], str(tiny), collection=str(FIXTURES), run="run")
     assert {source.name: source.rows.n_read for source in run.sources} == {"near": 66, "lex": 66}
-    api.select("run", "copy.jsonl", source="near", top=2, encoder=str(tiny))
+    api.select("run", "copy.jsonl", source="near", top=2)
     before = {row["query_id"]: row for row in lines("mined/near.jsonl")}
     for row in lines("copy.jsonl"):
         own = before[row["query_id"]]
@@ -697,7 +697,7 @@ def test_the_files_of_a_run_have_equal_columns(schema, tiny):
     mine(["lex=bm25", "any=random"], schema=schema, parquet=True)
     assert pq.read_schema("out/lex.parquet").equals(pq.read_schema("out/any.parquet"))
     api.score(["out/any.parquet"], str(tiny), run="run")
-    assert api.select("run", "copy.jsonl", source="any", top=2, encoder=str(tiny)).not_held == {}
+    assert api.select("run", "copy.jsonl", source="any", top=2).not_held == {}
 
 
 def test_short_queries_turn_tuples_into_triplets():

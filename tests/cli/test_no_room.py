@@ -16,10 +16,7 @@ from secid.write.writer import new_files, writing
 from tests.cli.conftest import child_environment, listing, rows, write_rows
 from tests.cli.test_select_drop import planted
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="no such limits there"),
-    pytest.mark.usefixtures("tiny_is_named"),
-]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 LIMIT = 20 * 1024
 
 

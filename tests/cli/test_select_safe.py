@@ -26,8 +26,7 @@ def preambles() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SECID_ENCODER", str(tiny))
+def run(tmp_path: Path, tiny: Path) -> Path:
     write_rows(tmp_path / "own.jsonl", preambles())
     api.score(["own.jsonl"], str(tiny), run="run", controls="none")
     return Path("run")
@@ -124,7 +123,7 @@ def test_the_hardest_below_the_margin_stay_and_those_above_it_come_last(tmp_path
     api.score(["own.jsonl"], str(tiny), run="run", controls="none")
     negatives = pq.read_table("run/negatives.parquet", columns=COLUMNS).to_pylist()
     for top in (1, 3, 5):
-        api.select("run", f"top{top}.jsonl", top=top, drop="none", encoder=str(tiny))
+        api.select("run", f"top{top}.jsonl", top=top, drop="none")
         kept = [json.loads(line)["neg"] for line in Path(f"top{top}.jsonl").read_text().splitlines()]
         for number, row in enumerate(table):
             own = [item for item in negatives if item["record"] == number]
@@ -149,7 +148,7 @@ def test_findings_of_the_texts_are_dropped_by_a_check_as_by_a_run(run, invoke: I
     by_check = api.select("check.json", "again.jsonl", drop="preamble")
     assert by_check.left_out == by_run.left_out == {"preamble": 8}
     assert (by_check.before.status, by_check.after.status) == ("repair", "no_defects")
-    assert (by_check.after.n_triplets, by_check.after.numbers) == (24, None)
+    assert (by_check.after.n_triplets, by_check.after.hardness) == (24, None)
 
 
 @pytest.mark.parametrize("rule", [{"top": 1}, {"min_weight": 0.1}, {"drop": "inversion"}])

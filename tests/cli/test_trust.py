@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-import secid
-from secid.errors import UsageError
 from secid.tools.shards.store import RECORD
-from tests.cli.conftest import Invoke, listing, write_rows
+from tests.cli.conftest import Invoke, write_rows
 from tests.embedding_server import Server, running
 from tests.tiny_bert import save_tiny_bert
 
@@ -85,105 +83,31 @@ def run(source: Path, tiny: Path, invoke: Invoke) -> Path:
     return Path("run")
 
 
-SELECT = ("select", "run", "--top", 1, "-o", "kept.jsonl")
-
-
-def test_a_run_folder_gives_no_permission(run, runs_code, mark, invoke):
-    edited(run / "report.json", encoder=str(runs_code), trust_remote_code=True, allow_pickle=True)
-    refused = invoke(*SELECT)
-    assert refused.code == 2
-    assert str(runs_code) in refused.err
-    named = invoke(*SELECT, *typed_flags(refused.err))
-    assert (named.code, mark.exists()) == (2, False)
-    mixed = ("mix", "run", "--shares", "small=1", "-o", "mixed.jsonl")
-    for command in (("flagged", "run", "--finding", "repeat", "-o", "rows.jsonl"), mixed):
-        assert invoke(*command).code == 0
+def test_no_command_on_a_run_folder_loads_its_encoder(run, runs_code, mark, server, key, invoke):
+    for encoder in (str(runs_code), server.url):
+        edited(run / "report.json", encoder=encoder, trust_remote_code=True, allow_pickle=True)
+        for command in (
+            ("select", "run", "--top", 1, "-o", "kept.jsonl"),
+            ("flagged", "run", "--finding", "repeat", "-o", "rows.jsonl"),
+            ("mix", "run", "--shares", "small=1", "-o", "mixed.jsonl"),
+        ):
+            assert invoke(*command).code == 0
+            Path(command[-1]).unlink()
+            for log in Path().glob(f"{command[-1]}.*"):
+                log.unlink()
     assert not mark.exists()
-    permitted = invoke(*SELECT, "--encoder", runs_code, "--trust-remote-code")
-    assert mark.exists()  # typed, so it runs, and is found to be another encoder
-    assert "fingerprints differ" in permitted.err
+    assert server.keys == []
 
 
-def test_a_folder_that_only_the_run_names_is_named_again(run, tiny, invoke):
-    refused = invoke(*SELECT)
-    assert (refused.code, "kept.jsonl" in listing(".")) == (2, False)
-    assert "run" in refused.err
-    assert typed_flags(refused.err) == ["--encoder", str(tiny)]
-    assert invoke(*SELECT, *typed_flags(refused.err)).code == 0
-
-
-def repair_of(source: Path, invoke: Invoke, *arguments: object) -> list[str]:
-    """The words after `secid` of the repair that a run of a source with a labelled positive prints."""
+def test_the_printed_repair_works_without_the_encoder(source, tiny, tmp_path, invoke):
+    shutil.copytree(tiny, tmp_path / "my encoder")
     (first, *others) = map(json.loads, source.read_text().splitlines())
     write_rows(source, [{**first, "neg": [*first["neg"], *first["pos"]]}, *others])
-    outcome = invoke("score", source, "--run", "run", "--quiet", *arguments)
-    assert outcome.code == 0, outcome.err
+    outcome = invoke("score", source, "--run", "run", "--quiet", "--encoder", "my encoder")
     (line,) = [line for line in outcome.out.splitlines() if "secid select" in line]
-    return shlex.split(line)[1:]
-
-
-def test_the_printed_repair_names_a_folder_so_that_it_works_as_it_is(source, tiny, tmp_path, invoke):
-    shutil.copytree(tiny, tmp_path / "my encoder")
-    words = repair_of(source, invoke, "--encoder", "my encoder")
-    assert "my encoder" in words
-    repaired = invoke(*words)
+    shutil.rmtree(tmp_path / "my encoder")
+    repaired = invoke(*shlex.split(line)[1:])
     assert repaired.code == 0, repaired.err
-
-
-def test_the_printed_repair_names_an_address(source, server, key, invoke):
-    words = repair_of(source, invoke, "--encoder", server.url)
-    assert server.url in words
-    assert invoke(*words).code == 0
-
-
-def test_the_printed_repair_has_the_permission_that_was_typed(source, runs_code, invoke):
-    words = repair_of(source, invoke, "--encoder", runs_code, "--trust-remote-code")
-    assert "--trust-remote-code" in words
-    assert invoke(*words).code == 0
-
-
-def test_the_printed_repair_is_short_where_the_run_s_encoder_is_loaded_by_its_name(source, invoke):
-    words = repair_of(source, invoke, "--encoder", "minilm")
-    assert "--encoder" not in words
-    assert invoke(*words).code == 0
-
-
-@pytest.mark.parametrize("by", ["environment", "file", "python"])
-def test_a_folder_may_be_named_in_other_ways(run, tiny, invoke, monkeypatch, by):
-    if by == "python":
-        assert secid.select(run, "kept.jsonl", top=1, encoder=str(tiny)).n_rows
-        return
-    if by == "environment":
-        monkeypatch.setenv("SECID_ENCODER", str(tiny))
-    else:
-        Path("secid.toml").write_text(f"encoder = {json.dumps(str(tiny))}\n")
-    assert invoke(*SELECT).code == 0
-
-
-def test_a_hub_name_need_not_be_named_again_unless_it_is_a_folder_here(source, invoke):
-    assert invoke("score", source, "--encoder", "minilm", "--run", "run", "--quiet").code == 0
-    Path("secid.toml").write_text('encoder = "e5-base"\n')  # for other commands: a run keeps its encoder
-    assert invoke(*SELECT).code == 0
-    save_tiny_bert(Path("minilm"))
-    assert typed_flags(invoke("select", "run", "--top", 1, "-o", "again.jsonl").err) == ["--encoder", "minilm"]
-
-
-def test_a_run_folder_names_no_cache(run, tiny, invoke):
-    edited(run / "report.json", cache_dir="elsewhere", device="cuda:7", threads=1)
-    assert invoke(*SELECT, "--encoder", tiny).code == 0
-    assert "elsewhere" not in listing(".")
-
-
-def test_settings_of_the_run_are_not_set_again(run, tiny):
-    with pytest.raises(UsageError, match="of the run"):
-        secid.select(run, "kept.jsonl", top=1, encoder=str(tiny), temperature=0.1)
-
-
-def test_an_address_in_a_run_folder_gets_neither_texts_nor_a_key(run, server, key, invoke):
-    edited(run / "report.json", encoder=server.url)
-    refused = invoke(*SELECT)
-    assert (refused.code, server.keys) == (2, [])
-    assert typed_flags(refused.err) == ["--encoder", server.url]
 
 
 def test_an_address_in_a_baseline_gets_neither_texts_nor_a_key(source, server, key, invoke):
@@ -281,9 +205,3 @@ def _set_in_header(path: Path, **values: Any) -> None:
     record["header"]["run"]["settings"] |= values
     text = json.dumps(record)
     save_file(arrays, path, {RECORD: f"{sha256(text.encode()).hexdigest()} {text}"})
-
-
-def test_an_encoder_that_moved_is_named_where_it_is_now(run, tiny, tmp_path, invoke):
-    shutil.copytree(tiny, tmp_path / "moved")
-    edited(run / "report.json", encoder="was/here")
-    assert invoke(*SELECT, "--encoder", "moved").code == 0

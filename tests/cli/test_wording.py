@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from secid.records import Fact
-from secid.results.sources import BudgetPoint, Hardness, TableNumbers
+from secid.results.sources import BudgetPoint
 from secid.tools.export.left_out import Answer, Selection
 from secid.tools.export.mixture import Blend, MixturePart, MixtureScore
 from tests.cli.conftest import ROOT, Invoke, Outcome
@@ -53,25 +53,13 @@ BEFORE = Answer(
     status="repair",
     flagged_share=0.04,
     n_triplets=1230,
-    numbers=TableNumbers(
-        n_queries=200,
-        n_triplets=1230,
-        score=BudgetPoint(budget=1.0, nats=0.41, interval_95=(0.4, 0.42), bias_nats=0.0),
-        trace=0.5,
-        hardness=Hardness(value=0.58, interval_95=None, n_queries=200),
-        inversion_fraction=0.141,
-    ),
+    score=BudgetPoint(budget=1.0, nats=0.41, interval_95=(0.4, 0.42), bias_nats=0.0),
+    hardness=0.58,
+    outscoring=0.141,
 )
-
-
-def scored(nats: float, interval: tuple[float, float]) -> Answer:
-    """The copy, with this score."""
-    point = replace(BEFORE.numbers.score, nats=nats, interval_95=interval)
-    numbers = replace(BEFORE.numbers, score=point, hardness=None)
-    return replace(BEFORE, status="no_defects", flagged_share=0.0, n_triplets=1000, numbers=numbers)
-
-
-AFTER = scored(0.45, (0.44, 0.46))
+AFTER = replace(
+    BEFORE, status="no_defects", flagged_share=0.0, n_triplets=1000, score=None, hardness=0.53, outscoring=0.12
+)
 SELECTED = Selection(
     widened={},
     **WRITTEN,
@@ -86,16 +74,12 @@ SELECTED = Selection(
     n_records=250,
     n_records_kept=250,
     rows_skipped={},
-    budget=1.0,
     before=BEFORE,
     after=AFTER,
 )
 SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "--top 4": (("--top", "4"), {}),
-    "--top 4 --by influence, at B = 100, lower": (
-        ("--top", "4", "--by", "influence"),
-        {"budget": 100.0, "after": scored(0.4, (0.3, 0.5))},
-    ),
+    "--top 4 --by influence": (("--top", "4", "--by", "influence"), {}),
     "--drop repeat, rows of unequal numbers": (
         ("--drop", "repeat"),
         {"drop": ("repeat",), "left_out": {"repeat": 20}, "n_negatives": 1230, "n_rows": 1230, "layout": "triplets"},

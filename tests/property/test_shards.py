@@ -365,14 +365,14 @@ class TestRunFolders:
     def test_copies_of_all_shards_are_the_copy_of_the_run(self, sources: list[str], tmp_path: Path) -> None:
         drop = "false_negative,preamble,shared_opening,hub,repeat"
         secid.score(sources, HashEncoder(), run=tmp_path / "one", **EXACT)
-        whole = secid.select(tmp_path / "one", tmp_path / "one.jsonl", source="one", drop=drop, encoder=HashEncoder())
+        whole = secid.select(tmp_path / "one", tmp_path / "one.jsonl", source="one", drop=drop)
         rows = []
         for number in range(3):
             folder = tmp_path / f"shard{number}"
             of_shard = {"shard": f"{number}/3", "state_dir": tmp_path / "state", "run": folder, **EXACT}
             secid.score_shard(sources, HashEncoder(), **of_shard)
             out = tmp_path / f"part{number}.jsonl"
-            secid.select(folder, out, source="one", drop=drop, encoder=HashEncoder())
+            secid.select(folder, out, source="one", drop=drop)
             rows += out.read_text().splitlines()
         assert sum(whole.left_out.values()) > 40
         assert sorted(rows) == sorted((tmp_path / "one.jsonl").read_text().splitlines())
@@ -383,7 +383,7 @@ class TestRunFolders:
         secid.score(sources, HashEncoder(), run=tmp_path / "one", **EXACT)
         secid.merge(in_shards(sources, tmp_path / "state", 3, **EXACT), HashEncoder(), run=tmp_path / "merged")
         for name in ("one", "merged"):
-            secid.select(tmp_path / name, tmp_path / f"{name}.jsonl", source="one", drop="hub", encoder=HashEncoder())
+            secid.select(tmp_path / name, tmp_path / f"{name}.jsonl", source="one", drop="hub")
             secid.write_mixture(tmp_path / name, {"one": 0.5, "two": 0.5}, tmp_path / f"{name}-mix.jsonl")
         assert (tmp_path / "merged.jsonl").read_text() == (tmp_path / "one.jsonl").read_text()
         assert (tmp_path / "merged-mix.jsonl").read_text() == (tmp_path / "one-mix.jsonl").read_text()

@@ -27,7 +27,7 @@ from secid.results import Run
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
 from secid.results.document import settings_of
 from secid.tools.export.left_out import Facts
-from secid.tools.export.read_again import Original, check_unchanged, find_source, plan_again, text_rules_of
+from secid.tools.export.read_again import Original, find_source, plan_again, text_rules_of
 from secid.tools.export.select import read_facts
 from secid.write.writer import new_files, writing
 
@@ -80,8 +80,6 @@ def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
 @contextmanager
 def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: Path) -> Iterator[dict[str, _Rows]]:
     """The lines of each source, while its texts are at hand."""
-    for name in names:
-        check_unchanged(find_source(run, name))
     settings = settings_of(run, by=None)
     rules = text_rules_of(folder, run)
     everything = replace(settings, max_records=None, first_k=None, positives="all")

@@ -24,7 +24,7 @@ from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
-from secid.results.sources import TableNumbers
+from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
 from secid.write.rows import Row
 from secid.write.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
@@ -37,6 +37,8 @@ NONE = "none"
 """Value of --drop that drops no finding."""
 ROUNDING = 1e-5
 """Relative: a share in a report has six digits."""
+NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
+"""Columns of negatives.parquet that a ranking takes, and that the log of what is left out has."""
 LAST = -10.0
 """Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
 
@@ -135,16 +137,20 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer row of a source, or of its copy in the same pool.
+    """The answer row of a source, or of its copy.
 
-    n_triplets : distinct negatives of the records, which the numbers are of.
-    numbers    : at the run's budget; None in a selection from a check, which has no encoder.
+    n_triplets : distinct negatives of the records that were scored; all of a check, which has no numbers.
+    score      : at the run's budget; None for a copy, which is not scored.
+    hardness   : against the run's random passages; None also where there are none.
+    outscoring : share of the negatives that are more similar to the query than their positive.
     """
 
     status: Status
     flagged_share: float
     n_triplets: int
-    numbers: TableNumbers | None = None
+    score: BudgetPoint | None = None
+    hardness: float | None = None
+    outscoring: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +169,6 @@ class Selection(Written):
                    list only blank ones are counted.
     widened      : formal findings in which the copy differs more from its positives than the source does, as `widened`
                    gives them.
-    budget       : B, the run's. Beyond B = 1 scores of unequal numbers do not compare. With a ranking rule the
-                   comparison is circular: the encoder that selected scores.
     """
 
     source: str
@@ -177,7 +181,6 @@ class Selection(Written):
     n_records: int
     n_records_kept: int
     rows_skipped: dict[str, int]
-    budget: float
     before: Answer
     after: Answer
     widened: Mapping[str, tuple[float, float]]
@@ -316,7 +319,7 @@ class Selected:
         return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
 
     def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Write the copy and its log, and return the fields of a Selection except budget and answers.
+        """Write the copy and its log, and return the fields of a Selection except the answers.
 
         files : temporary paths of copy and log.
         """
@@ -383,7 +386,11 @@ class Selected:
             "line": line,
             "ordinal": ordinal,
             **(texts or dict.fromkeys(("query", "positive", "negative"))),
-            **{name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()},
+            **{
+                name: float(self.facts.numbers[name][triplet]) if scored else None
+                for name in NUMBERS
+                if name in self.facts.numbers
+            },
             "reason": reason,
             "findings": [
                 name

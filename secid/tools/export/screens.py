@@ -9,11 +9,12 @@ from secid.findings.rows import SAMPLED
 from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
-from secid.pages.screen import Screen, command, screen, strong
+from secid.pages.screen import Line, Screen, command, screen, strong
 from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
 from secid.records import words
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
+from secid.results.commands import score_command
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from secid.tools.export.mixture import Blend, MixtureScore
     from secid.write.writer import Written
 
-RULES = ("top", "min_weight", "max")
-"""Why a ranking rule leaves a negative out."""
 TRIPLETS = (
     "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
     "needs the same number in every row"
@@ -42,11 +41,7 @@ TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
 SAMPLED_ONLY = (
     "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
 )
-UNEQUAL = (
-    "The scores are of {:,} and {:,} negatives. Beyond B = 1 a smaller sample scores too low, so they do not compare."
-)
-CIRCULAR = "The same encoder chose and scored these negatives{}. Only training shows whether the selection is better."
-BY_THE_SCORE = ", so the higher score proves nothing"
+NOT_SCORED = "The copy is not scored. To score it:"
 NOT_RETRIEVAL = "Whether this mixture trains a better encoder is not measured."
 REMARKS = {
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
@@ -129,35 +124,30 @@ def _answers(selected: Selection) -> Table:
     return Table(
         caption="The source before and after",
         columns=(foreign(selected.source), status("status"), *map(number, numbers)),
-        rows=tuple(
-            (name, *_cells(answer, selected.budget))
-            for name, answer in (("before", selected.before), ("after", selected.after))
-        ),
+        rows=(("before", *_cells(selected.before)), ("after", *_cells(selected.after))),
     )
 
 
-def _cells(answer: Answer, budget: float) -> tuple[str, ...]:
-    own = answer.numbers
-    cells = ("–", "–", "–")
-    if own is not None:
-        value = score_text(own.score.nats, own.score.interval_95, budget)
-        cells = (value, fraction(own.hardness_value, 2), percent(own.inversion_fraction))
-    return (STATUS[answer.status], *cells, percent(answer.flagged_share), count(answer.n_triplets))
+def _cells(answer: Answer) -> tuple[str, ...]:
+    point = answer.score
+    return (
+        STATUS[answer.status],
+        "–" if point is None else score_text(point.nats, point.interval_95, point.budget),
+        fraction(answer.hardness, 2),
+        "–" if answer.outscoring is None else percent(answer.outscoring),
+        percent(answer.flagged_share),
+        count(answer.n_triplets),
+    )
 
 
-def _notes(selected: Selection, by: str) -> Iterator[str]:
-    """How far before and after compare. Source: METHOD 7."""
-    before, after = selected.before, selected.after
+def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
+    """What the copy is worse in, which negatives a ranking kept, and how to score it."""
     for name, (of_source, of_copy) in selected.widened.items():
         yield WIDENED.format(name, points(of_copy), points(of_source))
-    ranked = [reason for reason in selected.left_out if reason in RULES]
-    if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(ranked):
+    if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
         yield EASIEST.format(by)
-    if selected.budget > 1.0 and before.n_triplets != after.n_triplets:
-        yield UNEQUAL.format(before.n_triplets, after.n_triplets)
-    if ranked or any(FINDINGS[name].needs == "rows" for name in selected.drop):
-        higher = bool(before.numbers and after.numbers and after.numbers.score.nats > before.numbers.score.nats)
-        yield CIRCULAR.format(BY_THE_SCORE if ranked and higher else "")
+    yield NOT_SCORED
+    yield command(score_command([selected.path], "ENCODER", None, ()), 2)
 
 
 def _shares(mixture: MixtureScore) -> Table:

@@ -269,13 +269,12 @@ def report(
         if item.kind not in OF_PAIRS
     ]
     folder = None if merged.sampled_queries else sample.folder
-    settings = {name: entry["value"] for name, entry in sample.settings.items()}
     return replace(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, folder, settings,
-                rank=rank, rank_group=groups[name], probability_first=chance,
+                wholes[name], of_sample[name], tallies[name], files, merged, folder, rank=rank,
+                rank_group=groups[name], probability_first=chance,
                 on_shared=on_shared(between, name, of_sample[name]),
             )
             for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
@@ -332,7 +331,6 @@ def source_of(
     files: Mapping[str, InputFile],
     merged: Merged,
     run: str | None,
-    settings: Mapping[str, Any],
     **ranked: Any,
 ) -> SourceReport:
     """One source. What is not added up stays the sample's."""
@@ -354,7 +352,7 @@ def source_of(
         status=status,
         n_flagged=moments[FLAGGED].n,
         flagged_share=moments[FLAGGED].value,
-        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs, settings),
+        repair=repair_of(run, sample.name, status, defects_to_drop(findings), inputs),
         files=inputs,
         rows=tally.row_counts(tally.n_records),
         n_queries=score.n_queries,

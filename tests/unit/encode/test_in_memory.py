@@ -87,7 +87,7 @@ def test_a_score_takes_its_vectors_from_the_cache_the_second_time(tiny, tmp_path
     assert run.timing["encode"]["n_encoded"] > again.timing["encode"]["n_encoded"] == 0
     assert len(again.analyses["ablations"][-1].rows) == 2
     with pytest.raises(SecidError, match="cannot be read again"):
-        secid.select(tmp_path / "run", tmp_path / "x.jsonl", top=1, encoder=model)
+        secid.select(tmp_path / "run", tmp_path / "x.jsonl", top=1)
     secid.baseline(tmp_path / "run", tmp_path / "b.json")
     verdict = secid.gate(sources, tmp_path / "b.json", encoder=model, **settings)
     assert verdict.encoder == "bert (in memory)"

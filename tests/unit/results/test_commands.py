@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from secid.results.commands import flagged_command, in_folder, no_command, repair_command
+from secid.results.inputs import InputFile
 
 NAMES = ["a", "a b", "a_b", "a/b", "a:b", "-a", "_a", "ä", "a.b"]
 
@@ -38,7 +39,8 @@ def test_a_long_name_fits_a_file_s(name):
     ("a", True, False),
 ])  # fmt: skip
 def test_a_source_without_a_command_says_why(name, read_once, has_command):
-    assert (no_command(name, read_once=read_once) == "") == has_command
+    file = InputFile(path="-" if read_once else "a.jsonl", container="jsonl", schema="triplet", mapping="")
+    assert (no_command(name, [file]) == "") == has_command
 
 
 def test_a_command_names_the_folder_as_it_is_typed():

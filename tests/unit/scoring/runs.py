@@ -38,13 +38,11 @@ def scored(
 ) -> Scored:
     """A run over the rows, without controls unless they are asked for.
 
-    before : an earlier run, whose document frequencies and random reference this one takes.
+    before : an earlier run, whose document frequencies this one takes.
     """
     files = files_of(folder, sources)
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
     with tempfile.TemporaryDirectory() as work:
         found = resolve_sources(list(map(str, files)), resolved.values)
-        taken: dict[str, Any] = {}
-        if before is not None:
-            taken = {"frequencies": before.frequencies, "reference": before.reference and before.reference.stored()}
+        taken = {} if before is None else {"frequencies": before.frequencies}
         return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent(), **taken)

@@ -281,7 +281,7 @@ def test_suspects_of_several_positives_are_those_that_select_drops(tmp_path, mon
     own = {"encoder": PieceEncoder(), "controls": "none", "cache": False, "guide": path, "positives": "all"}
     run = api.score([source], run=tmp_path / "run", objectives=True, **own)
     finding = run.sources[0].finding("suspect")
-    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
+    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect")
     assert copy.left_out == {"suspect": finding.n_negatives}
     assert finding.share == pytest.approx(finding.n_negatives / 180)
     assert run.analyses["guide"].sources[0].suspect_share == pytest.approx(finding.share)
@@ -310,9 +310,9 @@ def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
     run = api.score([source], run=tmp_path / "run", **own)
     (result,) = run.analyses["guide"].sources
     n_suspect = run.sources[0].finding("suspect").n_negatives
-    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect", encoder=PieceEncoder())
+    copy = api.select(tmp_path / "run", tmp_path / "b.jsonl", drop="suspect")
     assert copy.left_out == {"suspect": n_suspect}
-    assert copy.after.numbers.score.nats == pytest.approx(result.without_suspects.eci_nats, rel=1e-6)
+    assert copy.after.hardness == pytest.approx(result.without_suspects.hardness, rel=1e-6)
     flagged = api.flagged(tmp_path / "run", "suspect", tmp_path / "rows.jsonl")
     assert flagged.n_rows == {"a": n_suspect}
     scores = read_negatives(tmp_path / "run", ["s_guide_positive", "s_guide_negative", "in_suspect"], "a").to_pydict()
@@ -320,7 +320,7 @@ def test_suspects_are_dropped_where_all_were_scored(tmp_path, monkeypatch):
     assert [negative >= positive - 0.05 * abs(positive) for positive, negative in high] == scores["in_suspect"]
     api.score([source], run=tmp_path / "part", guide_sample=100, **own)
     with pytest.raises(UsageError):
-        api.select(tmp_path / "part", tmp_path / "c.jsonl", drop="suspect", encoder=PieceEncoder())
+        api.select(tmp_path / "part", tmp_path / "c.jsonl", drop="suspect")
     part = read_negatives(tmp_path / "part", ["s_guide_negative", "in_suspect"], "a")
     assert [part[name].null_count for name in part.column_names] == [260, 260]
     n_sampled = sum(filter(None, part["in_suspect"].to_pylist()))
