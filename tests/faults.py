@@ -105,6 +105,10 @@ EQUIVALENT: dict[str, str] = {
     "measure/sweep.py SymmetricSum.matrix(): total = self._panels[-0].new_empty(d, d)": (
         "all panels have one device and one type"
     ),
+    (
+        "measure/interval.py spent(): density = _normal_density((places[:, None] + points[None, :]), now - before) "
+        "@ density"
+    ): "the density is symmetric, and so are the nodes and the masses before it",
     "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
 }
 """Faults that change no result, and why. Key: module, function, and the line with the fault."""

@@ -69,7 +69,7 @@ from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
 from secid.settings import resolve
 from secid.tools.probing.judge import clustered_covariance
-from secid.tools.probing.task import copies_among, groups
+from secid.tools.probing.task import copies_among, query_groups
 
 Array = Any
 Vectors = tuple[Array, Array]
@@ -231,7 +231,7 @@ def split(collection: Collection) -> tuple[list[Fold], Array]:
     copies = copies_among(run_sets(FormKeys.of(Packed.of([collection.passages[place] for place in labelled]))))
     query = np.repeat(np.arange(n), [len(ids) for ids in collection.positives])
     flat = np.concatenate(collection.positives)
-    group = groups(query, flat, (labelled[copies[0]], labelled[copies[1]]), n)
+    group = query_groups(query, flat, (labelled[copies[0]], labelled[copies[1]]), n)
     relevant = collection.relevant
     everything = np.arange(len(collection.passages))
     if np.bincount(group).max() <= n * LARGEST_GROUP:

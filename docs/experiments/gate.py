@@ -35,7 +35,7 @@ from secid.scoring.run import finished, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
-from secid.tools.gating.collect import collect, read_baseline_table, write_baseline
+from secid.tools.gating.collect import collect_baseline, read_baseline_table, write_baseline
 from secid.tools.gating.judge import GateReference, prepare, source_verdict
 from secid.tools.gating.policy import Policy
 
@@ -222,7 +222,7 @@ def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> 
     files = [write(folder / f"{name}.jsonl", rows) for name, rows in sources.items()]
     encoder = from_callable(memory, "remembered")
     secid.score(files, encoder, run=folder / "run", force=True, controls="none")
-    write_baseline(*collect(folder / "run"), folder / "baseline.json")
+    write_baseline(*collect_baseline(folder / "run"), folder / "baseline.json")
     return prepare(folder / "baseline.json", Policy(), "derived", None)
 
 

@@ -27,7 +27,7 @@ from secid.progress import Silent
 from secid.read import open_source, resolve_sources
 from secid.settings import resolve
 from secid.triplets.embedding import Embedder, rows_of_ids
-from secid.triplets.estimates import Estimate, names_of, share_interval
+from secid.triplets.estimates import Estimate, comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, sample_of
 from secid.triplets.table import triplets_of
 
@@ -54,7 +54,7 @@ def planted(source: Path, share: int, path: Path, seed: int) -> Path:
 
 
 def wilson(estimate: Estimate) -> tuple[float, float]:
-    return share_interval(estimate)
+    return wilson_interval(estimate)
 
 
 def symmetric(estimate: Estimate) -> tuple[float, float]:
@@ -116,7 +116,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def report(plan: object, embedder: object, share: int, arguments: argparse.Namespace) -> None:
     rows, (target, *guides) = triplets_of(plan.sources[0], "first"), list(scores(plan, embedder))
     queries, cluster = np.unique(rows.query, return_inverse=True)
-    names = names_of(plan.queries.keys[queries])
+    names = comparable_keys(plan.queries.keys[queries])
     _, s_qp, s_qn = target
     n_planted = np.mean(np.asarray(rows.positive) == np.asarray(rows.negative))
     for guide, positive, negative in guides:

@@ -19,7 +19,7 @@ from secid.arrays import Flags, Floats, Index
 from secid.measure.in_batch import flagged
 from secid.measure.separation import PassageScores, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
-from secid.triplets.estimates import Estimate, Names, clustered_mean, share_interval
+from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 
 ABSOLUTE, RELATIVE = 0.0, 0.05
 """Default margins: sentence-transformers' GIST losses mask from the positive's own score on; NV-Retriever's best leaves
@@ -114,7 +114,7 @@ def auroc_interval(estimate: Estimate, negatives: AuditedNegatives) -> tuple[flo
     It counts the queries of the rarer side: the others say nothing of how relevant negatives score, or of the rest.
     """
     relevant = negatives.relevant
-    return share_interval(estimate, min(negatives.n_queries(relevant), negatives.n_queries(~relevant)))
+    return wilson_interval(estimate, min(negatives.n_queries(relevant), negatives.n_queries(~relevant)))
 
 
 def source_audit(
@@ -159,7 +159,7 @@ def source_audit(
         n_of_unjudged_queries=n_of_unjudged_queries,
         n_outside=negatives.n(outside),
         labelled_relevant_share=None if share is None else share.value,
-        labelled_relevant_interval_95=None if share is None else share_interval(share),
+        labelled_relevant_interval_95=None if share is None else wilson_interval(share),
         auroc_consistency=None if consistency is None else consistency.auroc,
         auroc_consistency_interval_95=None if consistency is None else consistency.auroc_interval_95,
         rules=numbers,
@@ -196,7 +196,7 @@ def _numbers(
         auroc=None if curve is None else curve.value,
         auroc_interval_95=None if curve is None else auroc_interval(curve, negatives),
         precision=None if precision is None else precision.value,
-        precision_interval_95=None if precision is None else share_interval(precision),
+        precision_interval_95=None if precision is None else wilson_interval(precision),
         recall=None if recall is None else recall.value,
-        recall_interval_95=None if recall is None else share_interval(recall),
+        recall_interval_95=None if recall is None else wilson_interval(recall),
     )

@@ -160,7 +160,7 @@ def make_controls(
     return controls, missing
 
 
-def rows_of(
+def triplets_from(
     pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
 ) -> Triplets:
     """Triplets from flat arrays; pair numbers the (query, positive) of each and must not fall."""
@@ -183,7 +183,7 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
     pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
     if not len(pair):
         return "no_document"
-    return rows_of(pair, base.query[pair], base.positive[pair], table[keep])
+    return triplets_from(pair, base.query[pair], base.positive[pair], table[keep])
 
 
 def _random(base: Base, seed: int) -> Triplets | str:
@@ -208,7 +208,7 @@ def _known_positive(base: Base) -> Triplets | str:
         return "no_second_positive"
     order = np.argsort(pair[keep], kind="stable")
     pair, passage = pair[keep][order], passage[keep][order]
-    return rows_of(pair, base.query[pair], base.positive[pair], passage)
+    return triplets_from(pair, base.query[pair], base.positive[pair], passage)
 
 
 def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
@@ -221,7 +221,7 @@ def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
     if not usable.any():
         return "no_query_token"
     pair = np.flatnonzero(usable)
-    return rows_of(pair, base.query[pair], base.positive[pair], plan.echoes[base.query[pair]])
+    return triplets_from(pair, base.query[pair], base.positive[pair], plan.echoes[base.query[pair]])
 
 
 def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Triplets | str:
@@ -246,7 +246,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     group = pairs(record[keep], positive[keep], base.n_passages)
     new = np.concatenate([[True], group[1:] != group[:-1]])
     share = None if rows.share is None else rows.share[order][keep]
-    return rows_of(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep], share)
+    return triplets_from(np.cumsum(new) - 1, query[keep], positive[keep], negative[keep], share)
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:

@@ -18,7 +18,7 @@ from secid.measure.in_batch import MARGIN, Margin, flagged, lowest_positive
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
-from secid.triplets.estimates import names_of, paired_difference, share_interval
+from secid.triplets.estimates import comparable_keys, paired_difference, wilson_interval
 
 if TYPE_CHECKING:
     from secid.triplets.guide import GuideScores
@@ -206,7 +206,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
     table, scored = item.table, guide.scored
     target = table.repeated(table.s_query_positive) - table.s_query_negative
     own = guide.s_query_positive - guide.s_query_negative
-    cluster, names = table.cluster(), names_of(item.query_keys)
+    cluster, names = table.cluster(), comparable_keys(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
     same = (np.sign(target) == np.sign(own)).astype(np.float64)
     random = guide.random
@@ -215,12 +215,12 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         name=item.name,
         n_scored=len(np.unique(item.triplets.place[scored])),
         suspect_share=suspects.value,
-        interval_95=share_interval(suspects),
+        interval_95=wilson_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
         rank_correlation=rank_correlation(target[scored], own[scored]),
         n_random=guide.n_random,
         random_share=None if random is None else random.value,
-        random_interval_95=None if random is None else share_interval(random),
+        random_interval_95=None if random is None else wilson_interval(random),
         excess_interval_95=None if excess is None else excess.interval_within(1.0),
         without_suspects=without,
     )

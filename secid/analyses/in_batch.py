@@ -12,7 +12,7 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, among, distinct, pairs
 from secid.measure.in_batch import MARGIN
 from secid.pool import sample_order
-from secid.triplets.estimates import Share, names_of, share_interval
+from secid.triplets.estimates import Share, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets, Vectors
@@ -95,7 +95,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
     queries, cluster = np.unique(query[drawn], return_inverse=True)
     share = None
     if n_compared.any():
-        share = Share.of(n_flagged, n_compared, cluster, names_of(plan.queries.keys[queries]))
+        share = Share.of(n_flagged, n_compared, cluster, comparable_keys(plan.queries.keys[queries]))
     return InBatch(
         source=name,
         n_rows=n_rows,
@@ -107,7 +107,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
         largest_batch=own.largest_batch(FEW),
         relative_margin=MARGIN,
         flagged_share=None if share is None else share.estimate.value,
-        flagged_interval_95=None if share is None else share_interval(share.estimate),
+        flagged_interval_95=None if share is None else wilson_interval(share.estimate),
         n_compared=0 if share is None else share.n_all,
         n_batches=n_batches,
         batch_rows=batch_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import comparable_keys, wilson_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ def compute(context: Context) -> AnalysisResult[tuple[MeanResidual, ...]]:
     """λ of every source that has a score; never without a result."""
     results = []
     for item in context.table:
-        mean = item.table.mean(1.0 - item.table.coverage, names_of(item.query_keys))
+        mean = item.table.mean(1.0 - item.table.coverage, comparable_keys(item.query_keys))
         results.append(
-            MeanResidual(source=item.name, residual_mean=mean.value, interval_95=share_interval(mean)),
+            MeanResidual(source=item.name, residual_mean=mean.value, interval_95=wilson_interval(mean)),
         )
     return AnalysisResult(tuple(results))
 

@@ -27,7 +27,7 @@ from secid.analyses.separation import SEPARATION
 from secid.analyses.slices import SLICES
 from secid.errors import InputError, NumericalError, UsageError
 from secid.results import SCHEMA_VERSION, Run
-from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, json_of, place_of, validated
+from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, error_place, json_of, validated
 
 # All analyses of a run, in the order in which they run and stand in report.json. A new one is one line here.
 
@@ -119,7 +119,8 @@ def to_json(result: Any) -> str:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:
         raise NumericalError(
-            f"{place_of(error)} could not be computed, so there is no report to write", remedy="please report this run"
+            f"{error_place(error)} could not be computed, so there is no report to write",
+            remedy="please report this run",
         ) from error
     return text
 

@@ -12,7 +12,7 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, among, distinct, pairs
 from secid.errors import NumericalError
 from secid.measure.interval import finite
-from secid.triplets.estimates import Estimate, Names, combined, names_of, share_interval
+from secid.triplets.estimates import Estimate, Names, combined, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +154,7 @@ def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
     return Pool(
         positive=_scores(table.s_query_positive, query[heads], None, device),
         negative=_scores(table.s_query_negative, query, rows.share, device),
-        names=names_of(plan.queries.keys[queries]),
+        names=comparable_keys(plan.queries.keys[queries]),
     )
 
 
@@ -190,9 +190,9 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         "n_positives": len(pool.positive.values),
         "n_negatives": round(float(pool.negative.weight.sum())),
         "auc": auc.value,
-        "auc_interval_95": share_interval(auc),
+        "auc_interval_95": wilson_interval(auc),
         "within_auc": within.value,
-        "within_auc_interval_95": share_interval(within),
+        "within_auc_interval_95": wilson_interval(within),
         "gap": gap.value,
         "gap_interval_95": finite(gap.interval),
         "aoc": parts.aoc,
@@ -240,7 +240,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     pool = Pool(
         positive=_scores(positive, place, None, device),
         negative=_scores(scores.cpu().numpy()[keep], asking, None, device),
-        names=names_of(plan.queries.keys[queries]),
+        names=comparable_keys(plan.queries.keys[queries]),
     )
     return CorpusSeparation(
         n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, settings.temperature, "the corpus")

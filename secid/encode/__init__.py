@@ -33,7 +33,7 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
-    "is_object",
+    "is_encoder_object",
     "is_sentence_transformer",
     "load",
     "refuse_no_encoder_object",
@@ -49,7 +49,7 @@ def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
 
 
-def is_object(encoder: object) -> bool:
+def is_encoder_object(encoder: object) -> bool:
     """Return True if the encoder is an object, not a name."""
     return encoder is not None and not isinstance(encoder, str)
 

@@ -226,7 +226,7 @@ def merge(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) 
                 thread.join()
 
 
-def windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def text_windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """(position of the first, texts) of one window after another; only slices of `texts` are read."""
     window: list[str] = []
     start = size = 0
@@ -251,7 +251,7 @@ def token_chunks(
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="secid-tokenise")
     ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
     try:
-        for start, window in windows(texts):
+        for start, window in text_windows(texts):
             order = by_length(window)
             for first in range(0, len(order), chunk):
                 places = order[first : first + chunk]

@@ -28,7 +28,7 @@ from secid.encode.segment import (
     Segment,
     SegmentWriter,
     Words,
-    find,
+    find_keys,
     key_words,
 )
 from secid.errors import plainly
@@ -232,7 +232,7 @@ def _copy(segment: Segment, dimension: int, asked: Asked, cached: NDArray[np.boo
         return False
     order, high, low = asked
     keys, truncated = segment.keys()
-    places = find(*key_words(keys), high, low)
+    places = find_keys(*key_words(keys), high, low)
     hits = np.flatnonzero(places >= 0)
     positions = order[places[hits]]
     new = ~cached[positions]

@@ -66,7 +66,7 @@ class StreamingEncoder(Protocol):
         ...
 
 
-def gather(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
+def in_text_order(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
     """Batches put back in the order of the texts: (n_texts, dimension) float32.
 
     Raises ValueError if a text is missing or comes twice: the encoder broke its contract.

@@ -25,7 +25,7 @@ from secid.encode.encoder import (
     as_rows,
     cut_dimension,
     finish_rows,
-    gather,
+    in_text_order,
     unused_flags,
 )
 from secid.encode.locate import family_of
@@ -194,7 +194,7 @@ class EndpointEncoder:
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
-        return gather(self.batches(texts, role), len(texts), self.info.dim)
+        return in_text_order(self.batches(texts, role), len(texts), self.info.dim)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Batches in order, with a few requests in flight at once."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.encoder import MODEL_FIELDS, Float32Rows, Role, as_rows, cut_dimension, finish_rows, unused_flags
-from secid.encode.segment import Keys, Words, file_sha256, find, key_words, sha256_keys
+from secid.encode.segment import Keys, Words, file_sha256, find_keys, key_words, sha256_keys
 from secid.errors import EncoderError, of_encryption, plainly
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -79,7 +79,7 @@ class PrecomputedEncoder:
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32. Raises EncoderError naming a text that has no vector, or none that can be used."""
         high, low, rows = self._index[role]
-        places = find(*key_words(sha256_keys(texts)), high, low)
+        places = find_keys(*key_words(sha256_keys(texts)), high, low)
         missing = np.flatnonzero(places < 0)
         if len(missing):
             raise EncoderError(

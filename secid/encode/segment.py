@@ -34,7 +34,7 @@ def key_words(keys: Keys) -> tuple[Words, Words]:
     return words[:, 0], words[:, 1]
 
 
-def find(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
+def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
     """(n,) int64, the position of each key among sorted ones; -1 if it is missing. All 16 bytes are compared.
 
     high, low       : (n,) words of the keys to find; fastest when sorted, because memory is then read in order.

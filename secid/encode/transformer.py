@@ -16,7 +16,7 @@ import torch
 from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
-from secid.encode.encoder import EncodedBatch, Float32Rows, Role, gather, host_rows
+from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
 from secid.encode.locate import Location, locate, weight_files
 from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts, quiet
@@ -58,7 +58,7 @@ class TransformerEncoder:
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
         batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
-        return gather(batches, len(texts), self.info.dim)
+        return in_text_order(batches, len(texts), self.info.dim)
 
     def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """(n, info.dim) float32 of sentence-transformers' encode_query or encode_document, not scaled.

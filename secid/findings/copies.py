@@ -47,7 +47,7 @@ MIXING_SHIFT = np.uint64(29)
 HALF = np.uint64(32)
 
 
-def windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
+def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
     """Keys of all windows of `width` keys, and the text of each; a text of fewer keys has none.
 
     keys : those of all texts in order.   counts : (n,) how many each text has.
@@ -88,7 +88,7 @@ class RunSets:
     def take(self, ids: Index) -> RunSets:
         """The sets with these ids, in this order."""
         sizes = self.sizes[ids]
-        return RunSets(self.keys[spread(self.offsets[ids], sizes)], np.concatenate([[0], np.cumsum(sizes)]))
+        return RunSets(self.keys[ranges_of(self.offsets[ids], sizes)], np.concatenate([[0], np.cumsum(sizes)]))
 
     def owned(self) -> Keys:
         """Each run with the number of its set in the upper half."""
@@ -105,15 +105,15 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     every : one of so many runs is kept, chosen by its key alone.
     """
     spaced = np.repeat(~forms.unspaced, forms.n_words)
-    words = windows(forms.words[spaced], np.where(forms.unspaced, 0, forms.n_words), RUN_WORDS)
-    characters = windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
+    words = key_windows(forms.words[spaced], np.where(forms.unspaced, 0, forms.n_words), RUN_WORDS)
+    characters = key_windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
     # All characters of a run went into the upper half of its key.
     keys = (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32)
     chosen = keys % np.uint32(every) == 0
     return RunSets.of(keys[chosen], np.concatenate([words[1], characters[1]])[chosen], len(forms))
 
 
-def spread(starts: Index, counts: Index) -> Index:
+def ranges_of(starts: Index, counts: Index) -> Index:
     """Numbers starts[i] … starts[i] + counts[i] - 1 for each i in order."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()), dtype=np.int64)
@@ -328,7 +328,9 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
     """Each triplet with the positives starts[i] … starts[i] + counts[i] - 1, PAIRS_AT_ONCE or one triplet at a time."""
     for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
-        yield TripletPairs(np.repeat(triplets, n), np.repeat(negatives[first:last], n), spread(starts[first:last], n))
+        yield TripletPairs(
+            np.repeat(triplets, n), np.repeat(negatives[first:last], n), ranges_of(starts[first:last], n)
+        )
 
 
 def _runs_of(passages: TextStore, ids: Index, every: int) -> RunSets:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, among, best_first, distinct
 from secid.errors import InputError, UsageError
-from secid.findings.copies import windows
+from secid.findings.copies import key_windows
 from secid.findings.summary import Case
 from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys, text_forms
@@ -209,7 +209,7 @@ class Matches:
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
     """Keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
-    return windows(*token_stream(texts, TOKENIZER), width)
+    return key_windows(*token_stream(texts, TOKENIZER), width)
 
 
 class Finder:

@@ -16,7 +16,7 @@ from secid.pool import SPLITTERS, Plan, splitter
 from secid.results import TripletExample
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
 from secid.settings import Settings
-from secid.triplets.estimates import Names, Share, names_of
+from secid.triplets.estimates import Names, Share, comparable_keys
 from secid.triplets.guide import GuideScores
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference, random_like, sampled
@@ -135,7 +135,7 @@ class Inspector:
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
         rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
-        names = names_of(item.query_keys)
+        names = comparable_keys(item.query_keys)
         columns = [name for name in rules if name != SUSPECT or (table.guide is not None and table.guide.is_whole)]
         table = table.with_findings({name: rules[name].flags for name in columns})
         sample = None if self._reference is None else sampled(table.triplets.query, self._reference)

@@ -16,7 +16,7 @@ from secid.pool.plan import bit_of
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import BITS, DAMAGE, DEFECTS, FINDINGS, TEXT_FINDINGS
 from secid.results.sources import nearer_without
-from secid.triplets.estimates import GapMoments, Moments, Names, Share, names_of
+from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
 # Whether a source can be trained on as it is, decided by its counted defects alone.
 #
@@ -81,7 +81,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     dropped = tuple(name for name, helps in planned.excess.items() if helps)
     n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
     blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
-    return n_left, planned.n_records + len(np.unique(names_of(blank)))
+    return n_left, planned.n_records + len(np.unique(comparable_keys(blank)))
 
 
 def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
@@ -121,8 +121,10 @@ class ListedNegatives:
     def _clusters(self) -> tuple[Index, Names]:
         """(T + E,) place of each row's query among the names."""
         planned = self._planned
-        names_by_row = names_of(self._keys[planned.query[planned.triplet_record()]])
-        names, cluster = np.unique(np.concatenate([names_by_row, names_of(planned.blanks.keys)]), return_inverse=True)
+        names_by_row = comparable_keys(self._keys[planned.query[planned.triplet_record()]])
+        names, cluster = np.unique(
+            np.concatenate([names_by_row, comparable_keys(planned.blanks.keys)]), return_inverse=True
+        )
         return cluster, names
 
     @cached_property
@@ -163,7 +165,7 @@ class ListedNegatives:
         planned = self._planned
         cluster, names = self._clusters
         places = first_labels(planned)
-        of_labels = names_of(self._keys[planned.query[planned.positive_record()[places]]])
+        of_labels = comparable_keys(self._keys[planned.query[planned.positive_record()[places]]])
         labelled, asked = np.unique(np.concatenate([names, of_labels]), return_inverse=True)
         has_it = bit_of(planned.positive_findings[places], finding).astype(np.float64)
         return GapMoments.of(

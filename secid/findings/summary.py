@@ -19,7 +19,7 @@ from secid.results import AmongPositives, Example, Languages, Match, SourceFindi
 from secid.results.catalogue import FORMAL
 from secid.results.check import Lengths, Spread
 from secid.settings import Settings
-from secid.triplets.estimates import GapMoments, HasError, Share, names_of, share_interval
+from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
 
 # Lengths of texts, from their bytes: what `secid check` shows of queries, positives and negatives.
 
@@ -245,7 +245,7 @@ def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settin
     query = planned.query[planned.triplet_record()]
     ids, cluster = np.unique(query, return_inverse=True)
     flags = wordless[query].astype(np.float64)
-    share = Share.of(flags, np.ones(len(flags)), cluster, names_of(plan.queries.keys[ids]))
+    share = Share.of(flags, np.ones(len(flags)), cluster, comparable_keys(plan.queries.keys[ids]))
     examples = tuple(text_example(plan, planned, place) for place in _examples(plan, planned, flags > 0, settings))
     return source_finding("query_without_tokens", share.n, share.estimate, examples)
 
@@ -263,7 +263,7 @@ def source_finding(
         name=name,
         n_negatives=n,
         share=share.value,
-        interval_95=share_interval(share),
+        interval_95=wilson_interval(share),
         standard_error=share.standard_error,
         n_queries=share.n_queries,
         weight_fraction=weight_fraction,

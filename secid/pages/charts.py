@@ -28,7 +28,7 @@ from secid.pages.svg import (
     wide,
     words,
 )
-from secid.pages.text import fraction, gain, interval, is_unknown, listed, nats, percent, short
+from secid.pages.text import fraction, gain, is_unknown, listed, nats, percent, short, shown_interval
 from secid.results import BudgetPoint, ControlResult, Run, SourceReport
 from secid.results.probe import Probe, ProbedSource
 
@@ -230,7 +230,7 @@ def _comparable(run: Run, control: ControlResult) -> bool:
 def _score(budget: float, name: str, point: BudgetPoint, group: int | None) -> Mark:
     """Return the mark of a score.   budget : the run's.   group : None for a control."""
     ends = () if is_unknown(point.interval_95, budget) else point.interval_95  # too few queries for one
-    words = f"{nats(point.nats)}, 95 % CI {interval(point.interval_95, budget=budget)}"
+    words = f"{nats(point.nats)}, 95 % CI {shown_interval(point.interval_95, budget=budget)}"
     return Mark(name, point.nats, ends, words, group or 0, group is None)
 
 

@@ -15,7 +15,7 @@ from secid.pages.findings import STATUS
 from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
-from secid.pages.text import fraction, listed, named, nats, percent, plain, plural, points, score, short
+from secid.pages.text import fraction, listed, named, nats, percent, plain, plural, points, score_text, short
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
 from secid.results.catalogue import FINDINGS
@@ -373,7 +373,7 @@ def _scores(runs: RunComparison) -> Table:
 
 def _score(item: SourceAcross, place: int, budget: float) -> str:
     own = item.numbers[place]
-    return "–" if own is None else f"{item.ranks[place]}. {score(own.score.nats, own.score.interval_95, budget)}"
+    return "–" if own is None else f"{item.ranks[place]}. {score_text(own.score.nats, own.score.interval_95, budget)}"
 
 
 def _hardness(item: SourceAcross) -> str:

@@ -12,7 +12,7 @@ from secid.pages.formats import formats
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
-from secid.pages.sections.probe import cautions, details, gains_table, headline, protocol, scope, verdict
+from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
 from secid.pages.text import SPACE, code, count, fraction, listed, named, percent, plain, plural, short, with_interval
 from secid.results import Agreement
 from secid.results.check import Audit, AuditedRule, AuditedSource
@@ -250,7 +250,7 @@ OF_PROBE = (
 
 def conclusion(items: Sequence[Agreement]) -> str:
     """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
-    return " ".join(filter(None, (abstention(items), chance(items), advice(items))))
+    return " ".join(filter(None, (abstention(items), chance(items), choice_advice(items))))
 
 
 def abstention(items: Sequence[Agreement]) -> str:
@@ -262,7 +262,7 @@ def abstention(items: Sequence[Agreement]) -> str:
     return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
 
 
-def advice(items: Sequence[Agreement]) -> str:
+def choice_advice(items: Sequence[Agreement]) -> str:
     """What results a choice needs."""
     n_columns = len({item.metric for item in items})
     if {item.metric for item in items} == {PROBE_METRIC}:
@@ -318,7 +318,7 @@ def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen
     shown = [item for item in items if legend or item in unlike]
     metrics = dict.fromkeys(item.metric for item in shown)
     return screen(
-        (strong(abstained), chance(items) if abstained else strong(chance(items)), advice(items)),
+        (strong(abstained), chance(items) if abstained else strong(chance(items)), choice_advice(items)),
         *(_of_metric([item for item in shown if item.metric == metric]) for metric in metrics),
         (
             "" if legend else f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.",
@@ -401,4 +401,6 @@ PROBE_FORMATS = formats(probe_page, json_of)
 
 def probe_screen(probe: Probe) -> Screen:
     """The verdict, the table, and what it holds for."""
-    return screen((strong(headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe)))
+    return screen(
+        (strong(probe_headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe))
+    )

@@ -67,7 +67,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 
 
-def groups() -> dict[str, dict[str, str]]:
+def entry_groups() -> dict[str, dict[str, str]]:
     """What all findings, cautions and checks say of a source, and what presets take, by name within their groups."""
     return {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
@@ -91,7 +91,7 @@ def explained_screen(name: str | None) -> Screen:
     return screen(
         *(
             (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in own.items()))
-            for head, own in groups().items()
+            for head, own in entry_groups().items()
         ),
         (
             "Columns, statuses and words of tables and pages",
@@ -113,7 +113,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
         "defect": "yes" if entry.counted else "no: it does not change the status",
-        "limit": "none: it only describes" if entry.limit is None else limit_text(entry.limit, "source's negatives"),
+        "limit": "none: it only describes" if entry.limit is None else default_limit(entry.limit, "source's negatives"),
         "do": entry.do,
         **typical(entry.name),
         "command": command_of(entry),
@@ -142,7 +142,7 @@ def caution_facts(caution: Caution) -> dict[str, str]:
     return {
         "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
-        "limit": limit_text(caution.limit, caution.of),
+        "limit": default_limit(caution.limit, caution.of),
         "do": caution.do,
         "command": f"secid check SOURCE --fail-on {caution.name}",
     }
@@ -167,6 +167,6 @@ def command_of(entry: Finding) -> str:
     return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"
 
 
-def limit_text(limit: float | None, of: str) -> str:
+def default_limit(limit: float | None, of: str) -> str:
     """The share from which on it is reported, of a source; None for the setting."""
     return f"reported above {'max_bad_fraction' if limit is None else f'{100 * limit:g} %'} of the {of}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import SHOWN_NAMES, by_reason, names_of
+from secid.pages.glossary import SHOWN_NAMES, by_reason, sources_named
 from secid.pages.page import Item, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
@@ -103,7 +103,7 @@ def _no_defects(clean: Sequence[SourceReport], any_of: str, all_of: str) -> str:
 
 
 def _who(sources: Sequence[SourceReport], n: int) -> str:
-    return names_of([source.name for source in sources], n)
+    return sources_named([source.name for source in sources], n)
 
 
 def _largest_defect(source: SourceReport) -> tuple[float, str]:

@@ -16,20 +16,20 @@ from secid.pages.text import capital, count, log_line, named, nats, plain, short
 from secid.pages.verdict_words import (
     BLIND_SPOT,
     DECISIONS,
-    advice,
     basis,
     by_urgency,
+    check_advice,
+    check_sentence,
     example_lines,
     facts,
     full_sentence,
-    headline,
     interval_text,
     left_out,
     limit_text,
     mark,
     measured_text,
     row_note,
-    sentence,
+    source_line,
     summary,
     too_few,
     too_few_sentence,
@@ -75,8 +75,8 @@ def _case(check: GateCheck, source: SourceVerdict) -> ElementTree.Element:
     if check.outcome == "pass":
         return case
     tag = "failure" if check.outcome == "fail" else "skipped" if check.excused else "error"
-    element = ElementTree.SubElement(case, tag, message=log_line(sentence(check)))
-    lines = [*example_lines(check), f"what to do: {advice(check, source)}"]
+    element = ElementTree.SubElement(case, tag, message=log_line(check_sentence(check)))
+    lines = [*example_lines(check), f"what to do: {check_advice(check, source)}"]
     element.text = "\n".join(map(log_line, lines))
     return case
 
@@ -232,7 +232,7 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
             levels["warning"].append(_command("warning", text, title=title, file=_file(source)))
         if source.outcome == "pass":
             levels["notice"].append(
-                _command("notice", f"{headline(source)} {facts(source)}.", title="secid gate", file=_file(source))
+                _command("notice", f"{source_line(source)} {facts(source)}.", title="secid gate", file=_file(source))
             )
     return [line for level, lines in levels.items() for line in _within(level, lines, verdict)]
 

@@ -277,7 +277,7 @@ def terms(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, EXPLANATIONS[name]) for name in names)
 
 
-def names_of(names: Sequence[str], n: int) -> str:
+def sources_named(names: Sequence[str], n: int) -> str:
     """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
     if len(names) == n > 1:
         return "both sources" if n == 2 else f"all {count(n)} sources"
@@ -310,7 +310,7 @@ def compares(run: Run, control: ControlResult, at: float) -> bool:
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 
 
-def equal_numbers(run: Run) -> str:
+def equal_numbers_text(run: Run) -> str:
     """The numbers that sources are compared on beyond budget 1, where their own differ; else ""."""
     budgets = BUDGETS.of(run)
     if budgets is None or budgets.equal_numbers is None:

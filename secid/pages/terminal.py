@@ -49,13 +49,13 @@ def _of_line(line: Line, console: Console) -> Iterator[Text]:
 
 
 def _of_table(table: Table, console: Console) -> Iterator[Text]:
-    for line in grid(table, console.width):
+    for line in table_lines(table, console.width):
         for part in [line] if cell_len(line.plain) <= console.width else line.wrap(console, console.width):
             part.rstrip()
             yield part
 
 
-def grid(table: Table, width: int) -> list[Text]:
+def table_lines(table: Table, width: int) -> list[Text]:
     """The lines of a table: rows in columns; else heads above their numbers; else a line for each cell.
 
     The heads are the first cell, and the second where it is no number.

@@ -184,7 +184,7 @@ def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
     return tuple(ends) in ((0.0, budget), (-budget, budget))
 
 
-def interval(ends: tuple[float, float], budget: float = 1.0) -> str:
+def shown_interval(ends: tuple[float, float], budget: float = 1.0) -> str:
     """Both ends of an interval at a budget, in nats; UNKNOWN where there are too few queries for one."""
     return UNKNOWN if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
 
@@ -201,7 +201,7 @@ def with_interval(
     return f"{write(value)}{between}{low} to {high})"
 
 
-def score(value: float | None, ends: tuple[float, float] | None, budget: float = 1.0) -> str:
+def score_text(value: float | None, ends: tuple[float, float] | None, budget: float = 1.0) -> str:
     """A score with the upper half of its interval (the lower one may be cut at zero), as 0.385 ±0.036."""
     if value is None or ends is None:
         return "–"
@@ -266,7 +266,7 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
-def rounded(number: int) -> int:
+def two_digits(number: int) -> int:
     """An estimate to two significant digits, upwards: it is no more exact than that."""
     step: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step

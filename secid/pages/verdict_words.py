@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from secid.pages.findings import what_to_do
 from secid.pages.glossary import by_reason, in_plain_words, why_not
-from secid.pages.text import capital, count, fraction, interval, listed, nats, percent, plain, plural
+from secid.pages.text import capital, count, fraction, listed, nats, percent, plain, plural, shown_interval
 from secid.records import fault_text
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import GROSS, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
@@ -66,7 +66,7 @@ def too_few_sentence(source: SourceVerdict) -> str:
     return f"{plural(n_queries, 'query', 'queries')} {are} too few{of}: about {count(needed)} would decide"
 
 
-def sentence(check: GateCheck) -> str:
+def check_sentence(check: GateCheck) -> str:
     """What was measured, against what."""
     if check.name == "new_source":
         return "the baseline has no predecessor of this source, and the policy holds new sources for review"
@@ -120,7 +120,7 @@ def limit_text(check: GateCheck) -> str:
     return f"{check.side}{'' if check.side.endswith('±') else ' '}{value}".replace("-", "−")
 
 
-def advice(check: GateCheck, source: SourceVerdict) -> str:
+def check_advice(check: GateCheck, source: SourceVerdict) -> str:
     """What to do about a check of a source that does not pass; "" for one that does."""
     if check.outcome == "pass" and not check.notice:
         return ""
@@ -138,11 +138,11 @@ def advice(check: GateCheck, source: SourceVerdict) -> str:
 
 def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
     """What was measured, and what to do."""
-    remedy = advice(check, source)
-    return f"{capital(sentence(check))}.{f' {capital(remedy)}.' if remedy else ''}"
+    remedy = check_advice(check, source)
+    return f"{capital(check_sentence(check))}.{f' {capital(remedy)}.' if remedy else ''}"
 
 
-def headline(source: SourceVerdict) -> str:
+def source_line(source: SourceVerdict) -> str:
     """One line on one source."""
     counts = {
         "failed": sum(check.outcome == "fail" for check in source.checks),
@@ -162,7 +162,7 @@ def summary(verdict: GateVerdict) -> str:
     unchecked = list(dict.fromkeys(name for source in verdict.sources for name in source.left_out))
     first = f"Not checked: {listed(unchecked, len(unchecked))}. " if unchecked else ""
     if len(verdict.sources) == 1:
-        return f"{first}{headline(verdict.sources[0])}"
+        return f"{first}{source_line(verdict.sources[0])}"
     counts = {outcome: sum(source.outcome == outcome for source in verdict.sources) for outcome in ORDER}
     parts = [f"{count(n)} {DECISIONS[outcome]}" for outcome, n in counts.items() if n]
     return f"{first}{plural(len(verdict.sources), 'source')}: {listed(parts)}."
@@ -184,7 +184,7 @@ def facts(source: SourceVerdict) -> str:
         f"{capital(follows)}. {plural(rows.n_read, 'row')} read, {plural(rows.n_records, 'record')}, "
         f"{plural(report.n_queries, 'query', 'queries')}, {plural(report.n_triplets, 'negative')}{rest}. "
         f"Languages of {plural(report.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. "
-        f"ECI_sem {nats(report.scored.nats)} nats (95 % CI {interval(report.scored.interval_95)})"
+        f"ECI_sem {nats(report.scored.nats)} nats (95 % CI {shown_interval(report.scored.interval_95)})"
     )
 
 

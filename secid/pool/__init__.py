@@ -3,7 +3,7 @@
 Source: METHOD 1, 2.3, 4.
 """
 
-from secid.pool.collect import gather
+from secid.pool.collect import collect_sources
 from secid.pool.coverage import DocumentFrequencies, Lexicon
 from secid.pool.make import (
     bad_reasons,
@@ -28,9 +28,9 @@ __all__ = [
     "Tally",
     "TokenSets",
     "bad_reasons",
+    "collect_sources",
     "content_of",
     "first_sampled",
-    "gather",
     "key_ranks",
     "labels_of",
     "plan_of",

@@ -171,7 +171,7 @@ def slice_value(value: Scalar) -> str:
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def collect(
+def collect_rows(
     source: Source,
     stream: Iterable[Record | Defect | Block],
     queries: TextSpool,
@@ -211,7 +211,7 @@ class Gathered:
         return [rows for collected in self.collected for rows in collected.rows()]
 
 
-def gather(
+def collect_sources(
     streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]], folder: Path, tick: Callable[[], None]
 ) -> Gathered:
     """Reads all sources one after another; spool files go to the folder."""
@@ -220,7 +220,7 @@ def gather(
     with ExitStack() as on_error:
         on_error.callback(gathered.close)
         for source, stream in streams:
-            gathered.collected.append(collect(source, stream, *spools, gathered.slices, tick))
+            gathered.collected.append(collect_rows(source, stream, *spools, gathered.slices, tick))
         on_error.pop_all()
     return gathered
 

@@ -72,7 +72,7 @@ def bad_reasons(tally: Tally) -> dict[str, int]:
     """Malformed rows and single passages by reason, without those of COUNTED_AS_FINDINGS."""
     return {
         reason: count
-        for reason, count in reasons_left_out(tally).items()
+        for reason, count in rows_left_out(tally).items()
         if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
     }
 
@@ -83,7 +83,7 @@ def refuse_empty(sources: Sequence[PlannedSource]) -> None:
         if planned.n_triplets:
             continue
         tally = planned.tally
-        reasons = reasons_left_out(tally)
+        reasons = rows_left_out(tally)
         reason = max(reasons, key=lambda name: reasons[name], default="")
         first = next((f"; {_example_text(example)}" for example in tally.examples if example.reason == reason), "")
         raise NothingToScoreError(
@@ -109,11 +109,11 @@ def malformed(tally: Tally) -> str:
 
 
 def left_out_text(tally: Tally) -> str:
-    reasons = reasons_left_out(tally)
+    reasons = rows_left_out(tally)
     return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
 
 
-def reasons_left_out(tally: Tally) -> Counter[str]:
+def rows_left_out(tally: Tally) -> Counter[str]:
     """Rows and single passages that were left out, by reason."""
     return Counter(tally.skipped) + Counter(tally.dropped)
 
@@ -303,7 +303,7 @@ def plan_of(
         sources = [planned.with_findings(own) for planned, own in zip(sources, found, strict=True)]
     whole = sources
     sources = [restricted(planned, query_store, settings) for planned in sources]
-    empty = {p.name: dict(reasons_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
+    empty = {p.name: dict(rows_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
     filled = {planned.source.name for planned in sources if planned.n_triplets}
     sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
     tallies = {planned.name: planned.tally for planned in whole}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import UsageError
-from secid.pool import Plan, gather, plan_of
+from secid.pool import Plan, collect_sources, plan_of
 from secid.pool.collect import Collected, Gathered
 from secid.pool.make import Look, TextRules
 from secid.pool.plan import QuerySubset
@@ -110,7 +110,7 @@ def read_plan(
         progress.note(f"{flag} is ignored: {UNUSED[flag]}")
     tick = bytes_read_by(readers, progress)
     subset = subset or QuerySubset.of(settings)
-    gathered = gather(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
+    gathered = collect_sources(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
     try:
         if judgements:
             add_labels(gathered, judgements, settings)

@@ -23,7 +23,7 @@ from secid.read.binding import (
     look_like_names,
     look_like_words,
 )
-from secid.read.containers import rows_of
+from secid.read.containers import read_rows
 from secid.read.grouping import temporary_database
 from secid.read.sources import data_files, is_address, is_data
 from secid.read.stream import (
@@ -142,7 +142,7 @@ def texts_with_ids(
     n_read = 0
     bad: list[tuple[int, str]] = []
     for file in files:
-        for line, row in rows_of(file):
+        for line, row in read_rows(file):
             pair = _id_and_text(row, role, titles=titles)
             if isinstance(pair, str):
                 bad.append((line, pair))

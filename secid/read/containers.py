@@ -165,7 +165,7 @@ def _parsed(line: bytes) -> Row | None:
     return value if isinstance(value, dict | list) else None
 
 
-def rows_of(path: str) -> Iterator[tuple[int, Row | Broken]]:
+def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
     """Rows of a file, each with its 1-based line or row number."""
     stream = ByteStream(path)
     try:
@@ -227,7 +227,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
             )
         batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], wanted)
         for batch in _taken(batches, path):
-            for piece in pieces(batch.select(names)):
+            for piece in row_slices(batch.select(names)):
                 rows = _rows(piece, path, checked=True)
                 yield Part(range(number + 1, number + 1 + len(rows)), rows, (number + len(rows)) / n_rows)
                 number += len(rows)
@@ -248,7 +248,7 @@ def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, stre
         # Arrow trusts the offsets in a file, and damaged ones point anywhere: nothing is converted unchecked.
         with _errors(path):
             sound = _is_utf8(batch.select(names))
-            parts = pieces(batch.select(names), single=not sound)
+            parts = row_slices(batch.select(names), single=not sound)
         for piece in parts:
             rows = _rows(piece, path, checked=sound)
             yield Part(range(number + 1, number + 1 + len(rows)), rows, file.tell() / n_bytes)
@@ -272,7 +272,7 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
-def pieces(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
+def row_slices(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
     """Slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
     n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
@@ -306,7 +306,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
         return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     if batch.num_rows == 1:
         return [Broken("broken_line", Fact("not_utf8"))]
-    return [row for piece in pieces(batch, single=True) for row in _rows(piece, path, checked=checked)]
+    return [row for piece in row_slices(batch, single=True) for row in _rows(piece, path, checked=checked)]
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from secid.errors import InputError, UsageError
 from secid.read.binding import Binding, make_head
 from secid.read.collection import BEIR_FOLDER, collection_files, stamp, texts_with_ids
-from secid.read.containers import Container, rows_of
+from secid.read.containers import Container, read_rows
 from secid.read.detect import RUN
 from secid.read.refusals import RUN_LINE, is_run
 from secid.read.sources import stem
@@ -151,7 +151,7 @@ def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
             return
     finally:
         stream.close()
-    yield from rows_of(path)
+    yield from read_rows(path)
 
 
 def _cells(row: Row | Broken) -> list[Any]:

@@ -170,7 +170,7 @@ class _NoRevisionError(InputError):
 
 
 @lru_cache(maxsize=64)
-def find(word: str) -> Found:
+def fetch_files(word: str) -> Found:
     """The files that an address names, fetched into the hub's cache.
 
     Without a data file of its own, a data set is read from its Parquet conversion, which the note says.

@@ -122,7 +122,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
     """An object that exports an Arrow stream, or a datasets.Dataset, which has no method for it; batch by batch."""
     import pyarrow as pa
 
-    from secid.read.containers import of_leaves, pieces
+    from secid.read.containers import of_leaves, row_slices
 
     try:
         if _is_dataset(value):
@@ -135,7 +135,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
         whole = pa.schema([field.with_type(of_leaves(field.type, _without_view)) for field in schema])
         with pa.ipc.new_stream(file, whole) as writer:
             for batch in batches:
-                for piece in pieces(batch if schema == whole else batch.cast(whole)):
+                for piece in row_slices(batch if schema == whole else batch.cast(whole)):
                     writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)

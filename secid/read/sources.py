@@ -226,9 +226,9 @@ def is_address(word: str) -> bool:
 
 
 def _of_hub(address: str) -> Found:
-    from secid.read.hub import find
+    from secid.read.hub import fetch_files
 
-    return find(address)
+    return fetch_files(address)
 
 
 def _expand(pattern: str) -> list[str]:

@@ -88,14 +88,14 @@ def validated(kind: Any, text: str | bytes, where: str, version: str, what: str,
         return adapter_of(kind).validate_json(text)
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
-        raise InputError(f"not a valid {what}: {place_of(error)}: {message}", where=where, remedy=again) from error
+        raise InputError(f"not a valid {what}: {error_place(error)}: {message}", where=where, remedy=again) from error
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def place_of(error: ValidationError) -> str:
+def error_place(error: ValidationError) -> str:
     """Where the first error is, such as sources.0.trace."""
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 

@@ -29,7 +29,7 @@ from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labe
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
-from secid.triplets.estimates import names_of
+from secid.triplets.estimates import comparable_keys
 from secid.triplets.guide import GuideScores, guide_scores
 from secid.triplets.table import triplets_of
 from secid.version import VERSION
@@ -170,7 +170,7 @@ class _Auditor:
         negatives = AuditedNegatives(
             grade=self._judgements.grades(self._queries[rows.query], self._passages[rows.negative]),
             cluster=cluster,
-            names=names_of(plan.queries.keys[queries]),
+            names=comparable_keys(plan.queries.keys[queries]),
             share=np.ones(len(rows)) if rows.share is None else rows.share,
         )
         return source_audit(

@@ -21,7 +21,7 @@ from secid.arrays import Index, distinct
 from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
 from secid.encode.device import gpu_of, gpu_with_room, is_gpu
 from secid.encode.encoder import host_rows, own_stream, to_device
-from secid.encode.segment import find, key_words
+from secid.encode.segment import find_keys, key_words
 from secid.errors import EncoderError, OutputError, plainly
 from secid.files import remedy_of
 from secid.measure.blocks import Vectors
@@ -405,7 +405,7 @@ class Corpus:
         """(n_passages,) id in the plan of each passage that has a row there, -1 for the others."""
         high, low = key_words(self._plan.passages.keys)
         order = np.lexsort((low, high))
-        place = find(*key_words(self._keys), high[order], low[order])
+        place = find_keys(*key_words(self._keys), high[order], low[order])
         ids = order[place]
         return np.where((place >= 0) & self._embedder.has(ids), ids, -1)
 

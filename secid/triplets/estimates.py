@@ -52,7 +52,7 @@ class Estimate:
         return interval(self.value, self.standard_error, len(self.queries))
 
 
-def names_of(keys: npt.NDArray[np.uint8]) -> Names:
+def comparable_keys(keys: npt.NDArray[np.uint8]) -> Names:
     """(Q, 16) text keys as (Q,) comparable names."""
     return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
 
@@ -118,7 +118,7 @@ def unpaired_difference(first: Estimate, value: float, standard_error: float, n_
     return Difference(first.value - value, error, min(len(first.queries), n_queries))
 
 
-def share_interval(estimate: HasError, n_queries: int | None = None) -> tuple[float, float]:
+def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[float, float]:
     """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
 
     n_queries : those that tell something of it; all of the estimate's where None.

@@ -30,7 +30,7 @@ from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.settings import Settings, under_guide
 from secid.triplets.embedding import Embedder
-from secid.triplets.estimates import Estimate, Names, clustered_mean, names_of, stratified_mean
+from secid.triplets.estimates import Estimate, Names, clustered_mean, comparable_keys, stratified_mean
 from secid.triplets.random_reference import PASSAGES, random_passages
 
 Guide = Encoder | Reranker
@@ -198,7 +198,7 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
     flags = flagged(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
-    return clustered_mean(flags.astype(np.float64), cluster, names_of(plan.queries.keys[queries]))
+    return clustered_mean(flags.astype(np.float64), cluster, comparable_keys(plan.queries.keys[queries]))
 
 
 def _refuse_one_score(

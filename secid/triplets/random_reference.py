@@ -14,7 +14,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
-from secid.triplets.estimates import Estimate, Names, names_of
+from secid.triplets.estimates import Estimate, Names, comparable_keys
 
 # Ratios of sums by query, which can be restricted to any queries, added up over shards and compared in pairs.
 #
@@ -161,8 +161,8 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
 
     arrays : as `RandomReference.stored` gives them. Raises KeyError and ValueError where they are something else.
     """
-    names, order = np.unique(names_of(arrays["keys"]), return_index=True)
-    own = names_of(plan.queries.keys)
+    names, order = np.unique(comparable_keys(arrays["keys"]), return_index=True)
+    own = comparable_keys(plan.queries.keys)
     queries = np.flatnonzero(among(own, names))
     if not len(queries):
         return None
@@ -192,7 +192,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     parts = _cosines(queries, [ids for ids in passages if len(ids) >= FEWEST_PASSAGES], vectors)
     return RandomReference(
         queries=queries,
-        names=names_of(plan.queries.keys[queries]),
+        names=comparable_keys(plan.queries.keys[queries]),
         n_passages=np.array([len(part) for part in parts]),
         mean=np.array([part.mean() for part in parts]),
         percentile_90=np.array([np.percentile(part, PERCENTILE) for part in parts]),

@@ -10,7 +10,7 @@ import pytest
 
 from secid.cli.encoder import Document
 from secid.results.document import json_of, schema_of
-from secid.tools.gating.baseline import from_json, to_json
+from secid.tools.gating.baseline import baseline_from_json, baseline_to_json
 from secid.tools.gating.limits import policy_text
 from secid.tools.gating.policy import Policy, parse_policy
 from tests.cli.conftest import ROOT
@@ -52,14 +52,14 @@ def test_a_verdict_fits(invoke):
 
 def test_a_baseline_fits(invoke):
     schema = printed(invoke, "baseline")
-    text = to_json(baseline_of(own=source_of()))
+    text = baseline_to_json(baseline_of(own=source_of()))
     document = json.loads(text)
     assert disagreements(document, schema, schema) == []
     del document["table_sha256"]
     document["sources"]["own"]["score_nats"] = "much"
     document["encoder"]["surplus"] = 1
     assert len(disagreements(document, schema, schema)) == 3
-    assert from_json(text, "b.json").sources.keys() == {"own"}
+    assert baseline_from_json(text, "b.json").sources.keys() == {"own"}
 
 
 def test_a_policy_fits_where_the_program_takes_it(invoke):

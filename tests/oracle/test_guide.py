@@ -12,7 +12,7 @@ import pytest
 from secid.analyses.guide import GuideSource
 from secid.analyses.guide import curves as curves_of
 from secid.measure.in_batch import flagged
-from secid.triplets.estimates import clustered_mean, share_interval, stratified_mean
+from secid.triplets.estimates import clustered_mean, stratified_mean, wilson_interval
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference
 from tests.unit.scoring.made_rows import clean_rows
@@ -150,7 +150,7 @@ def test_no_suspect_in_a_sample_bounds_the_share_by_the_sample():
     n, known = 10_000, np.arange(10_000) % 100 == 0
     stratum, query = np.zeros(n, int), np.arange(n)
     estimate = stratified_mean(np.zeros(n), known, stratum, query, query.astype("S16"))
-    low, high = share_interval(estimate)
+    low, high = wilson_interval(estimate)
     assert low == 0.0
     assert high == pytest.approx(1.96**2 / (100 + 1.96**2), rel=0.05)
 

@@ -272,6 +272,13 @@ def test_nothing_is_estimated_from_single_passages_or_few_queries():
     assert one_more_negative(few, np.ones(4)) is None
 
 
+@pytest.mark.parametrize("n", [4, 5])
+def test_five_queries_of_two_positives_are_enough(n):
+    query, pair = np.arange(2 * n) // 2, np.arange(2 * n)
+    value = one_more_positive(rows_of(query, pair, query, pair), np.linspace(1.0, 2.0, 2 * n))
+    assert (value is None) == (n < 5)
+
+
 def test_more_queries_than_the_limit_are_sampled(tmp_path):
     path = write(drawn(QUERIES + 30, 1, 8), tmp_path / "many.jsonl")
     run = secid.score([path], HashEncoder(), controls="none", cache=False, objectives=True)

@@ -31,7 +31,7 @@ def as_sets(group: np.ndarray) -> set[frozenset[int]]:
 def test_groups_are_those_of_a_union_find(seed: int) -> None:
     n, query, passage, copies = labelled(seed)
     expected = reference.groups(n, zip(query, passage, strict=True), zip(*copies, strict=True))
-    group = task.groups(query, passage, copies, n)
+    group = task.query_groups(query, passage, copies, n)
     assert as_sets(group) == expected
     assert sorted(np.unique(group)) == list(range(len(expected)))
 
@@ -39,13 +39,13 @@ def test_groups_are_those_of_a_union_find(seed: int) -> None:
 def test_a_lost_link_is_noticed() -> None:
     n, query, passage, copies = labelled(0)
     expected = reference.groups(n, zip(query, passage, strict=True), zip(*copies, strict=True))
-    damaged = [task.groups(np.delete(query, i), np.delete(passage, i), copies, n) for i in range(len(query))]
+    damaged = [task.query_groups(np.delete(query, i), np.delete(passage, i), copies, n) for i in range(len(query))]
     assert any(as_sets(group) != expected for group in damaged)
 
 
 def test_without_labels_each_query_is_a_group() -> None:
     none = np.zeros(0, np.int64)
-    assert task.groups(none, none, (none, none), 3).tolist() == [0, 1, 2]
+    assert task.query_groups(none, none, (none, none), 3).tolist() == [0, 1, 2]
 
 
 def copies_of(texts: list[str]) -> set[tuple[int, int]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.analyses.controls import rows_of
+from secid.analyses.controls import triplets_from
 from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import among, distinct, narrow, pairs
 
@@ -80,8 +80,8 @@ def test_overlap_of_large_ids(dtype):
 
 def test_triplets_of_controls_hold_narrow_ids_and_wide_ones_where_they_must():
     pair, small = np.array([0, 0, 2]), np.array([7, 7, 2**31 - 1])
-    rows = rows_of(pair, small, small, small)
+    rows = triplets_from(pair, small, small, small)
     assert (rows.record.tolist(), rows.record_offsets.tolist()) == ([0, 0, 1], [0, 2, 3])
     assert {rows.query.dtype, rows.positive.dtype, rows.negative.dtype, rows.place.dtype} == {np.dtype(np.int32)}
-    wide = rows_of(pair, small, small, small + 1)
+    wide = triplets_from(pair, small, small, small + 1)
     assert (wide.negative.dtype, wide.negative.tolist()) == (np.int64, [8, 8, 2**31])

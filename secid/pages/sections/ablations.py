@@ -8,7 +8,7 @@ from itertools import zip_longest
 from secid.analyses.ablations import ABLATIONS, Ablation, AblationRow
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.page import Section, Table, number, text, wrapped
-from secid.pages.text import budget, code, count, fraction, interval, listed, named, nats, plain, plural
+from secid.pages.text import budget, code, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
 from secid.settings import in_words
 
@@ -168,7 +168,7 @@ def _shade(value: float | None, low: float, high: float) -> int | None:
 def _score(row: AblationRow, name: str) -> str:
     """With its interval, unless all queries were in the sample."""
     ends = row.intervals_95.get(name)
-    return nats(row.scores.get(name)) + (f"\n({interval(ends)})" if ends and ends[0] < ends[1] else "")
+    return nats(row.scores.get(name)) + (f"\n({shown_interval(ends)})" if ends and ends[0] < ends[1] else "")
 
 
 def _order(run: Run, row: AblationRow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from secid.analyses.budgets import BUDGETS
-from secid.pages.glossary import equal_numbers, terms, why_not
+from secid.pages.glossary import equal_numbers_text, terms, why_not
 from secid.pages.page import Section, Table, foreign, wrapped
 from secid.pages.text import SPACE, budget, listed, named, nats, plain
 from secid.results import BudgetPoint, Run
@@ -23,7 +23,7 @@ def section(run: Run) -> Section | None:
         return None
     compared = _table(curves, budgets, "")
     own = _table(whole, _shared(whole.values()), ", each source's own sample")
-    tables = (compared, own) if equal_numbers(run) else (compared,)
+    tables = (compared, own) if equal_numbers_text(run) else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
@@ -68,7 +68,7 @@ def _meaning(run: Run) -> str:
         "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. "
         "Beyond B = 1 only samples of equal size compare"
     )
-    numbers = equal_numbers(run)
+    numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
         return f"{first}, so curves and crossings are on {numbers}, also up to B = 1."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secid.pages.glossary import control_title, kind_name, names_of, score_name, terms
+from secid.pages.glossary import control_title, kind_name, score_name, sources_named, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import capital, count, interval, nats, percent, plain
+from secid.pages.text import capital, count, nats, percent, plain, shown_interval
 from secid.results import Against, ControlResult, Run
 
 KINDS = {
@@ -50,7 +50,7 @@ class Outcome:
     @property
     def not_compared(self) -> str:
         """Name the missing sources; "" for none."""
-        return f"not compared with {names_of(self.missing, self.n)}" if self.missing else ""
+        return f"not compared with {sources_named(self.missing, self.n)}" if self.missing else ""
 
 
 def outcome(run: Run, kind: str) -> Outcome | None:
@@ -76,7 +76,7 @@ def controls_line(run: Run) -> str:
     weak = [item.source for item in shuffled if item.placed != "above"]
     if weak:
         n, do = len(run.sources), "does" if len(weak) == 1 else "do"
-        who = "no source scores" if len(weak) == n > 1 else f"{names_of(weak, n)} {do} not score"
+        who = "no source scores" if len(weak) == n > 1 else f"{sources_named(weak, n)} {do} not score"
         clauses.append(f"{who} above the same negatives assigned to other queries")
     if not clauses:
         return "No control could be compared with a source."
@@ -88,9 +88,9 @@ def _placed(name: str, is_plural: bool, item: Outcome) -> str:
     """Where a control scores among the sources; below all that are not named."""
     score, tied, were = ("score", "are tied with", "were") if is_plural else ("scores", "is tied with", "was")
     places = ((f"{score} above", item.above), (tied, item.tied))
-    clauses = [f"{word} {names_of(names, item.n)}" for word, names in places if names]
+    clauses = [f"{word} {sources_named(names, item.n)}" for word, names in places if names]
     missing = f"; {'they' if is_plural else 'it'} {were} {item.not_compared}" if item.missing else ""
-    return f"{name} {' and '.join(clauses) or f'{score} below {names_of(item.below, item.n)}'}{missing}"
+    return f"{name} {' and '.join(clauses) or f'{score} below {sources_named(item.below, item.n)}'}{missing}"
 
 
 def controls_section(run: Run) -> Section | None:
@@ -130,7 +130,7 @@ def _against(run: Run) -> Table:
 def _difference(item: Against | None) -> str:
     if item is None:
         return "–"
-    return f"{item.placed} {nats(item.difference_nats, signed=True)}\n({interval(item.interval_95)})"
+    return f"{item.placed} {nats(item.difference_nats, signed=True)}\n({shown_interval(item.interval_95)})"
 
 
 def _scores(run: Run) -> Table:
@@ -140,7 +140,7 @@ def _scores(run: Run) -> Table:
             control_title(control),
             *(_at_budget(control, run.budget) for _ in at),
             nats(control.score.nats),
-            interval(control.score.interval_95),
+            shown_interval(control.score.interval_95),
             percent(control.score.diversity_fraction),
             count(control.n_queries),
             count(control.n_triplets),
@@ -156,4 +156,4 @@ def _scores(run: Run) -> Table:
 
 def _at_budget(control: ControlResult, budget: float) -> str:
     point = control.score.at(budget)
-    return f"{nats(point.nats)}\n({interval(point.interval_95, budget)})" if point.budget == budget else "–"
+    return f"{nats(point.nats)}\n({shown_interval(point.interval_95, budget)})" if point.budget == budget else "–"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from secid.analyses.guide import GUIDE, GuideResult, GuideSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import code, count, fraction, interval, listed, named, nats, percent, plain, with_interval
+from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, shown_interval, with_interval
 from secid.results import Run
 
 READ_SOME = (
@@ -82,7 +82,7 @@ def section(run: Run) -> Section | None:
         (
             plain(name),
             *_cells(by_name[name]),
-            f"{nats(score.nats)}\n({interval(score.interval_95)})",
+            f"{nats(score.nats)}\n({shown_interval(score.interval_95)})",
         )
         + ((_without(by_name[name]),) if not guide.is_sampled else ())
         for name, score in scores.items()
@@ -122,4 +122,4 @@ def _without(source: GuideSource) -> str:
     rest = source.without_suspects
     if rest is None or rest.eci_nats is None or rest.interval_95 is None:
         return "–"
-    return f"{nats(rest.eci_nats)}\n({interval(rest.interval_95)})"
+    return f"{nats(rest.eci_nats)}\n({shown_interval(rest.interval_95)})"

@@ -8,7 +8,7 @@ from math import sqrt
 from secid.analyses.objectives import OBJECTIVE_LENS, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.text import count, named, nats, percent, plain, plural, score
+from secid.pages.text import count, named, nats, percent, plain, plural, score_text
 from secid.results import Run
 
 NAMES = {
@@ -111,7 +111,7 @@ def _by_size(sizes: Sequence[RecordSize]) -> Table:
             plain(item.source),
             _used(item),
             count(item.n_triplets),
-            score(item.eci_nats, item.interval_95),
+            score_text(item.eci_nats, item.interval_95),
             percent(item.inversion_share),
             percent(item.margin_share),
             percent(item.gradient_on_inversions),

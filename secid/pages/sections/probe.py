@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secid.pages.findings import TO_REPAIR
-from secid.pages.glossary import TIE_TERM, kind_name, names_of, why_not
+from secid.pages.glossary import TIE_TERM, kind_name, sources_named, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
@@ -72,7 +72,7 @@ PROBE_TERMS = (
 )
 
 
-def headline(probe: Probe) -> str:
+def probe_headline(probe: Probe) -> str:
     """Which source is significantly best, or that none is, or why nothing is ranked."""
     reason = probe.abstained
     if reason == "no_gain":
@@ -86,7 +86,7 @@ def headline(probe: Probe) -> str:
     tied = probe.tied_with_first
     if not tied:
         return f"Training on {named(first.name)} is significantly better than training on {_others(probe)}."
-    which = _others(probe) if len(tied) == len(probe.sources) - 1 else names_of(tied, len(probe.sources))
+    which = _others(probe) if len(tied) == len(probe.sources) - 1 else sources_named(tied, len(probe.sources))
     return (
         f"No source is established as the best: {named(first.name)} gains most, but is statistically tied with {which}."
     )
@@ -94,7 +94,7 @@ def headline(probe: Probe) -> str:
 
 def _which(names: Sequence[str], probe: Probe) -> str:
     """These sources, any of which something holds for."""
-    return "any source" if len(names) == len(probe.sources) > 1 else names_of(names, len(probe.sources))
+    return "any source" if len(names) == len(probe.sources) > 1 else sources_named(names, len(probe.sources))
 
 
 def _others(probe: Probe) -> str:
@@ -141,7 +141,7 @@ def cautions(probe: Probe) -> Iterator[str]:
     stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
     if stopped:
         fewest, verb = min(source.n_seeds for source in probe.sources), "was" if len(stopped) == 1 else "were"
-        which = names_of(stopped, len(probe.sources))
+        which = sources_named(stopped, len(probe.sources))
         yield (
             f"{which} {verb} stopped before the last seed: the interval of the difference to the best "
             "source, each pair by itself, lay below 0. Gains and their order are of the "
@@ -185,7 +185,7 @@ def scope(probe: Probe) -> str:
 
 def verdict(probe: Probe) -> tuple[str, ...]:
     """All that it says, in sentences."""
-    return tuple(filter(None, (headline(probe), *cautions(probe), scope(probe))))
+    return tuple(filter(None, (probe_headline(probe), *cautions(probe), scope(probe))))
 
 
 def gains_table(probe: Probe) -> Table:
@@ -282,7 +282,7 @@ def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
     """What the probe adds to the verdict of a run; nothing without one."""
     if probe is None:
         return ()
-    return (f"{'' if probe.abstained else 'By the probe, which trains: '}{headline(probe)}",)
+    return (f"{'' if probe.abstained else 'By the probe, which trains: '}{probe_headline(probe)}",)
 
 
 def probe_answer(probe: Probe | None) -> Section | None:

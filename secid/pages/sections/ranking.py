@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 
-from secid.pages.glossary import equal_numbers, score_name, terms
+from secid.pages.glossary import equal_numbers_text, score_name, terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.sections.verdict import queries
 from secid.pages.text import (
     UNKNOWN,
     count,
     fraction,
-    interval,
     letter,
     listed,
     named,
@@ -23,7 +22,8 @@ from secid.pages.text import (
     plural,
     points,
     probability,
-    rounded,
+    shown_interval,
+    two_digits,
     with_interval,
 )
 from secid.results import EarlyStop, Run
@@ -47,7 +47,7 @@ def ranking_section(run: Run) -> Section:
                 plain(source.name),
                 f"{count(score.rank)}{f' ({letter(score.rank_group)})' if run.comparisons else ''}",
                 nats(point.nats),
-                interval(point.interval_95, run.budget),
+                shown_interval(point.interval_95, run.budget),
                 percent(score.probability_first),
                 _hardness_interval(shown),
                 percent(score.diversity_fraction),
@@ -63,7 +63,7 @@ def ranking_section(run: Run) -> Section:
         "diversity fraction",
     )
     columns = (foreign("source"), *map(number, (*names, "queries")))
-    numbers = equal_numbers(run) if run.budget > 1.0 else ""
+    numbers = equal_numbers_text(run) if run.budget > 1.0 else ""
     on_equal = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
     return Section(
         anchor="scores",
@@ -95,7 +95,7 @@ def pairs_section(run: Run) -> Section | None:
         (
             f"{named(pair.first)} over {named(pair.second)}",
             f"{nats(pair.difference_nats, signed=True)}{'' if pair.number == 'score' else ' (tr M)'}",
-            interval(pair.interval_95, run.budget),
+            shown_interval(pair.interval_95, run.budget),
             probability(pair.p_holm),
             "yes" if pair.established else "no",
             _needed(pair.queries_needed_80),
@@ -151,7 +151,7 @@ def pairs_sentence(run: Run) -> str:
 def _needed(number: int | None) -> str:
     if number is None:
         return "–"
-    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(rounded(number))
+    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(two_digits(number))
 
 
 # Where the weight goes: gates by source, and other scores.

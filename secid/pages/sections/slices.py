@@ -8,7 +8,7 @@ from math import inf
 from secid.analyses.slices import SLICES, Slice, SliceSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import count, fraction, interval, letter, named, nats, percent, plain, plural
+from secid.pages.text import count, fraction, letter, named, nats, percent, plain, plural, shown_interval
 from secid.results import Run
 
 SHOWN_SLICES = 50
@@ -109,4 +109,4 @@ def _cell(source: SliceSource | None, budget: float) -> str:
     if source is None:
         return "–"
     tie = letter(source.rank_group)
-    return f"{source.rank} ({tie}) {nats(source.score_nats)}\n({interval(source.interval_95, budget)})"
+    return f"{source.rank} ({tie}) {nats(source.score_nats)}\n({shown_interval(source.interval_95, budget)})"

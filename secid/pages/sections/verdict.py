@@ -13,9 +13,9 @@ from secid.pages.glossary import (
     ONE_LABEL,
     SUSPECTS,
     TO_CHECK,
-    equal_numbers,
-    names_of,
+    equal_numbers_text,
     on_own_queries,
+    sources_named,
 )
 from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.controls import Outcome, outcome
@@ -31,7 +31,7 @@ from secid.pages.text import (
     percent,
     plain,
     plural,
-    score,
+    score_text,
 )
 from secid.results import Run, SourceReport
 from secid.results.catalogue import DEFECTS
@@ -55,7 +55,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
 def own_score(run: Run, source: SourceReport) -> str:
     """The score that the source is ranked by, with its interval."""
     point = source.in_table(run.budget).score
-    return score(point.nats, point.interval_95, run.budget)
+    return score_text(point.nats, point.interval_95, run.budget)
 
 
 def score_without(source: SourceReport) -> str:
@@ -63,7 +63,7 @@ def score_without(source: SourceReport) -> str:
     rest = source.scored.without_flagged
     if source.n_flagged and not rest.n_triplets:
         return "none left"
-    return score(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
+    return score_text(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 
 def score_without_defects(_: Run, source: SourceReport) -> str:
@@ -282,7 +282,7 @@ def verdict(run: Run) -> tuple[str, ...]:
 def headline(run: Run) -> str:
     """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
     hard = [source.name for source in run.sources if most_outscore(source.in_table(run.budget))]
-    outscored = f"Most negatives outscore the positive in {names_of(hard, len(run.sources))}." if hard else ""
+    outscored = f"Most negatives outscore the positive in {sources_named(hard, len(run.sources))}." if hard else ""
     return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
 
 
@@ -339,7 +339,7 @@ def ranking(run: Run) -> str:
     alone = len(run.sources) == 1
     if random is not None and random.above:
         rank = "" if alone else ", so do not choose by rank"
-        which = named(run.sources[0].name) if alone else names_of(random.above, random.n)
+        which = named(run.sources[0].name) if alone else sources_named(random.above, random.n)
         what = f"the score cannot tell hard negatives from easy ones here{rank}"
         return f"Random passages score higher than {which}: {what}.{_not_compared(random)}"
     if random is not None and random.compares and not random.below:
@@ -374,7 +374,7 @@ def _leader(run: Run) -> str:
 def _budget(run: Run) -> str:
     if run.budget == 1.0:
         return ""
-    numbers = equal_numbers(run) if run.budget > 1.0 else ""
+    numbers = equal_numbers_text(run) if run.budget > 1.0 else ""
     return f"Scores are ECI at B = {budget(run.budget)}{f', on {numbers}' if numbers else ''}."
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from secid.errors import InputError, UsageError
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
-from secid.pool import Plan, PlannedSource, gather, plan_of
+from secid.pool import Plan, PlannedSource, collect_sources, plan_of
 from secid.pool.make import TextRules
 from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
@@ -143,7 +143,7 @@ def plan_again(
     streams = [
         (reader.source, on_disk[reader.source].watch(subset.rows(reader.blocks()))) for reader in readers.values()
     ]
-    gathered = gather(streams, folder, bytes_read_by(readers.values(), progress))
+    gathered = collect_sources(streams, folder, bytes_read_by(readers.values(), progress))
     if with_labels and (judgements := judgement_files(settings)):
         add_labels(gathered, judgements, settings)
     plan = plan_of(gathered, settings, text_rules=text_rules)

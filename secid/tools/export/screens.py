@@ -10,7 +10,7 @@ from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Line, Screen, command, screen, strong
-from secid.pages.text import count, fraction, percent, plain, plural, points, score
+from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
 from secid.records import words
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
@@ -132,7 +132,7 @@ def _cells(answer: Answer) -> tuple[str, ...]:
     point = answer.score
     return (
         STATUS[answer.status],
-        "–" if point is None else score(point.nats, point.interval_95, point.budget),
+        "–" if point is None else score_text(point.nats, point.interval_95, point.budget),
         fraction(answer.hardness, 2),
         "–" if answer.outscoring is None else percent(answer.outscoring),
         percent(answer.flagged_share),

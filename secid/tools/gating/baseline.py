@@ -115,7 +115,7 @@ class Baseline:
     guide: str | None = None
 
 
-def to_json(baseline: Baseline) -> str:
+def baseline_to_json(baseline: Baseline) -> str:
     """The baseline as indented JSON, sources by name, ending in a line feed."""
     document = adapter_of(Baseline).dump_python(baseline, mode="json")
     return encodable(json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
@@ -132,7 +132,7 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def from_json(text: str | bytes, where: str) -> Baseline:
+def baseline_from_json(text: str | bytes, where: str) -> Baseline:
     """The baseline in a file. Raises InputError if it is not one, or of another major version."""
     rebuild = REBUILD.format(name=Path(where).name)
     baseline: Baseline = validated(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
@@ -191,7 +191,7 @@ def read_baseline(path: Path) -> Baseline:
             raise InputError(
                 "is a pipe or a device; a baseline is read more than once", where=str(path), remedy="use a file"
             )
-        return from_json(path.read_bytes(), str(path))
+        return baseline_from_json(path.read_bytes(), str(path))
     except IsADirectoryError as error:
         raise InputError(
             "is a folder, not a baseline",
@@ -312,7 +312,7 @@ A bare number is none of them: dense_rank_20_30 does not follow dense_rank_10_20
 NUMBERS = re.compile(r"(\d+)")
 
 
-def stem(name: str) -> str:
+def undated_name(name: str) -> str:
     """The name without dates, versions and shard numbers at its end; a name of nothing else stays as it is.
 
     >>> stem("dense-2025-11-v2"), stem("bm25.part-00003-of-00010"), stem("dense_rank_10_20")
@@ -332,7 +332,7 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
     names a source that the baseline does not have.
     """
     sources = list(known)
-    for key in (name, stem(name)):
+    for key in (name, undated_name(name)):
         if name in sources and name not in names:
             return name
         if key in names:
@@ -343,7 +343,7 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
                     remedy=f"its sources are {', '.join(sources)}",
                 )
             return names[key]
-    return max((other for other in sources if stem(other) == stem(name)), key=_counting, default=None)
+    return max((other for other in sources if undated_name(other) == undated_name(name)), key=_counting, default=None)
 
 
 def _counting(name: str) -> list[tuple[int, str]]:
@@ -377,8 +377,8 @@ def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None,
 
     resolved : from `settings_for`.   encoder : an object in place of the encoder.   where : of the baseline.
     """
-    from secid.encode import is_object
+    from secid.encode import is_encoder_object
 
-    for name in GUIDES if is_object(encoder) else ENCODERS:
+    for name in GUIDES if is_encoder_object(encoder) else ENCODERS:
         if resolved.origin[name] == "baseline":
             refuse_unnamed(getattr(resolved.values, name), name, where)

@@ -21,7 +21,7 @@ from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
-from secid.triplets.estimates import Estimate, paired_difference, share_interval, unpaired_difference
+from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
 # What a check looks at, how it decides, and the rows that it shows.
@@ -79,7 +79,7 @@ class Subject:
     guide: GuideSource | None = None
 
 
-def undecided(name: str, unit: str, bound: Bound, reason: str = "") -> GateCheck:
+def undecided_check(name: str, unit: str, bound: Bound, reason: str = "") -> GateCheck:
     """A check against a limit without a number. reason: why it could not be evaluated."""
     return GateCheck(
         name=name,
@@ -118,7 +118,7 @@ def decided(
     inside = low >= bottom and high <= top
     finite = bool(np.isfinite([measured, *bounds]).all())
     check = replace(
-        undecided(name, unit, bound),
+        undecided_check(name, unit, bound),
         measured=float(measured) if np.isfinite(measured) else None,
         interval_95=(float(bounds[0]), float(bounds[1])) if finite and not bound.counted else None,
         detects=bound.detects,
@@ -255,7 +255,7 @@ def _limits(subject: Subject) -> Iterator[GateCheck]:
 def _hardness(subject: Subject, bound: Bound) -> GateCheck:
     hard = subject.hardness
     if hard is None:
-        return undecided("hardness", "hardness", bound, subject.missing.get("hardness", ""))
+        return undecided_check("hardness", "hardness", bound, subject.missing.get("hardness", ""))
     n = len(hard.queries)
     check = decided("hardness", hard.value, hard.interval, "hardness", bound, n, n=n)
     return with_worst(check, subject, subject.sample.columns["s_query_negative"])
@@ -272,18 +272,20 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     finding = finding_of(name)
     result = next((item for item in subject.findings.findings if item.name == finding), None)
     if result is None:
-        return undecided(name, "share", bound, subject.missing.get("hardness" if finding in SAMPLED else finding, ""))
+        return undecided_check(
+            name, "share", bound, subject.missing.get("hardness" if finding in SAMPLED else finding, "")
+        )
     share = subject.findings.shares[finding]
     n_queries = len(share.estimate.queries)
     if result.positives is not None:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
-    bounds = share_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
+    bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
         check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):
-        return undecided(name, "share", bound, why)
+        return undecided_check(name, "share", bound, why)
     return replace(check, examples=_examples(result)) if shown else check
 
 

@@ -40,10 +40,10 @@ from secid.tools.gating.baseline import (
     BaselineSource,
     Measurement,
     Tail,
+    baseline_to_json,
     table_path,
-    to_json,
 )
-from secid.triplets.estimates import Estimate, Names, names_of
+from secid.triplets.estimates import Estimate, Names, comparable_keys
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from secid.version import VERSION
@@ -100,7 +100,7 @@ class Sample:
 
 def measured_sample(item: Measured) -> Sample:
     """A source or control that has just been measured."""
-    names = names_of(item.query_keys)
+    names = comparable_keys(item.query_keys)
     per_query = item.influence.per_query[:, item.influence.column(1.0)]
     return Sample(item.table, names, Estimate(item.nats(1.0), names, per_query))
 
@@ -113,7 +113,7 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sampl
             where = str(folder / "state" / "index.json")
             raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
-        names = names_of(keys.numpy())
+        names = comparable_keys(keys.numpy())
         table = read_table(folder, source.name, settings_of(run).temperature)
         yield source, Sample(table, names, Estimate(source.scored.nats, names, influence.numpy()))
 
@@ -121,7 +121,7 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sampl
 # A run folder to a baseline: its numbers, and its table of document frequencies and labelled positives.
 
 
-def collect(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
+def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
     """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
 
     Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1.
@@ -165,7 +165,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
     document = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
-    write_together({table_path(path): data, path: to_json(document).encode("utf-8")})
+    write_together({table_path(path): data, path: baseline_to_json(document).encode("utf-8")})
     return document
 
 

@@ -23,7 +23,7 @@ from secid.arrays import pairs as pair_codes
 from secid.encode import Encoder
 from secid.errors import InputError
 from secid.files import sha256_of
-from secid.findings.copies import spread
+from secid.findings.copies import ranges_of
 from secid.pages.glossary import by_reason
 from secid.pages.mine_text import short_words
 from secid.pages.text import plural
@@ -90,7 +90,7 @@ class MinedLists:
     s_qn: list[Floats]
 
 
-def find(
+def find_negatives(
     plan: MiningPlan, questions: Questions, written: Mapping[int, Index], encoder: Encoder | None, settings: Settings,
     work: Path, progress: Progress,
 ) -> MinedLists:  # fmt: skip
@@ -127,7 +127,7 @@ def lowest_positives(
     own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
     form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
     start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
-    query, passage = np.repeat(own, stop - start), passage[spread(start, stop - start)]
+    query, passage = np.repeat(own, stop - start), passage[ranges_of(start, stop - start)]
     dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
     candidates = np.arange(questions.n_candidates if dense else 0)
     embedder.need(own, distinct(np.concatenate([candidates, passage])))

@@ -219,14 +219,14 @@ def _miner(spec: str, k: int) -> Miner:
         raise UsageError("a and b belong to pick=simans", where=spec)
     if kind == "llm" and "model" not in options:
         raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
-    if "ranks" in names_of(METHODS[kind]):
+    if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
         if last - first + 1 < k:
             raise UsageError(f"ranks={first}-{last} holds fewer than the {k} of -k", where=spec, remedy="widen it")
     return Miner(name, text, METHODS[kind](**options))
 
 
-def names_of(method: type[Method]) -> tuple[str, ...]:
+def option_names(method: type[Method]) -> tuple[str, ...]:
     """The options of a method."""
     return tuple(field.name for field in fields(method))
 
@@ -243,7 +243,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
         given[name] = value
     if METHODS[kind] is Hybrid:
         return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in given.items()),)}
-    names = names_of(METHODS[kind])
+    names = option_names(METHODS[kind])
     for name in given:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"

@@ -64,7 +64,7 @@ def mine_sources(
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
         settings = _with_tokenizer(plan, questions, resolved, progress)
         from secid.tools.mining.answers import kept_answers
-        from secid.tools.mining.find import MinedNegatives, find, write_sources
+        from secid.tools.mining.find import MinedNegatives, find_negatives, write_sources
         from secid.tools.mining.llm import ask
 
         stack.enter_context(kept_answers(journals, progress))
@@ -83,7 +83,7 @@ def mine_sources(
             questions, ids = questions.with_texts(spool)
             stack.callback(questions.close)
             written = {number: np.where(own.texts >= 0, ids[own.texts], -1) for number, own in answers.items()}
-        found = find(plan, questions, written, encoder, settings, work, progress)
+        found = find_negatives(plan, questions, written, encoder, settings, work, progress)
         sources = [
             MinedNegatives(plan, questions, found, number, answers.get(number), settings.temperature)
             for number in range(len(plan.miners))

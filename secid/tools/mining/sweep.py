@@ -24,11 +24,11 @@ from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.tools.mining.choose import Picks
-from secid.tools.mining.find import find, options_of, score_means
+from secid.tools.mining.find import find_negatives, options_of, score_means
 from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.tools.mining.questions import Questions
 from secid.tools.mining.run import Load, asked_of
-from secid.triplets.estimates import names_of, share_interval
+from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
@@ -38,7 +38,7 @@ SAMPLE = 300
 """Negatives of each method that a guide scores: a share of 10 % then has a standard error of 1.7 points."""
 
 
-def grid(miner: Miner, k: int) -> list[Miner]:
+def swept_methods(miner: Miner, k: int) -> list[Miner]:
     """The variants of a dense source by window and margin, each method once; the source itself may be among them.
 
     They have its maximum and its choice within the window; a relative margin replaces its own margins.
@@ -59,13 +59,15 @@ def sweep_all(
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
-    grids = [grid(miner, plan.k) for miner in dense]
+    grids = [swept_methods(miner, plan.k) for miner in dense]
     at_random = Miner("random", "random", Random())
     # Sources that share a method are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     encoder, info = load()
     guide = load_guide(settings, encoder, progress)
-    found = find(replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress)
+    found = find_negatives(
+        replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress
+    )
     guided: Sequence[Suspects | None] = [None] * len(every)
     size = settings.guide_sample or SAMPLE
     if guide is not None:
@@ -118,8 +120,8 @@ def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspe
         return None
     queries, cluster = np.unique(rows.query, return_inverse=True)
     flags = guide.suspect().astype(np.float64)
-    estimate = guide.mean(flags, cluster, names_of(questions.queries.keys[queries]), None)
-    return Suspects(n_scored=int(guide.scored.sum()), share=estimate.value, interval_95=share_interval(estimate))
+    estimate = guide.mean(flags, cluster, comparable_keys(questions.queries.keys[queries]), None)
+    return Suspects(n_scored=int(guide.scored.sum()), share=estimate.value, interval_95=wilson_interval(estimate))
 
 
 def _swept(

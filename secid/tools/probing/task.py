@@ -16,7 +16,7 @@ from scipy import sparse
 from secid.arrays import Index, among, distinct, pairs
 from secid.encode import Encoder
 from secid.errors import InputError
-from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, run_sets, spread
+from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, ranges_of, run_sets
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_plan
@@ -35,7 +35,7 @@ from secid.triplets.search import Bm25, nearest_passages
 # rewards memorising it. Source: METHOD 13.
 
 
-def groups(query: Index, passage: Index, copies: tuple[Index, Index], n_queries: int) -> Index:
+def query_groups(query: Index, passage: Index, copies: tuple[Index, Index], n_queries: int) -> Index:
     """(n_queries,) group of each query, from 0: queries joined by labelled positives, directly or through others.
 
     query, passage : (L,) the labelled pairs.   copies : pairs of passages that nearly copy each other.
@@ -126,7 +126,7 @@ class RowLists:
 
     def take(self, rows: Index) -> RowLists:
         """The lists of these rows."""
-        return RowLists.of_counts(self.ids[spread(self.offsets[rows], self.counts[rows])], self.counts[rows])
+        return RowLists.of_counts(self.ids[ranges_of(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> RowLists:
         """The same, of each row the passages by id."""
@@ -134,7 +134,7 @@ class RowLists:
 
     def first(self, counts: Index) -> RowLists:
         """The first so many of each row. counts : (R,) none above its own."""
-        return RowLists.of_counts(self.ids[spread(self.offsets[:-1], counts)], counts)
+        return RowLists.of_counts(self.ids[ranges_of(self.offsets[:-1], counts)], counts)
 
 
 class Arm(NamedTuple):
@@ -237,7 +237,7 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     lists = {name: _of_rows(keys, shared, n) for name, keys in of_sources.items()}
     fewest = np.minimum.reduce([own.counts for own in lists.values()])
     positives = _of_rows(labelled, shared, n)
-    group = groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
+    group = query_groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
     random = _random(positives, fewest, n, seed)
     controls: dict[str, RowLists | str] = {"random": random, "known_positive": _known_positive(positives, random)}
     return Task(

@@ -32,7 +32,7 @@ from secid.findings.openings import (
 )
 from secid.findings.status import ListedNegatives, formal_excess
 from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
-from secid.pool import DocumentFrequencies, Keys, PlannedSource, gather, token_stream
+from secid.pool import DocumentFrequencies, Keys, PlannedSource, collect_sources, token_stream
 from secid.pool.collect import grouped
 from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
 from secid.pool.normal_form import text_forms
@@ -142,7 +142,7 @@ def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: P
     judgements = judgement_files(settings)
     own = _OwnTexts(shard, TextSpool("passage", folder / "own.txt"), judgements, settings)
     streams = ((reader.source, _watched(reader, shard, own)) for reader in readers)
-    gathered = gather(streams, folder, tick)
+    gathered = collect_sources(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
     queries, query_ids = gathered.queries.store()

@@ -335,7 +335,7 @@ def source_of(
 ) -> SourceReport:
     """One source. What is not added up stays the sample's."""
     score, moments = whole.score, whole.moments()
-    findings = tuple(findings_of(whole, sample, moments, tally))
+    findings = tuple(merged_findings(whole, sample, moments, tally))
     unknown = moments["unknown_script"].value if "unknown_script" in moments else None
     status = readable(status_of(findings, whole.n_listed("n_left"), whole.n_listed("n_records")), unknown)
     inputs = tuple(files[file.path] for file in sample.files)
@@ -358,10 +358,10 @@ def source_of(
         n_queries=score.n_queries,
         n_triplets=whole.n("result.n_triplets"),
         findings=findings,
-        finding_overlaps=overlaps_of(whole, sample),
+        finding_overlaps=merged_overlaps(whole, sample),
         score=replace(
             sample.scored,
-            without_flagged=without_flagged(whole, sample.scored),
+            without_flagged=merged_without_flagged(whole, sample.scored),
             proxies=Proxies(**proxies),
             gate_histograms={
                 name: tuple(map(sum, zip(*(result.scored.gate_histograms[name] for result in results), strict=True)))
@@ -375,7 +375,7 @@ def source_of(
     )
 
 
-def without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
+def merged_without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
     """The source without its counted defects; its hardness is the sample's."""
     sound = whole.sound
     if not sound.state.n_negatives:
@@ -388,7 +388,7 @@ def without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
     )
 
 
-def findings_of(
+def merged_findings(
     whole: Whole, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
     """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
@@ -414,7 +414,7 @@ def examples_of(whole: Whole, name: str) -> tuple[TripletExample, ...]:
     return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
 
 
-def overlaps_of(whole: Whole, sample: SourceReport) -> dict[str, dict[str, int]]:
+def merged_overlaps(whole: Whole, sample: SourceReport) -> dict[str, dict[str, int]]:
     """How many negatives have two findings at once."""
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():

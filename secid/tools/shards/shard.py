@@ -216,7 +216,7 @@ def score(
     """
     from secid.scoring.run import finished, read_sources
     from secid.scoring.stages import Background, measure
-    from secid.tools.shards.state import ShardNumbers, silent_of, state_of, write_rows
+    from secid.tools.shards.state import ShardNumbers, silent_of, state_of, write_vectors
 
     name = name_of(SHARD, job.shard)
     resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
@@ -237,7 +237,7 @@ def score(
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
             numbers, arrays = state_of(scored, read.plan, smallest_distance(encoder), resolved.values)
             with clock.stage("write"):
-                write_rows(scored.vectors, read.plan, work / ROWS)
+                write_vectors(scored.vectors, read.plan, work / ROWS)
                 progress.start("write", None, "files")
                 job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored

@@ -110,7 +110,8 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
         plan.tallies,
         silent_of(plan.silent),
         tuple(
-            numbers_of(item, plan, results[item.name], scored.findings[item.name].compared) for item in scored.measured
+            stored_numbers(item, plan, results[item.name], scored.findings[item.name].compared)
+            for item in scored.measured
         ),
         tuple(jaccard_sums(listed)),
         len(plan.queries) + len(plan.passages),
@@ -154,7 +155,9 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     }
 
 
-def numbers_of(item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]) -> SourceNumbers:
+def stored_numbers(
+    item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]
+) -> SourceNumbers:
     """The numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     of_rows = {
@@ -190,7 +193,7 @@ def listed_numbers(
     return ListedNumbers(n_left=n_left, n_records=n_records, moments=moments, compared=compared)
 
 
-def write_rows(vectors: Vectors, plan: Plan, path: Path) -> None:
+def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
     """The rows of a plan's queries, then of the passages that its sources point at, (n, d) float32."""
     ids: tuple[tuple[Role, Index], ...] = (
         ("query", np.arange(len(plan.queries))),

@@ -22,8 +22,8 @@ from secid.encode.batching import (
     longest_first,
     merge,
     next_batch,
+    text_windows,
     token_chunks,
-    windows,
 )
 
 
@@ -145,10 +145,10 @@ def test_windows_are_read_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(batching, "WINDOW_TEXTS", 20)
     monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 400)
     lazy = Lazy(["a" * (place % 7 + 1) for place in range(50)] + ["b" * 300] * 12)
-    sizes = [(start, len(window)) for start, window in windows(lazy)]
+    sizes = [(start, len(window)) for start, window in text_windows(lazy)]
     assert sizes == [(0, 20), (20, 20), (40, 15), (55, 5), (60, 2)]
     lazy.n_read = 0
-    first, window = next(windows(lazy))
+    first, window = next(text_windows(lazy))
     assert (first, window, lazy.n_read) == (0, lazy.texts[:20], 20)
 
 

@@ -25,7 +25,7 @@ from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
 from secid.encode.cache_folder import DAMAGED, REMOVAL, readable_segments
-from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find, key_words
+from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find_keys, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
 
@@ -618,7 +618,7 @@ def test_find_agrees_with_a_dictionary() -> None:
     stored = np.unique(generator.integers(0, 3, (400, 16), dtype=np.uint8), axis=0)
     asked = np.concatenate([stored[::3], generator.integers(0, 3, (300, 16), dtype=np.uint8)])
     places = {bytes(key): place for place, key in enumerate(stored)}
-    positions = find(*key_words(asked), *key_words(stored))
+    positions = find_keys(*key_words(asked), *key_words(stored))
     assert positions.tolist() == [places.get(bytes(key), -1) for key in asked]
 
 

@@ -14,7 +14,7 @@ import torch
 
 import secid
 from secid.encode import batch_noise, describe, from_callable, load, self_test, smallest_distance
-from secid.encode.encoder import EncodedBatch, gather
+from secid.encode.encoder import EncodedBatch, in_text_order
 from secid.errors import EncoderError
 from secid.pages.formats import FORMATS
 from secid.records import Fact
@@ -194,10 +194,10 @@ def test_gather_notices_lost_and_doubled_texts() -> None:
         count = len(places)
         return EncodedBatch(np.array(places), np.ones((count, 2), np.float32), np.zeros(count, np.bool_), 0)
 
-    assert gather([batch(1), batch(0, 2)], 3, 2).shape == (3, 2)
+    assert in_text_order([batch(1), batch(0, 2)], 3, 2).shape == (3, 2)
     for batches in ([batch(0, 1)], [batch(0, 1, 2), batch(2)]):
         with pytest.raises(ValueError, match="1 of 3"):
-            gather(batches, 3, 2)
+            in_text_order(batches, 3, 2)
 
 
 def test_an_error_of_a_function_names_its_texts_and_the_probe():

@@ -145,6 +145,10 @@ def test_passages_that_speak_of_requirements_and_queries_hold_no_note(text: str)
     assert not has_trailing_note(text)
 
 
+def test_a_note_may_stand_between_two_equal_marks() -> None:
+    assert has_trailing_note("Le capre salgono. *Questo passaggio non risponde alla richiesta.*")
+
+
 def test_brackets_of_fewer_than_twelve_characters_are_no_note() -> None:
     assert [_note(text, text) for text in ("goats (are a few)", "goats (were a few)")] == ["", "(were a few)"]
 

@@ -15,7 +15,7 @@ from secid.measure.blocks import Triplets
 from secid.pool.texts import text_key
 from secid.results import SourceFinding
 from secid.triplets import random_reference
-from secid.triplets.estimates import Estimate, Share, names_of, share_interval
+from secid.triplets.estimates import Estimate, Share, comparable_keys, wilson_interval
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from tests.unit.findings import slow_texts
@@ -104,7 +104,7 @@ def assert_share(finding: SourceFinding, found: Iterator[Cell] | list[Cell]) -> 
     assert finding.share == pytest.approx(estimate.value, abs=1e-12)
     error = sqrt(sum(gap**2 for gap in estimate.per_query))
     assert finding.standard_error == pytest.approx(error, abs=1e-12)
-    assert finding.interval_95 == pytest.approx(share_interval(estimate), abs=1e-9)
+    assert finding.interval_95 == pytest.approx(wilson_interval(estimate), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -201,7 +201,7 @@ def small_table(query: list[int], share: list[float] | None) -> TripletTable:
 
 def test_a_share_among_some_rows_by_hand():
     table = small_table([3, 3, 5, 9], [0.5, 0.5, 1.0, 1.0])
-    names = names_of(np.arange(48, dtype=np.uint8).reshape(3, 16))
+    names = comparable_keys(np.arange(48, dtype=np.uint8).reshape(3, 16))
     flags = np.array([True, False, True, True])
     whole = table.share_of(flags, names)
     assert (whole.n, whole.estimate.value) == (2, pytest.approx(2.5 / 3))

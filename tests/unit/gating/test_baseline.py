@@ -12,14 +12,14 @@ import pytest
 
 from secid.errors import InputError, UsageError
 from secid.tools.gating.baseline import (
+    baseline_from_json,
+    baseline_to_json,
     changes,
     check_table,
     differences,
-    from_json,
     read_baseline,
     refuse_differences,
     table_path,
-    to_json,
 )
 from tests.snapshots import Snapshot, refusal, situations
 from tests.unit.gating.conftest import ENCODER, baseline_of, source_of
@@ -31,15 +31,15 @@ def baseline():
 
 
 def test_there_and_back(baseline):
-    text = to_json(baseline)
-    assert to_json(from_json(text, "b.json")) == text
+    text = baseline_to_json(baseline)
+    assert baseline_to_json(baseline_from_json(text, "b.json")) == text
     assert text.count("\n") > 50  # a line a number, so that a change is a line of a diff
 
 
 def test_rounding_noise_makes_no_diff(baseline):
     own = baseline.sources["own"]
     noisy = replace(baseline, sources={"own": replace(own, score_nats=own.score_nats * (1 + 1e-13))})
-    assert to_json(noisy) == to_json(baseline)
+    assert baseline_to_json(noisy) == baseline_to_json(baseline)
     assert changes(baseline, noisy) == []
 
 
@@ -57,7 +57,7 @@ def test_rounding_noise_makes_no_diff(baseline):
     ],
 )
 def test_other_documents_are_refused(text, part):
-    assert part in refusal(lambda: from_json(text, "b.json"), InputError, "b.json")
+    assert part in refusal(lambda: baseline_from_json(text, "b.json"), InputError, "b.json")
 
 
 def test_a_run_folder_is_not_a_baseline(tmp_path):
@@ -65,13 +65,13 @@ def test_a_run_folder_is_not_a_baseline(tmp_path):
 
 
 def test_a_baseline_without_sources(baseline):
-    whole = to_json(replace(baseline, sources={}))
-    assert "secid baseline RUN -o b.json" in refusal(lambda: from_json(whole, "b.json"), InputError, "b.json")
+    whole = baseline_to_json(replace(baseline, sources={}))
+    assert "secid baseline RUN -o b.json" in refusal(lambda: baseline_from_json(whole, "b.json"), InputError, "b.json")
 
 
 def test_a_newer_minor_version_is_read(baseline):
-    document = json.loads(to_json(baseline)) | {"schema_version": "2.7", "added": 1}
-    assert from_json(json.dumps(document), "b.json").sources.keys() == {"own"}
+    document = json.loads(baseline_to_json(baseline)) | {"schema_version": "2.7", "added": 1}
+    assert baseline_from_json(json.dumps(document), "b.json").sources.keys() == {"own"}
 
 
 def test_a_missing_file(tmp_path):
@@ -132,13 +132,13 @@ def test_changes_are_listed(baseline):
     ],
 )
 def test_a_number_that_no_run_gives_is_named(baseline, field, value, path):
-    document = json.loads(to_json(baseline))
+    document = json.loads(baseline_to_json(baseline))
     place = document["sources"]["own"]
     for name in field[:-1]:
         place = place[name]
     place[field[-1]] = value
     text = json.dumps(document).replace("Infinity", "1e999")  # a number of JSON that is beyond any double
-    message = refusal(lambda: from_json(text, "b.json"), InputError, "b.json")
+    message = refusal(lambda: baseline_from_json(text, "b.json"), InputError, "b.json")
     assert f" sources.own.{path} " in message
 
 
@@ -159,11 +159,11 @@ def test_a_different_fingerprint_of_the_same_parts_is_explained(baseline):
     ],
 )
 def test_a_setting_that_no_run_can_have_is_named(baseline, name, value, part):
-    document = json.loads(to_json(baseline))
+    document = json.loads(baseline_to_json(baseline))
     document["settings"][name] = value
     if value is None:
         del document["settings"][name]
-    assert part in refusal(lambda: from_json(json.dumps(document), "b.json"), InputError, "b.json")
+    assert part in refusal(lambda: baseline_from_json(json.dumps(document), "b.json"), InputError, "b.json")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_setting_that_no_run_can_have_is_named(baseline, name, value, part):
 )
 def test_the_remedy_for_an_unreadable_baseline_is_not_an_update(text):
     with pytest.raises(InputError) as caught:
-        from_json(text, "folder/b.json")
+        baseline_from_json(text, "folder/b.json")
     assert "secid baseline RUN -o b.json" in (caught.value.remedy or "")
     assert "update" not in (caught.value.remedy or "")
 
@@ -187,7 +187,7 @@ def test_an_unset_value_is_not_shown_as_none(baseline):
 
 
 def test_baselines_that_are_refused(tmp_path, baseline, snapshot: Snapshot):
-    whole, path = to_json(baseline), tmp_path / "b.json"
+    whole, path = baseline_to_json(baseline), tmp_path / "b.json"
     texts = {
         "no version": "{}",
         "an earlier version": '{"schema_version": "1.0"}',
@@ -195,7 +195,8 @@ def test_baselines_that_are_refused(tmp_path, baseline, snapshot: Snapshot):
         "a number that is none": whole.replace('"score_nats": 0.3', '"score_nats": NaN'),
     }
     messages = {
-        name: refusal(lambda text=text: from_json(text, "b.json"), InputError, "b.json") for name, text in texts.items()
+        name: refusal(lambda text=text: baseline_from_json(text, "b.json"), InputError, "b.json")
+        for name, text in texts.items()
     }
     messages["no file"] = refusal(lambda: read_baseline(path), InputError, path)
     messages["a folder"] = refusal(lambda: read_baseline(tmp_path), InputError, tmp_path)

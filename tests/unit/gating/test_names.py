@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.errors import SettingsError
-from secid.tools.gating.baseline import predecessor, stem
+from secid.tools.gating.baseline import predecessor, undated_name
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from secid.tools.gating.baseline import predecessor, stem
     ],
 )  # fmt: skip
 def test_dates_versions_and_shards_are_left_out(name):
-    assert stem(name) == "dense"
+    assert undated_name(name) == "dense"
     assert predecessor(name, ["bm25", "dense"], {}, "p.toml") == "dense"
     assert predecessor("dense", ["bm25", name], {}, "p.toml") == name
 
@@ -37,7 +37,7 @@ def test_dates_versions_and_shards_are_left_out(name):
     ],
 )
 def test_other_numbers_belong_to_the_name(name):
-    assert stem(name) == name
+    assert undated_name(name) == name
     assert predecessor(name, ["dense"], {}, "p.toml") is None
 
 

@@ -11,7 +11,7 @@ from secid.measure.interval import reach_95
 from secid.tools.gating.baseline import Measurement
 from secid.tools.gating.checks import MOST_NEEDED, decided, gap_between
 from secid.tools.gating.limits import Bound
-from secid.triplets.estimates import Estimate, share_interval
+from secid.triplets.estimates import Estimate, wilson_interval
 
 SIDES = ("at least", "at most", "within ±")
 
@@ -105,7 +105,7 @@ def test_the_queries_needed_of_a_share_would_decide(share, limit):
         names = np.array([f"{number:06d}" for number in range(n)], "S16")
         own = Estimate(share, names, np.full(n, np.sqrt(share * (1 - share)) / n))
         bound = Bound(side="at most", value=limit, basis="policy")
-        return decided("findings.inversion", share, share_interval(own), "share", bound, n)
+        return decided("findings.inversion", share, wilson_interval(own), "share", bound, n)
 
     first = check(20)
     assert first.outcome == "undecided"

@@ -15,7 +15,7 @@ from secid.errors import UsageError
 from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
 from secid.pages.screen import screen_of
 from secid.pages.terminal import print_page
-from secid.pages.text import score, without_isolates
+from secid.pages.text import score_text, without_isolates
 from secid.settings import FIELDS
 from tests.snapshots import situations
 from tests.unit.pages import samples
@@ -82,7 +82,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     first = run.sources[0]
-    assert sum(line.count(score(first.score.nats, first.score.interval_95)) for line in lines) == 2
+    assert sum(line.count(score_text(first.score.nats, first.score.interval_95)) for line in lines) == 2
 
 
 def repaired(run):

@@ -102,7 +102,7 @@ def test_plurals():
     ],
 )
 def test_a_score_has_half_of_its_interval(value, ends, budget, text):
-    assert numbers.score(value, ends, budget) == text
+    assert numbers.score_text(value, ends, budget) == text
 
 
 def test_letters_of_ties():
@@ -110,4 +110,4 @@ def test_letters_of_ties():
 
 
 def test_estimates_have_two_digits():
-    assert [numbers.rounded(n) for n in (7, 99, 937, 140_321)] == [7, 99, 940, 150_000]
+    assert [numbers.two_digits(n) for n in (7, 99, 937, 140_321)] == [7, 99, 940, 150_000]

@@ -12,7 +12,7 @@ from rich.console import Console
 from secid.pages.evidence import PROBE_FORMATS, probe_screen
 from secid.pages.formats import FORMATS, run_formats
 from secid.pages.sections import run_screen
-from secid.pages.sections.probe import cautions, headline, scope
+from secid.pages.sections.probe import cautions, probe_headline, scope
 from secid.pages.terminal import print_page
 from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
@@ -39,7 +39,7 @@ def run_printed(run, probe=None):
 
 def test_the_wording_of_every_verdict(snapshot: Snapshot):
     texts = {
-        name: [*map(without_isolates, (headline(probe), *cautions(probe), scope(probe)))]
+        name: [*map(without_isolates, (probe_headline(probe), *cautions(probe), scope(probe)))]
         for name, probe in probes.SITUATIONS.items()
     }
     snapshot("probe-verdicts.txt", situations(texts))
@@ -102,8 +102,8 @@ def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
 
 def test_the_next_step_of_an_abstention_is_not_what_was_tried():
     whole = probes.without_gain()
-    assert "--rate 0.0002" in headline(whole)
-    assert "--rate 1.25e-05" in headline(replace(whole, rates=whole.rates[:1]))
+    assert "--rate 0.0002" in probe_headline(whole)
+    assert "--rate 1.25e-05" in probe_headline(replace(whole, rates=whole.rates[:1]))
 
 
 def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():

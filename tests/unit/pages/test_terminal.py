@@ -15,7 +15,7 @@ from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import screen
 from secid.pages.sections import run_screen
-from secid.pages.terminal import grid, print_page
+from secid.pages.terminal import print_page, table_lines
 from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE
@@ -171,7 +171,7 @@ def test_a_percentage_is_not_parted_from_its_sign():
 
 def test_a_table_that_fits_in_no_way_has_a_line_a_cell():
     table = Table(caption="", columns=(foreign("name"), number("value")), rows=(("a" * 9, "1"), ("b", "2" * 9)))
-    assert [line.plain for line in grid(table, 30)][1] == f"{'a' * 9}  {' ' * 8}1"
-    stacked = [line.plain for line in grid(table, 12)]
+    assert [line.plain for line in table_lines(table, 30)][1] == f"{'a' * 9}  {' ' * 8}1"
+    stacked = [line.plain for line in table_lines(table, 12)]
     assert stacked == ["name", "      value", "a" * 9, "          1", "b", "  222222222"]
-    assert [line.plain for line in grid(table, 5)] == ["a" * 9, "  value: 1", "b", f"  value: {'2' * 9}"]
+    assert [line.plain for line in table_lines(table, 5)] == ["a" * 9, "  value: 1", "b", f"  value: {'2' * 9}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.findings.texts import text_rules
-from secid.pool import gather, plan_of
+from secid.pool import collect_sources, plan_of
 from secid.records import Record, Source
 from secid.settings import Settings
 from tests.planning import make_plan
@@ -21,7 +21,7 @@ def streams():
 def test_labels_outside_the_sample_still_mark_negatives(tmp_path):
     for folder, max_records in (("all", None), ("some", N_SAMPLED)):
         (tmp_path / folder).mkdir()
-        read = gather(streams(), tmp_path / folder, lambda: None)
+        read = collect_sources(streams(), tmp_path / folder, lambda: None)
         plan = plan_of(read, Settings(max_records=max_records), text_rules=text_rules)
         miner, labels = plan.sources
         sampled = set(labels.query.tolist())

@@ -11,16 +11,16 @@ from secid.triplets.estimates import (
     Estimate,
     clustered_mean,
     combined,
-    names_of,
+    comparable_keys,
     paired_difference,
-    share_interval,
     unpaired_difference,
+    wilson_interval,
 )
 from secid.triplets.random_reference import QuerySums
 
 
 def names(*numbers: int) -> np.ndarray:
-    return names_of(np.array([[0] * 15 + [n] for n in numbers], np.uint8))
+    return comparable_keys(np.array([[0] * 15 + [n] for n in numbers], np.uint8))
 
 
 def test_a_mean_by_hand():
@@ -50,7 +50,7 @@ def test_the_error_is_that_of_repeated_samples():
 
 def test_names_that_end_in_zero_bytes_stay_apart():
     keys = np.array([[1] + [0] * 15, [1, 1] + [0] * 14, [0] * 16], np.uint8)
-    assert len(np.unique(names_of(keys))) == 3
+    assert len(np.unique(comparable_keys(keys))) == 3
 
 
 def test_a_difference_of_equal_samples_is_certain():
@@ -86,7 +86,7 @@ def test_a_ratio_to_nothing_is_none():
 
 
 def test_nothing_found_in_500_queries_is_less_than_one_percent():
-    low, high = share_interval(Estimate(0.0, np.arange(500).astype("S16"), np.zeros(500)))
+    low, high = wilson_interval(Estimate(0.0, np.arange(500).astype("S16"), np.zeros(500)))
     assert low == 0.0
     assert high == pytest.approx(3.868 / 503.868, rel=1e-3)
 
@@ -94,7 +94,7 @@ def test_nothing_found_in_500_queries_is_less_than_one_percent():
 def test_the_interval_of_a_share_holds_it():
     flags = (np.arange(1000) % 10 == 0).astype(float)
     found = clustered_mean(flags, np.arange(1000), np.arange(1000).astype("S16"))
-    low, high = share_interval(found)
+    low, high = wilson_interval(found)
     assert low < 0.1 < high
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.09 / 1000), rel=0.02)
 
@@ -105,7 +105,7 @@ def test_a_share_that_is_the_same_for_every_query_has_the_interval_of_one_draw_a
     flags, cluster = np.tile(np.eye(n_negatives)[0], 30), np.repeat(np.arange(30), n_negatives)
     share = clustered_mean(flags, cluster, np.arange(30).astype("S16"))
     reach = student.ppf(0.975, 29) * np.sqrt(30 / 29)
-    for end in share_interval(share):
+    for end in wilson_interval(share):
         assert abs(end - share.value) == pytest.approx(reach * np.sqrt(end * (1 - end) / 30), rel=1e-9)
 
 
@@ -130,10 +130,10 @@ def test_the_interval_of_a_share_reaches_as_far():
     """Wilson's formula solved by its definition: |p - share| = reach * sqrt(p (1 - p) / n) at both ends."""
     share = Estimate(0.25, np.arange(12).astype("S16"), np.full(12, 0.125 / np.sqrt(12)))
     reach = student.ppf(0.975, 11) * np.sqrt(12 / 11)
-    for end in share_interval(share):
+    for end in wilson_interval(share):
         assert abs(end - 0.25) == pytest.approx(reach * np.sqrt(end * (1 - end) / 12), rel=1e-9)
     for value in (0.0, 0.5, 1.0):
-        assert share_interval(Estimate(value, names(1, 2, 3, 4), np.full(4, 0.1))) == (0.0, 1.0)
+        assert wilson_interval(Estimate(value, names(1, 2, 3, 4), np.full(4, 0.1))) == (0.0, 1.0)
 
 
 def test_differences_keep_the_smaller_number_of_queries():

@@ -13,7 +13,7 @@ from secid.arrays import narrow
 from secid.measure.blocks import PLANS, Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.triplets import random_reference as module
-from secid.triplets.estimates import clustered_mean, paired_difference, share_interval
+from secid.triplets.estimates import clustered_mean, paired_difference, wilson_interval
 from secid.triplets.random_reference import (
     FEWEST_PASSAGES,
     PASSAGES,
@@ -155,7 +155,7 @@ def test_random_negatives_have_hardness_0_and_look_random():
     assert high - low < 0.06
     flags = random_like(rows.query, near, reference).astype(float)
     share = clustered_mean(flags, rows.query, reference.names)
-    low, high = share_interval(share)
+    low, high = wilson_interval(share)
     assert low < 27.1 / 31 < high
     assert high - low < 0.08
     assert not random_like(rows.query, best, reference).any()
