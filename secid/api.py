@@ -284,6 +284,7 @@ def check(
 
     files, words = given_sources(sources, values, progress)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
+    progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
         from secid.scoring.check import check_sources, with_commands
 
@@ -326,6 +327,7 @@ def audit(
 
     files, _ = given_sources(sources, values, progress)
     labels = label_files(None if qrels is None else fspath(qrels), split, values)
+    progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
         from secid.scoring.audit import audit_sources
@@ -389,6 +391,7 @@ def probe(
     if folder is not None:
         check_writable(folder / PROBE_NAME)
     files, _ = given_sources(sources, values, progress)
+    progress.start("open files", None, "")
     clock = Clock()
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)

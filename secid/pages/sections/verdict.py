@@ -34,7 +34,7 @@ from secid.pages.text import (
     score_text,
 )
 from secid.results import Run, SourceReport
-from secid.results.catalogue import DEFECTS
+from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.sources import TableNumbers
 from secid.settings import flag_of
 
@@ -281,9 +281,18 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 def headline(run: Run) -> str:
     """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
-    hard = [source.name for source in run.sources if most_outscore(source.in_table(run.budget))]
-    outscored = f"Most negatives outscore the positive in {sources_named(hard, len(run.sources))}." if hard else ""
-    return " ".join(filter(None, (statuses_line(run.sources), outscored, ONE_LABEL if _one_label(run) else "")))
+    sources, n = run.sources, len(run.sources)
+    hard = [source.name for source in sources if most_outscore(source.in_table(run.budget))]
+    weak = [source.name for source in sources if source.name in hard and _has_weak_positives(source)]
+    outscored = f"Most negatives outscore the positive in {sources_named(hard, n)}." if hard else ""
+    why = f"Many positives look no better than random passages in {sources_named(weak, n)}." if weak else ""
+    return " ".join(filter(None, (statuses_line(sources), outscored, why, ONE_LABEL if _one_label(run) else "")))
+
+
+def _has_weak_positives(source: SourceReport) -> bool:
+    """Return True if more positives than its limit allows look no better than random passages."""
+    finding = source.finding("weak_positive")
+    return finding is not None and finding.share > (FINDINGS["weak_positive"].limit or 0.0)
 
 
 def most_outscore(source: TableNumbers) -> bool:

@@ -117,6 +117,14 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
     assert verdict(run)[0].startswith(statuses_line(run.sources))
 
 
+@pytest.mark.parametrize(("share", "outscoring", "said"), [(0.2, 0.6, True), (0.05, 0.6, False), (0.2, 0.1, False)])
+def test_weak_positives_of_a_source_that_outscores_them_are_in_the_headline(share, outscoring, said):
+    run = with_finding("weak_positive", share, inversion_fraction=outscoring, hardness=0.5)
+    name = run.sources[1].name
+    text = without_isolates(headline(run))
+    assert (f"Many positives look no better than random passages in {name}." in text) is said
+
+
 def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
     few = tuple(finding(item.name, 0.004 if item.name == "repeat" else 0.0, 1) for item in ABSENT)
     run = with_status("repair", "no_defects")
