@@ -214,9 +214,7 @@ def test_selected_negatives_of_one_weight_go_by_text(tmp_path, limit):
     for name, rows in (("a", tied()), ("b", turned(tied()))):
         path = written(tmp_path / name / "s.jsonl", [{**row, "pos": row["pos"][:1]} for row in tied_first(rows)])
         secid.score([path], encoder(), run=tmp_path / name / "run", controls="none")
-        secid.select(
-            tmp_path / name / "run", tmp_path / name / "out.jsonl", encoder=encoder(), drop=(), force=True, **limit
-        )
+        secid.select(tmp_path / name / "run", tmp_path / name / "out.jsonl", drop=(), force=True, **limit)
         lines = (tmp_path / name / "out.jsonl").read_text("utf-8").splitlines()
         kept.append({(row["query"], text) for row in map(json.loads, lines) for text in row["neg"]})
     assert kept[0] == kept[1]

@@ -146,7 +146,7 @@ def test_no_closed_form_waits_for_the_device(name):
     meta = torch.device("meta")
     passages = torch.empty(12, dtype=torch.float64, device=meta)
     record, masked = torch.empty(12, dtype=torch.int64, device=meta), torch.empty(12, dtype=torch.bool, device=meta)
-    scores = module.Scores(passages, passages, record, record, passages, masked, 4)
+    scores = module.BatchScores(passages, passages, record, record, passages, masked, 4)
     with NoWait():
         form = CLOSED_FORMS[name](scores)
         module._Sums(1, meta).add(form, torch.empty(2, 12, dtype=torch.float64, device=meta), module._ends(scores))
