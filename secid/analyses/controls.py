@@ -25,7 +25,7 @@ from secid.results import control_name
 from secid.settings import Settings, flag_of
 from secid.triplets.measure_set import Bench, Measured
 from secid.triplets.random_reference import passage_pool
-from secid.triplets.search import Bm25, nearest_passages
+from secid.triplets.search import Bm25Index, nearest_passages
 
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
@@ -256,7 +256,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
         passages.packed_of(candidates[start:stop])
         for start, stop in pieces(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
     )
-    index = Bm25(plan.queries.packed_of(base.query), documents, "multilingual")
+    index = Bm25Index(plan.queries.packed_of(base.query), documents, "multilingual")
     if not index.n_query_tokens:
         return "no_query_token"
     if not index.n_document_tokens:

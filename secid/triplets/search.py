@@ -33,7 +33,7 @@ POSTINGS_AT_ONCE = 1 << 22
 """Scores of queries and documents that share a token, in memory together: 50 MB."""
 
 
-class Bm25:
+class Bm25Index:
     """BM25 of documents for some queries.
 
     n_query_tokens : number of distinct query tokens.   n_document_tokens : number of all document tokens.

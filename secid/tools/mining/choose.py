@@ -18,7 +18,7 @@ from secid.pool.texts import Packed, TextStore, pieces
 from secid.progress import Progress
 from secid.tools.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.tools.mining.questions import Questions
-from secid.triplets.search import Bm25, nearest_passages
+from secid.triplets.search import Bm25Index, nearest_passages
 
 # Candidates that must never be a negative of a query, and why: the catalogue's rules of the texts.
 #
@@ -126,7 +126,7 @@ class Bm25Ranking:
                 yield candidates.packed(start, stop)
                 tick(stop - start)
 
-        self._n, self._index = n, Bm25(queries.packed(0, len(queries)), documents(), tokenizer)
+        self._n, self._index = n, Bm25Index(queries.packed(0, len(queries)), documents(), tokenizer)
 
     def first(self, queries: Index, depth: int) -> Order:
         """As in `Ranking`."""

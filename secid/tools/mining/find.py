@@ -51,8 +51,9 @@ from secid.tools.mining.choose import (
 from secid.tools.mining.llm import Answers
 from secid.tools.mining.methods import (
     FILLED,
+    METHODS,
     REJECTED,
-    Bm25Miner,
+    Bm25,
     Dense,
     Hybrid,
     Llm,
@@ -204,7 +205,7 @@ def _rankings(
         progress.start("index", n, "texts")
         return Bm25Ranking(questions.queries, questions.passages, n, settings.tokenizer, progress.advance)
 
-    makers: dict[type, Callable[[], Ranking]] = {Random: lambda: at_random, Bm25Miner: bm25}
+    makers: dict[type, Callable[[], Ranking]] = {Random: lambda: at_random, Bm25: bm25}
     if embedder is not None:
         vectors = embedder.vectors
         makers[Dense] = lambda: DenseRanking(vectors, n)
@@ -405,7 +406,7 @@ def _known(value: float) -> float | None:
 def options_of(method: Method) -> dict[str, Any]:
     """A method's name, and the options that it has."""
     options = {name: value for name, value in asdict(method).items() if value is not None}
-    return {"method": type(method).__name__.lower(), **options}
+    return {"method": next(name for name, kind in METHODS.items() if type(method) is kind), **options}
 
 
 def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:

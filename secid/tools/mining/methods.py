@@ -41,7 +41,7 @@ class Random:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bm25Miner:
+class Bm25:
     """ranks: first and last rank that may be taken, from 1."""
 
     ranks: tuple[int, int]
@@ -84,10 +84,10 @@ class Llm:
     price: tuple[float, float] | None = None
 
 
-Method = Random | Bm25Miner | Dense | Hybrid | Llm
+Method = Random | Bm25 | Dense | Hybrid | Llm
 METHODS: Mapping[str, type[Method]] = {
     "random": Random,
-    "bm25": Bm25Miner,
+    "bm25": Bm25,
     "dense": Dense,
     "hybrid": Hybrid,
     "llm": Llm,
@@ -111,7 +111,7 @@ class Miner:
     @property
     def window(self) -> tuple[int, int]:
         """First and last rank that may be taken."""
-        return self.method.ranks if isinstance(self.method, Bm25Miner | Dense) else (1, LAST)
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LAST)
 
     @property
     def pick(self) -> Pick:
@@ -153,7 +153,7 @@ class MiningPlan:
         dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
         if dense and not has_encoder:
             raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
-        if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25Miner) for miner in self.miners):
+        if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in self.miners):
             raise UsageError(
                 f"bm25 has no tokenizer {settings.tokenizer!r}",
                 where=flag_of("tokenizer"),

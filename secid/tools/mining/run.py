@@ -27,7 +27,7 @@ from secid.results.commands import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.encoders import fitting_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
-from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25Miner, Llm, MiningPlan
+from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
 from secid.tools.mining.questions import Questions, read_questions
 from secid.version import VERSION
 
@@ -114,7 +114,7 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
     """The settings, with a tokenizer that fits the texts if bm25 will split them and none was set. Source: METHOD 4."""
-    if not any(isinstance(miner.method, Bm25Miner) for miner in plan.miners):
+    if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
         return resolved.values
     queries = questions.queries, distinct(questions.query)
     candidates = questions.passages, np.arange(questions.n_candidates)

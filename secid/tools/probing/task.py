@@ -27,7 +27,7 @@ from secid.read.collection import Collection, open_collection
 from secid.records import Source
 from secid.settings import Settings
 from secid.triplets.embedding import Embedder
-from secid.triplets.search import Bm25, nearest_passages
+from secid.triplets.search import Bm25Index, nearest_passages
 
 # Which queries may be trained on while others are held out: none that share a relevant passage with those.
 #
@@ -374,6 +374,6 @@ def _bm25(task: Task, rows: Index) -> RowLists:
     """The passages of the highest scores that share a token with each row's query."""
     passages = task.passages
     documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
-    index = Bm25(task.queries.packed_of(task.query[rows]), documents, "multilingual")
+    index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
     places, _ = index.best(np.arange(len(rows)), DEEPEST)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

@@ -11,6 +11,7 @@ from secid.errors import UsageError
 from secid.pages.explain import explained
 from secid.results.mine import PRESETS
 from secid.tools.mining.choose import passing
+from secid.tools.mining.find import options_of
 from secid.tools.mining.methods import METHODS, Dense, Hybrid, parse_miners
 from tests.snapshots import Snapshot, situations
 
@@ -127,3 +128,9 @@ def test_refusals(snapshot: Snapshot):
             parse_miners(specs, 10)
         texts[" ".join(specs) or "nothing"] = str(error.value)
     snapshot("mine-refusals.txt", situations(texts))
+
+
+@pytest.mark.parametrize("typed", ["random", "bm25", "dense", "dense:relative=0.05"])
+def test_a_manifest_names_the_method_as_it_is_typed(typed: str) -> None:
+    (miner,) = parse_miners(typed, 5)
+    assert options_of(miner.method)["method"] == typed.partition(":")[0]

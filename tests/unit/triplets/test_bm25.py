@@ -12,7 +12,7 @@ import pytest
 from secid.pool.texts import Packed
 from secid.pool.tokens import splitter
 from secid.triplets import search
-from secid.triplets.search import Bm25, _idf
+from secid.triplets.search import Bm25Index, _idf
 
 WORDS = [f"w{number}" for number in range(40)]
 
@@ -24,7 +24,7 @@ def drawn(n: int, longest: int, seed: int) -> list[str]:
 
 def best(queries: list[str], documents: list[str], k: int, tokenizer: str = "alphanumeric"):
     parts = [Packed.of(documents[start : start + 7]) for start in range(0, len(documents), 7)]
-    return Bm25(Packed.of(queries), parts, tokenizer).best(np.arange(len(queries)), k)
+    return Bm25Index(Packed.of(queries), parts, tokenizer).best(np.arange(len(queries)), k)
 
 
 @pytest.mark.parametrize("tokenizer", ["alphanumeric", "multilingual", "trigrams"])
