@@ -130,7 +130,7 @@ def test_refusals(snapshot: Snapshot):
     snapshot("mine-refusals.txt", situations(texts))
 
 
-@pytest.mark.parametrize("typed", ["random", "bm25", "dense", "dense:relative=0.05"])
+@pytest.mark.parametrize("typed", ["random=random", "a=bm25", "a=dense", "a=dense:relative=0.05"])
 def test_a_manifest_names_the_method_as_it_is_typed(typed: str) -> None:
     (miner,) = parse_miners(typed, 5)
-    assert options_of(miner.method)["method"] == typed.partition(":")[0]
+    assert options_of(miner.method)["method"] == typed.partition("=")[2].partition(":")[0]
