@@ -314,16 +314,15 @@ def compared_pairs(
             if key not in scores:
                 keeps = keeps or _keeps(plan, [items[a], items[b]], both, settings)
                 own, ranked = items[key.place], cut[key.place]
-                is_ranked = _equal(
-                    own.triplets.take(keeps[place]), ranked.triplets
-                )  # what is shown is what is compared
+                # what the table shows is what a pair compares
+                is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
                 scores[key] = _score(ranked) if is_ranked else bench.score_of(own, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
     apart = tuple((names[a], names[b], own.n) for (a, b), own in shared.items() if (a, b) not in compared)
     return SourcePairs(tuple(gaps), apart)
 
 
-def _equal(rows: Triplets, others: Triplets) -> bool:
+def _same_triplets(rows: Triplets, others: Triplets) -> bool:
     """Return True if two sets hold the same triplets in the same order."""
     columns = (rows.query, rows.negative, rows.record), (others.query, others.negative, others.record)
     return all(np.array_equal(one, other) for one, other in zip(*columns, strict=True))

@@ -426,7 +426,7 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
         for finding, share in above.items()
     ]
     counted, judged = ([finding for finding in above if (finding in DEFECTS) == flag] for flag in (True, False))
-    by = f" Later versions of {name} may have as much {', '.join(judged)} as this one." if judged else ""
+    by = f" Later versions of {name} pass with the same share of {', '.join(judged)}." if judged else ""
     fails = f" They fail for {', '.join(counted)}: repair {name}, or set a limit in the policy." if counted else ""
     return f"{name}: {', '.join(shares)}.{by}{fails}"
 
