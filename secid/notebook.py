@@ -16,11 +16,10 @@ from secid.pages.evidence import audit_page, probe_page
 from secid.pages.gate_page import gate_page
 from secid.pages.mine_text import mined_screen, sweep_screen
 from secid.pages.page import Page
-from secid.pages.screen import Screen, screen
+from secid.pages.screen import Screen, print_page, screen
 from secid.pages.sections import page_of
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.verdict import answer_table
-from secid.pages.terminal import print_page
 from secid.results import Run
 from secid.results.check import Audit, Check
 from secid.results.gate import GateVerdict
