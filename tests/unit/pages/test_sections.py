@@ -11,8 +11,8 @@ from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.lambda_only import MeanResidual
 from secid.analyses.registry import ANALYSES
 from secid.pages.findings import findings_of, sentence
+from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
-from secid.pages.markdown import render
 from secid.pages.page import foreign, text
 from secid.pages.sections import of_analysis, page_of
 from secid.pages.sections.ablations import ablations_section
@@ -195,7 +195,7 @@ def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_p
     can_tell = shape == (12, 3) and not isinstance(encoder, Equal)
     assert (narrowing.one_more_negative is not None) == can_tell
     assert len(objectives_section(run, run.analyses["objectives"]).paragraphs) == 2
-    assert render(page_of(run))
+    assert to_markdown(page_of(run))
 
 
 def test_explanations_are_used():

@@ -7,8 +7,7 @@ import re
 from dataclasses import replace
 
 from secid.pages.charts import hardness_chart
-from secid.pages.formats import FORMATS
-from secid.pages.markdown import table
+from secid.pages.formats import FORMATS, table
 from secid.pages.sections.ablations import ablations_section, ablations_sentence
 from secid.pages.sections.controls import controls_line
 from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
