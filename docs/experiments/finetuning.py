@@ -2,14 +2,14 @@
 
     python docs/experiments/finetuning.py train COLLECTION SOURCE… --runs RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
     python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
-    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz]
+    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz] [--bf16]
     python docs/experiments/finetuning.py doses COLLECTION SOURCE… --runs RUNS.jsonl --rates 5e-5 2e-4 --passages own
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so the same
-command resumes where it stopped. `judge` prints what the runs establish, and which numbers of the frozen encoder would
-have said it. `guide` writes vectors of a second encoder, for which WordLlama has to be installed. Results:
-finetuning.md.
+command resumes where it stopped. `judge` and `doses` read the runs made with the same options. `judge` prints what the
+runs establish, and which numbers of the frozen encoder would have said it. `guide` writes vectors of a second encoder,
+for which WordLlama has to be installed. Results: finetuning.md.
 
 `doses` asks whether MiniLM confirms what a small student showed in dose.md. It compares random passages, BM25, dense
 and dense below 95 % of the positive at two learning rates, the usual one and four times it, with a query's own
@@ -35,7 +35,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -59,9 +59,9 @@ from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results.probe import Gap, ProbedPair
+from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
-from secid.tools.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
+from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Step, Work, held_out, measures, steps_of
 from secid.tools.probing.task import Arm, Task, read_task
 
@@ -210,29 +210,53 @@ class Outcomes:
         return dict(zip(self.names, values.tolist(), strict=True))
 
 
-def read_outcomes(task: Task, arguments: argparse.Namespace) -> Outcomes:
-    """Of the runs with this rate and so many steps, the folds that every source of the task has finished with the
-    first seed, and the seeds that every one has in all of them.
+Run = tuple[str | None, float, int, int]
+"""Source, rate, seed and fold of a run. The frozen encoder's have no source, rate 0 and seed 0."""
+
+
+def finished_by_all(done: Collection[Run], names: Sequence[str], rates: Sequence[float]) -> tuple[list[int], int]:
+    """Folds, and the number of first seeds, that all sources have finished at all rates; no fold if there is none.
+
+    Of several choices, two seeds are better than one, then more runs, then more folds.
     """
-    collection = Path(arguments.collection).name
-    done = {
-        (line["source"], line["seed"], line["fold"]): line["ndcg_10"]
+    runs = {(own_seed, fold) for _, _, own_seed, fold in done}
+    by_all = {own for own in runs if all((name, rate, *own) in done for name in names for rate in rates)}
+    choices: list[tuple[list[int], int]] = [([], 1)]
+    for n_seeds in range(1, len(by_all) + 1):
+        folds = sorted({fold for _, fold in by_all if all((seed, fold) in by_all for seed in range(n_seeds))})
+        if folds:
+            choices.append((folds, n_seeds))
+    return max(choices, key=lambda choice: (choice[1] > 1, len(choice[0]) * choice[1], len(choice[0])))
+
+
+def read_outcomes(task: Task, arguments: argparse.Namespace) -> dict[float, Outcomes]:
+    """Outcomes by rate, over the folds and seeds that every source of the task has finished at every rate.
+
+    Prints how many of the command's runs there are. Exits if no fold is finished.
+    """
+    conditions = conditions_of(arguments)
+    done: dict[Run, list[float]] = {
+        (line["source"], line["rate"], line["seed"], line["fold"]): line["ndcg_10"]
         for line in read_runs(arguments.runs)
-        if line["collection"] == collection
-        and (line["source"] is None or (line["rate"], line["steps"]) == (arguments.rate, arguments.steps))
+        if conditions.items() <= line.items()
     }
     names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
-    folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
-    seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
-    if not names or not folds:
-        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names) or 'the sources'}")
+    n_runs = sum(source in names and rate in arguments.rates for source, rate, *_ in done)
+    folds, n_seeds = finished_by_all(done, names, arguments.rates)
+    print(f"{n_runs} runs of {', '.join(names) or 'no source'}; judged: folds {folds} with {n_seeds} seeds")
+    if not folds:
+        raise SystemExit("no fold is finished for all sources and rates")
 
-    def values(source: str | None, seed: int) -> Floats:
-        return np.concatenate([done[source, seed, fold] for fold in folds])
+    def values(source: str | None, rate: float, seed: int) -> Floats:
+        return np.concatenate([done[source, rate, seed, fold] for fold in folds])
 
     rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in folds])
-    by_seed = np.stack([[values(name, seed) for seed in seeds] for name in names])
-    return Outcomes(names, by_seed, values(None, 0), rows, task.fold[rows], task.group[rows])
+    frozen, fold, group = values(None, 0.0, 0), task.fold[rows], task.group[rows]
+    by_rate = {
+        rate: np.stack([[values(name, rate, seed) for seed in range(n_seeds)] for name in names])
+        for rate in arguments.rates
+    }
+    return {rate: Outcomes(names, own, frozen, rows, fold, group) for rate, own in by_rate.items()}
 
 
 MORE_WEIGHTS: dict[str, WeightFormula] = {
@@ -471,7 +495,7 @@ def judge(arguments: argparse.Namespace) -> None:
     """Prints gains with both errors, the pairs, the seeds that a difference would take, and how the numbers agree."""
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    outcomes = read_outcomes(task, arguments)
+    (outcomes,) = read_outcomes(task, arguments).values()
     group, fold = outcomes.group, outcomes.fold
     print(
         f"{Path(arguments.collection).name}: {len(group)} queries in {len(np.unique(group))} groups, "
@@ -490,6 +514,77 @@ def judge(arguments: argparse.Namespace) -> None:
     true = shrunk(outcomes.means, covariance)
     print(f"\nceiling of τ: {tau_ceiling(outcomes.means, covariance):.2f} were the means found the true ones")
     print(f"ceiling of τ: {tau_ceiling(true, covariance):.2f} with what the errors make of their spread taken off")
+
+
+def judge_doses(arguments: argparse.Namespace) -> None:
+    """Prints gains and pairs at each rate, then what the rules at the top say of the first rate and the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
+    by_rate = read_outcomes(task, arguments)
+    for rate, outcomes in by_rate.items():
+        comparisons = Judge(
+            dict(zip(map(Arm, outcomes.names), outcomes.values, strict=True)), outcomes.group, outcomes.fold
+        )
+        pairs, ties = comparisons.pairs()
+        print(f"\n## rate {rate:g}: {sum(pair.established for pair in pairs)} of {len(pairs)} pairs established")
+        print_gains(outcomes, comparisons.gains(outcomes.frozen), ties)
+        print_pairs(outcomes, pairs)
+    if len(by_rate) > 1:
+        doses = list(by_rate.values())
+        print(f"\nflip: {flip(doses[0], doses[-1], 'dense', 'random')}")
+        print(f"regret: {smallest_regret(doses, 'dense95')}")
+
+
+def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
+    """What rule 1 says of D, the outcome after the hard source less that after the easy one, at two rates."""
+    sides = [own.values[own.names.index(hard)] - own.values[own.names.index(easy)] for own in (low, high)]
+    runs = [between_runs(own.values, own.fold) for own in (low, high)]
+    of_change = None
+    if runs[0] and runs[1]:
+        variance = max(0.0, runs[0].variance) + max(0.0, runs[1].variance)
+        of_change = BetweenRuns(variance, min(runs[0].degrees, runs[1].degrees))
+    gaps = [gap(side, low.group, own) for side, own in zip(sides, runs, strict=True)]
+    gaps.append(gap(sides[1] - sides[0], low.group, of_change))
+    first, last, change = (sign(item.interval_95) for item in gaps)
+    if gaps[-1].interval_95 is None:
+        verdict = "not judged: no errors of runs"
+    elif first * last < 0:
+        verdict = "the sign flips"
+    elif change:
+        verdict = "D moves, a flip is not shown"
+    else:
+        verdict = "nothing is shown"
+    names = (f"D = {hard} − {easy} at the first rate", "at the last", "change")
+    cells = [f"{name} {item.value:+.4f} ± {item.standard_error:.4f}" for name, item in zip(names, gaps, strict=True)]
+    return f"{verdict}. {', '.join(cells)}"
+
+
+def smallest_regret(doses: Sequence[Outcomes], chosen: str) -> str:
+    """What rule 2 says of the worst regret of a source over the doses."""
+    names, n_seeds = doses[0].names, doses[0].n_seeds
+    means = np.stack([own.means for own in doses])
+    worst = dict(zip(names, worst_regret(means).tolist(), strict=True))
+    found = ", ".join(f"{name} {worst[name]:.4f}" for name in sorted(names, key=lambda name: worst[name]))
+    runs = [between_runs(own.values, own.fold) for own in doses]
+    known = [max(0.0, own.variance) / 2 / n_seeds for own in runs if own is not None]
+    if not known:
+        return f"not judged: no errors of runs. {found}"
+    covariance = clustered_covariance(np.concatenate([own.values.mean(axis=1) for own in doses]), doses[0].group)
+    covariance += np.diag(np.repeat(known, len(names)))
+    draws = np.random.default_rng(0).multivariate_normal(means.ravel(), covariance, 20_000)
+    drawn = worst_regret(draws.reshape(-1, *means.shape))
+    share = float((drawn[:, names.index(chosen)] <= drawn.min(axis=1)).mean())
+    if worst[chosen] <= min(worst.values()):
+        verdict = f"{chosen} keeps the smallest, {'' if share >= 0.95 else 'not '}established"
+    else:
+        verdict = f"{chosen} does not keep the smallest"
+    return f"{verdict} (smallest in {share:.0%} of draws). {found}"
+
+
+def worst_regret(means: Floats) -> Floats:
+    """(…, K) largest distance of each source to the best one over the doses. means : (…, doses, K)."""
+    worst: Floats = (means.max(axis=-1, keepdims=True) - means).max(axis=-2)
+    return worst
 
 
 def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str, int]) -> None:
@@ -593,7 +688,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
-    {"train": train, "guide": write_guide, "judge": judge}[arguments.command](arguments)
+    if arguments.command == "judge" and len(arguments.rates) > 1:
+        parser.error("judge takes one rate")
+    {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses}[arguments.command](arguments)
 
 
 if __name__ == "__main__":
