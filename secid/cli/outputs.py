@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Writes messages to standard error and documents to standard output through the sanitiser.
 #
-# `pages.terminal` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
+# `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
 
 
 def complain(text: str) -> None:
@@ -112,7 +112,7 @@ def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen
 def print_screen(screen: Screen) -> None:
     """Prints a screen to standard output."""
     from secid.cli.console import stdout
-    from secid.pages.terminal import print_page
+    from secid.pages.screen import print_page
 
     print_page(stdout(), screen)
 

@@ -14,8 +14,7 @@ import pytest
 from secid.cli.console import stdout
 from secid.cli.outputs import complain, say
 from secid.pages.gate_page import github_annotations, to_junit
-from secid.pages.screen import Line, screen
-from secid.pages.terminal import print_page
+from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
 from secid.results.commands import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
@@ -133,7 +132,7 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
 
 
 WRITERS = {
-    "cli/console.py", "pages/terminal.py",
+    "cli/console.py", "pages/screen.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
     "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
