@@ -33,10 +33,11 @@ def script() -> ModuleType:
     return module
 
 
-def outcomes(script: ModuleType, seed: int, *means: float, n_seeds: int = 3):
-    """Outcomes of four sources with these means, noise of queries and noise of runs."""
+def outcomes(script: ModuleType, seed: int, *means: float, n_seeds: int = 3, of_runs: float = 0.0):
+    """Outcomes of four sources with these means, and noise: of queries, of runs, and the rest."""
     draws = np.random.default_rng(seed)
     noise = draws.normal(0, 0.3, N) + draws.normal(0, 0.05, (4, n_seeds, N))
+    noise += draws.normal(0, of_runs, (4, n_seeds, 3))[:, :, FOLD]
     values = np.array(means)[:, None, None] + noise
     return script.Outcomes(NAMES, values, np.zeros(N), np.arange(N), FOLD, GROUP)
 
@@ -55,14 +56,25 @@ def test_a_flip_is_found_only_where_it_was_planted(script, low, high, verdict):
     assert said.startswith(verdict)
 
 
+def test_a_change_of_sign_within_the_error_of_runs_is_not_shown(script):
+    low = outcomes(script, 1, 0.6, 0.62, 0.6, 0.6, of_runs=0.03)
+    high = outcomes(script, 2, 0.6, 0.58, 0.6, 0.6, of_runs=0.03)
+    assert script.flip(low, high, "dense", "random").startswith("nothing is shown")
+
+
 def test_regret_is_established_only_beyond_the_errors(script):
-    def said(*means: tuple[float, ...]) -> str:
-        doses = [outcomes(script, seed, *own) for seed, own in enumerate(means)]
+    def said(*means: tuple[float, ...], of_runs: float = 0.0) -> str:
+        doses = [outcomes(script, seed, *own, of_runs=of_runs) for seed, own in enumerate(means)]
         return script.smallest_regret(doses, "dense95")
 
     assert said((0.5, 0.62, 0.6, 0.5), (0.5, 0.5, 0.6, 0.62)).startswith("dense95 keeps the smallest, established")
     assert "does not keep" in said((0.5, 0.6, 0.5, 0.5), (0.5, 0.6, 0.5, 0.5))
-    assert ", established" not in said((0.6, 0.6, 0.6, 0.6), (0.6, 0.6, 0.6, 0.6))
+    near = (0.6, 0.6, 0.601, 0.6), (0.6, 0.6, 0.601, 0.6)
+    assert said(*near).startswith("dense95 keeps the smallest, not established")
+    above = (0.6, 0.6, 0.615, 0.6), (0.6, 0.6, 0.615, 0.6)
+    assert said(*above).startswith("dense95 keeps the smallest, established")
+    runs_differ = said(*above, of_runs=0.02)
+    assert runs_differ.startswith("dense95 keeps the smallest, not established")
 
 
 def test_one_seed_judges_nothing(script):
