@@ -45,7 +45,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Row:
+class ChartRow:
     """A mark a strip. group: of ties, 1 first; 0 for none. is_control: hollow circles below the sources."""
 
     name: str
@@ -75,12 +75,12 @@ def hardness_chart(run: Run) -> Chart | None:
             share, ends = finding.share, finding.interval_95
         hardness = shown.hardness_value or 0.0
         interval = None if shown.hardness is None else shown.hardness.interval_95
-        rows.append(Row(source.name, (_mark(hardness, interval, "hardness"), _mark(share, ends, word, percent))))
+        rows.append(ChartRow(source.name, (_mark(hardness, interval, "hardness"), _mark(share, ends, word, percent))))
     for control in run.controls:
         if control.kind in REFERENCES and not by_guide:  # a guide scores none
             level = _mark(0.0 if control.kind == "random" else 1.0, None, "hardness")  # by definition
             marks = level, _mark(control.score.inversion_fraction, None, word, percent)
-            rows.append(Row(kind_name(control.kind), marks, is_control=True))
+            rows.append(ChartRow(kind_name(control.kind), marks, is_control=True))
     title = f"Hardness and {'suspects' if by_guide else 'inversions'}"
     dashed = "Dashed: hardness 0 is that of random passages, 1 that of the positives."
     return _forest(title, rows, [[0.0, 1.0], []], dashed, heads=("hardness", word))
@@ -99,10 +99,12 @@ def forest_chart(run: Run) -> Chart | None:
         item for item in run.controls if item.of is None and item.score.at(at).budget == at and compares(run, item, at)
     ]
     rows = [
-        Row(item.name, (_score(at, item.in_table(at).score),), item.scored.rank_group or 0 if run.comparisons else 0)
+        ChartRow(
+            item.name, (_score(at, item.in_table(at).score),), item.scored.rank_group or 0 if run.comparisons else 0
+        )
         for item in run.sources
     ]
-    rows += [Row(kind_name(item.kind), (_score(at, item.score.at(at)),), is_control=True) for item in controls]
+    rows += [ChartRow(kind_name(item.kind), (_score(at, item.score.at(at)),), is_control=True) for item in controls]
     dashed = [item.score.at(at).nats for item in controls if item.kind in REFERENCES]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
     title = f"Score ({'ECI_sem' if at == 1 else 'ECI_B'}, nats) with 95 % CI"
@@ -119,7 +121,7 @@ def gains_chart(probe: Probe | None) -> Chart | None:
     if probe is None or not probe.sources:
         return None
     rows = [
-        Row(
+        ChartRow(
             kind_name(item.name) if place >= len(probe.sources) else item.name,
             (Mark(item.gain_ndcg10, item.interval_95 or (), gain(item.gain_ndcg10, item.interval_95)),),
             item.tie or 0,
@@ -131,7 +133,7 @@ def gains_chart(probe: Probe | None) -> Chart | None:
 
 
 def _forest(
-    title: str, rows: Sequence[Row], dashed: Sequence[Sequence[float]], note: str, heads: Sequence[str] = ()
+    title: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], note: str, heads: Sequence[str] = ()
 ) -> Chart:
     """The chart of some rows, sources above controls.
 
@@ -153,7 +155,7 @@ def _forest(
     return Chart(title=title, description=description, draw=draw, note=" ".join(filter(None, notes)))
 
 
-def _drawn(label: str, rows: Sequence[Row], dashed: Sequence[Sequence[float]], heads: Sequence[str]) -> Markup:
+def _drawn(label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], heads: Sequence[str]) -> Markup:
     """For each row its letter, its name, and its strips; below them the numbers of the axes."""
     scales, grids, axes = [], [], []
     for place, lines in enumerate(dashed):
