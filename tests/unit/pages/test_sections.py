@@ -244,7 +244,7 @@ def _titles(run):
 def test_a_finding_of_a_sample_says_so():
     run = _suspected(samples.guided(RUN, sample=300))
     finding = run.sources[0].finding("suspect")
-    words = sentence(finding, 330, 300).replace("\u00a0", " ")
+    words = sentence(finding, 300).replace("\u00a0", " ")
     assert all(number in words for number in ("90", "300", "30.0 %", "25.0 %", "36.0 %"))
     assert "330" not in words
     texts = [item.sentence for own in findings_of(run) for item in own.items]
