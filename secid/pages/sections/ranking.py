@@ -248,7 +248,7 @@ def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
     all_looks = len(stop.looks) >= len(stop.planned_looks)
     sentences = [
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached or not.",
-        f"With {percent(stop.confidence)} confidence every decided order holds for all queries of these files{of_limit}.",
+        f"With {percent(stop.confidence)} confidence decided orders hold for all queries of these files{of_limit}.",
         "" if stop.tie_nats is None else f"Differences below {nats(stop.tie_nats)} nats count as ties.",
         f"Undecided: {listed(pairs, SHOWN_PAIRS)}." if pairs else "Every pair is decided.",
     ]
