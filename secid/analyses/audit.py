@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.in_batch import flagged
-from secid.measure.separation import PassageScores, pooled_auc
+from secid.measure.separation import PassageScores, flagged, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 

@@ -11,13 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from secid.cli.console import stdout
-from secid.cli.outputs import complain, say
+from secid.cli.console import complain, say, stdout
 from secid.pages.gate_page import github_annotations, to_junit
 from secid.pages.screen import Line, screen
 from secid.pages.terminal import print_page
 from secid.pages.text import json_shown, log_line
-from secid.results.commands import hidden
+from secid.results.inputs import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
 
@@ -133,9 +132,9 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
 
 
 WRITERS = {
-    "cli/console.py", "pages/terminal.py",
+    "pages/terminal.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
-    "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
+    "cli/console.py",  # progress, messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
 CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
 """Functions that print nothing but our own words."""

@@ -24,7 +24,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.commands import beside_run
+from secid.results.inputs import beside_run
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
 
 TITLE = "Which source training prefers"

@@ -23,7 +23,7 @@ from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.sources import left_by_a_kill
 from secid.results import EncoderInfo
-from secid.results.commands import score_command, typed
+from secid.results.inputs import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.encoders import fitting_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings

@@ -18,7 +18,7 @@ import numpy as np
 
 from secid.arrays import Floats, Index
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN
+from secid.measure.separation import MARGIN
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.scoring.encoders import load_guide
