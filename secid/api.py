@@ -453,7 +453,7 @@ def gate(
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with opened(files, resolved.values) as readers:
         refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
-        from secid.tools.gating.judge import judge, prepare
+        from secid.tools.gating.collect import judge, prepare
 
         prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
         return judge(readers, prepared, resolved, progress, encoder)

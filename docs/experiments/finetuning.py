@@ -37,14 +37,14 @@ from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
-from secid.pool.reading import read_plan
+from secid.pool.collect import read_plan
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair
 from secid.settings import Settings, resolve
-from secid.tools.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
 from secid.tools.probing.learner import Learner, Work, held_out, train_and_rank
 from secid.tools.probing.options import Options
+from secid.tools.probing.schedule import BetweenRuns, Judge, clustered_covariance, gap
 from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from secid.tools.gating.judge import GateReference, prepare, source_verdict
 
 import secid
 from secid.encode import from_callable, load
@@ -36,7 +37,6 @@ from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
 from secid.tools.gating.collect import collect_baseline, read_baseline_table, write_baseline
-from secid.tools.gating.judge import GateReference, prepare, source_verdict
 from secid.tools.gating.policy import Policy
 
 PREAMBLES = (

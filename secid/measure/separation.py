@@ -1,5 +1,5 @@
-"""How well scores tell positives from negatives, and negatives that may be relevant: by margins, and among the positives
-of a batch. Source: METHOD 10."""
+"""How well scores tell positives from negatives, and negatives that may be relevant: by margins, and among a batch's
+positives. Source: METHOD 10."""
 
 from __future__ import annotations
 

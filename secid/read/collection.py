@@ -24,7 +24,7 @@ from secid.read.binding import (
     look_like_words,
 )
 from secid.read.containers import read_rows
-from secid.read.grouping import temporary_database
+from secid.read.reader import temporary_database
 from secid.read.sources import data_files, is_address, is_data
 from secid.read.stream import (
     ID_KEYS,
