@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from secid.results.check import Audit, Check
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
-    from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import By, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.select import Flagged
     from secid.tools.gating.baseline import Baseline
     from secid.write.writer import Schema
 
@@ -245,7 +245,7 @@ def flagged(
     Source: METHOD 14.
     """
     from secid.analyses.registry import read_run_folder
-    from secid.tools.export.flagged import write_flagged
+    from secid.tools.export.select import write_flagged
 
     (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
     with work_folder() as work:
@@ -453,7 +453,7 @@ def gate(
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with opened(files, resolved.values) as readers:
         refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
-        from secid.tools.gating.collect import judge, prepare
+        from secid.tools.gating.judge import judge, prepare
 
         prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))
         return judge(readers, prepared, resolved, progress, encoder)
@@ -481,6 +481,6 @@ def baseline(
         read_baseline(target)
     elif target.exists():
         raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
-    from secid.tools.gating.collect import collect_baseline, write_baseline
+    from secid.tools.gating.judge import collect_baseline, write_baseline
 
     return write_baseline(*collect_baseline(Path(run)), target)

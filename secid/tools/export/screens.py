@@ -18,9 +18,9 @@ from secid.results.inputs import score_command
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import Answer, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.select import Flagged
     from secid.write.writer import Written
 
 TRIPLETS = (
