@@ -18,12 +18,12 @@ from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
 from secid.measure.interval import FEWEST_QUERIES, interval
 from secid.measure.objectives import objective_values
-from secid.measure.separation import MARGIN, flagged
+from secid.measure.separation import MARGIN, margin_flags
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
 from secid.results.catalogue import FINDINGS
-from secid.triplets.measure_set import Bench, Measured
+from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     classes = {
         "inversion": table.has("inversion")[row],
         "copy": np.logical_or.reduce([table.has(name)[row] for name in COPIES]),
-        "margin": flagged(near, best, "relative", MARGIN),
+        "margin": margin_flags(near, best, "relative", MARGIN),
         **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }
     return {**classes, "valid": ~np.logical_or.reduce([*classes.values(), *defects])}
@@ -272,7 +272,7 @@ JOINT = "joint_lh"
 
 
 def record_sizes(
-    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], bench: Bench
+    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], bench: Measurer
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
     """A row for each number of negatives and of positives of each source, and what one more would narrow.
 
@@ -297,7 +297,7 @@ def doubled(most: int) -> list[int]:
 class _CutSource:
     """One source, with only the first passages of each record of some queries."""
 
-    def __init__(self, item: Measured, scores: RecordScores, bench: Bench, queries: Index) -> None:
+    def __init__(self, item: Measured, scores: RecordScores, bench: Measurer, queries: Index) -> None:
         self._name, self._scores, self._bench, self._queries = item.name, scores, bench, queries
         self._records = among(scores.query, queries)
         self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
@@ -353,7 +353,7 @@ class _CutSource:
     ) -> tuple[list[RecordSize], Floats]:
         """A row for each (positives, negatives, share of every triplet), and the influences of the last."""
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        above, near_enough = near > best, flagged(near, best, "relative", MARGIN)
+        above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
         vectors, settings = replace(self._bench.vectors, tick=None), self._bench.settings
         squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()

@@ -133,7 +133,7 @@ def _refusal(language: Phrases) -> str:
     return rf"(?=(?:{language.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{language.unable}"
 
 
-def as_read(pattern: str) -> str:
+def without_dotless(pattern: str) -> str:
     """A pattern with the letters that `plain_letters` leaves: no dotless i, and Thai's sara am in its two parts."""
     return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
 
@@ -141,7 +141,7 @@ def as_read(pattern: str) -> str:
 MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
 PATTERN = re.compile(
-    as_read(rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL}))"),
+    without_dotless(rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL}))"),
     re.VERBOSE,
 )
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
@@ -218,7 +218,8 @@ ENGLISH_NOTE = re.compile(
 """What a language model says behind the text that it was asked for. Its labels of prompts ("query", "requirements")
 tell it from people who speak of a document: of *the* query, and of requirements that it meets."""
 OTHERS = re.compile(
-    as_read("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())), re.VERBOSE
+    without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
+    re.VERBOSE,
 )
 """A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
 

@@ -219,7 +219,7 @@ def noted_collection(settings: Settings, progress: Progress) -> Collection:
     return collection
 
 
-def as_read(settings: Settings) -> Settings:
+def with_commits(settings: Settings) -> Settings:
     """The settings with the commit in each address of the hub, so that they name what was read."""
     given = settings.collection
     return replace(

@@ -204,7 +204,7 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
     return shlex.join(["secid", "probe", *files, *flags])
 
 
-def beside_run(command: str, run: str | None) -> str:
+def with_run(command: str, run: str | None) -> str:
     """The command of a probe with the run folder that it adds to; as it is without one."""
     return command if run is None else f"{command} {shlex.join(['--run', _typed(run)])}"
 

@@ -17,7 +17,7 @@ from secid.analyses.overlap import Listed, overlaps
 from secid.arrays import among, distinct, pairs
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError, UsageError
-from secid.findings.copies import one_label
+from secid.findings.copies import has_one_positive
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, Leaks, corpus_forms, read_judgements
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
 from secid.findings.summary import (
@@ -36,7 +36,7 @@ from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
 from secid.pool.collect import read_plan
-from secid.pool.make import select
+from secid.pool.make import select_records
 from secid.pool.normal_form import text_forms
 from secid.progress import Clock, Progress
 from secid.read import Reader
@@ -91,14 +91,14 @@ def check_sources(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
-    labels_once: list[bool] = []
+    one_positive: list[bool] = []
     plan, readers = read_plan(
         sources,
         reading,
         folder,
         progress,
         text_rules=text_rules,
-        look=lambda whole: labels_once.append(one_label(whole)),
+        look=lambda whole: one_positive.append(has_one_positive(whole)),
     )
     try:
         settings = fitting(plan, resolved, progress).values
@@ -119,7 +119,7 @@ def check_sources(
         texts={source.name: facts for source, facts in checked},
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=labels_once[0],
+        one_positive=one_positive[0],
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),
@@ -357,7 +357,7 @@ class _Auditor:
                 remedy=OTHER_COLLECTION,
             )
         self._sources = [
-            select(planned, flags, np.ones(planned.n_triplets, np.bool_))
+            select_records(planned, flags, np.ones(planned.n_triplets, np.bool_))
             for planned, flags in zip(plan.sources, known, strict=True)
         ]
         self._outside = np.zeros(len(self._passages), np.bool_)
