@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import escape
 from rich.console import Console
 
-from secid.pages import html
 from secid.pages.check_page import check_page
 from secid.pages.comparison import RunComparison, page_of_comparison
 from secid.pages.evidence import audit_page, probe_page
+from secid.pages.formats import to_html
 from secid.pages.gate_page import gate_page
 from secid.pages.mine_text import mined_screen, sweep_screen
 from secid.pages.page import Page
-from secid.pages.screen import Screen, screen
+from secid.pages.screen import Screen, print_page, screen
 from secid.pages.sections import page_of
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.verdict import answer_table
-from secid.pages.terminal import print_page
 from secid.results import Run
 from secid.results.check import Audit, Check
 from secid.results.gate import GateVerdict
@@ -68,7 +67,7 @@ def html_of(result: Any) -> str | None:
     if type(result) not in PAGES:
         return None
     page = PAGES[type(result)](result)
-    document = escape(html.render(page, framed=True))
+    document = escape(to_html(page, framed=True))
     return FRAME.format(title=escape(page.title), page=document, text=escape(text_of(result)))
 
 

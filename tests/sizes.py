@@ -123,16 +123,16 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 
 
 def printers(package: Package) -> list[str]:
-    """Modules that lay out text for a terminal beside print_page: a function gets a rich Console, or lines and tables
-    of the renderer (`secid.pages.terminal`) are imported. Consoles and the renderer are left out.
+    """Modules that lay out text for a terminal beside print_page: a function gets a rich Console, or the lines of a
+    table of the renderer (`secid.pages.screen`) are imported. Consoles and the renderer are left out.
     """
     found = set()
     for path, module in package.modules.items():
-        if path.endswith(("/terminal.py", "/console.py")):
+        if path.endswith(("/pages/screen.py", "/console.py")):
             continue
         for node in ast.walk(module):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".terminal"):
-                by_hand = {alias.name for alias in node.names} != {"print_page"}
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".pages.screen"):
+                by_hand = "table_lines" in {alias.name for alias in node.names}
             elif isinstance(node, ast.FunctionDef):
                 by_hand = "Console" in [ast.unparse(item.annotation) for item in parameters(node) if item.annotation]
             else:

@@ -257,6 +257,6 @@ def test_the_help_test_can_fail():
 
 
 def test_pages_are_made_without_torch_and_pyarrow():
-    found = loaded_by("import secid.analyses.registry, secid.pages.markdown, secid.pages.formats, secid.pages.terminal")
+    found = loaded_by("import secid.analyses.registry, secid.pages.formats, secid.pages.screen")
     assert "torch" not in found
     assert "pyarrow" not in found

@@ -185,7 +185,7 @@ def duration(seconds: float) -> str:
 
 # Writes messages to standard error and documents to standard output through the sanitiser.
 #
-# `pages.terminal` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
+# `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
 
 
 def complain(text: str) -> None:
@@ -278,7 +278,7 @@ def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen
 
 def print_screen(screen: Screen) -> None:
     """Prints a screen to standard output."""
-    from secid.pages.terminal import print_page
+    from secid.pages.screen import print_page
 
     print_page(stdout(), screen)
 

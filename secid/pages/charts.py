@@ -9,7 +9,7 @@ from itertools import accumulate
 from markupsafe import Markup
 
 from secid.analyses.guide import GUIDE, GuideSource
-from secid.analyses.separation import SEPARATION, SourceSeparation
+from secid.analyses.separation import SourceSeparation
 from secid.pages.glossary import REFERENCES, compares, kind_name
 from secid.pages.page import Chart, described
 from secid.pages.svg import (
@@ -260,12 +260,8 @@ NOTE = (
 )
 
 
-def separation_chart(run: Run) -> Chart | None:
-    """A row a source: both histograms, and its ROC curve; None without a source that was separated."""
-    separation = SEPARATION.of(run)
-    if separation is None or not separation.sources:
-        return None
-    items = separation.sources
+def separation_chart(items: Sequence[SourceSeparation]) -> Chart:
+    """A row a source: both histograms, and its ROC curve."""
     title = "Scores of positives and negatives"
     description = described((item.source, f"AUC {fraction(item.auc)}") for item in items)
     return Chart(

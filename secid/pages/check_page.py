@@ -68,7 +68,7 @@ def check_page(check: Check) -> Page:
             _files(check.sources),
             *_form(check.sources),
             _lengths(check),
-            *filter(None, [overlap_section(check.overlaps)]),
+            *filter(None, [overlap_section(check, check.overlaps)]),
         ),
         footer=f"Made by secid {plain(check.secid_version)}, check schema {plain(check.schema_version)}.",
     )

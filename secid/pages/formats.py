@@ -1,25 +1,379 @@
-"""Formats of a result: a page, JSON or metrics, by the name of a file, and the verdict in one line for scripts."""
+"""Formats of a result by the name of its file: a page as HTML or Markdown, JSON or metrics; and the verdict in one line
+for scripts.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
+
+from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
-from secid.pages import html, markdown
-from secid.pages.page import Page
+from secid.pages.findings import match_words
+from secid.pages.page import STATUSES, Item, Page, Section, ShownFindings, Table
 from secid.pages.sections import page_of
-from secid.pages.text import inert, plain
+from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
+from secid.pages.text import markdown as safe
+from secid.pages.text import markdown_html as safe_html
+from secid.pages.text import markdown_sentence as sentence_of
 from secid.records import encodable
-from secid.results import Run, Status
+from secid.results import Run, Status, TripletExample
 from secid.results.check import Audit, Check
 from secid.results.gate import GateVerdict, Outcome
 from secid.results.probe import Probe
 
-# Formats of a result by the name of its file: its page as HTML or Markdown, the result as JSON, or its metrics.
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# A page as one HTML file: no request, no script but page.js, and readable without script and style.
+
+MOST_EXAMPLES = 3
+"""Of a finding of a source; the rest is `secid flagged`'s."""
+MOST_OPEN = 3
+"""Findings of a source that its command repairs and that stand open; the others are folded under their names."""
+MOST_CHARACTERS = 2_000
+"""Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
+CLAMPED_CHARACTERS = 150
+"""Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
+RARE_WORD = 3.0
+"""IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
+LONG_WORD = 4
+"""Characters from which a shared word is marked where no IDF is known."""
+
+
+def to_html(page: Page, *, framed: bool = False) -> str:
+    """The page as one HTML file. Every text in it is escaped.
+
+    framed : without links to its sections, which in the srcdoc of a frame lead to the document around it.
+    """
+    style, script = _own("page.css"), _own("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            groups=_groups([*map(_each_example_once, page.findings)]),
+            style=Markup(style),  # noqa: S704  our own file
+            script=Markup(script),  # noqa: S704  our own file
+            policy=policy,
+            links=[] if framed else _links(page),
+            commands={item.source: item.command for item in page.findings if item.command},
+        )
+    )
+
+
+@cache
+def _own(name: str) -> str:
+    return files("secid.pages").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """What a content security policy allows: exactly this style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _links(page: Page) -> list[tuple[str, str]]:
+    """(anchor, words) of the parts that the page has."""
+    parts = (
+        ("verdict", "Verdict", True),
+        *([(page.second.anchor, page.second.link, True)] if page.second else []),
+        ("charts", "Charts", page.pictures),
+        ("findings", "Findings", page.findings),
+        ("controls", "Controls", page.controls),
+        ("shares", "All findings", page.heat),
+        ("details", "Method and diagnostics", page.details),
+    )
+    return [(anchor, title) for anchor, title, shown in parts if shown]
+
+
+def _each_example_once(source: ShownFindings) -> ShownFindings:
+    """The source with examples that an earlier finding of it shows at the end of a later one's."""
+    shown: set[tuple[str, int, str]] = set()
+    items: list[Item] = []
+    for item in source.items:
+        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:MOST_EXAMPLES]
+        shown |= {_key(example) for example in examples}
+        items.append(replace(item, examples=tuple(examples)))
+    return replace(source, items=tuple(items))
+
+
+def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
+    """Each source with the findings that stand open and those that are folded.
+
+    Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
+    open.
+    """
+    groups, seen = [], set[str]()
+    for source in findings:
+        repaired = takewhile(lambda item: source.command and not item.command, source.items)  # noqa: B023  read at once
+        n = min(MOST_OPEN, sum(1 for _ in repaired)) or int(source.items[0].name not in seen)
+        seen |= {item.name for item in source.items[:n]}
+        groups.append((source, source.items[:n], source.items[n:]))
+    return groups
+
+
+def _key(example: TripletExample) -> tuple[str, int, str]:
+    return example.path, example.line, example.negative
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("secid.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "bdi": _bdi,
+        "direction": _direction,
+        "breakable": _breakable,
+        "fraction": fraction,
+        "is_long": _is_long,
+        "marked": _marked,
+        "match": match_words,
+        "plain": plain,
+        "shared_words": shared_words,
+        "short": short,
+    }
+    environment.globals |= {"plural": plural, "statuses": STATUSES}
+    return environment
+
+
+def _bdi(text: str) -> Markup:
+    """A sentence with its names in elements of their own direction, and its code as code; all of it escaped."""
+    if len(text) > MOST_CHARACTERS:
+        text = text[: MOST_CHARACTERS - 1]
+        text = f"{text}{END_ISOLATE * (text.count(ISOLATE) - text.count(END_ISOLATE))}…"
+    return Markup(  # noqa: S704  escaped first
+        CODE.sub(r"<code>\1</code>", str(escape(text)))
+        .replace(ISOLATE, '<bdi class="name">')
+        .replace(END_ISOLATE, "</bdi>")
+    )
+
+
+def _breakable(cell: Markup) -> Markup:
+    """A cell whose names may break after an underscore."""
+    return cell.replace("_", Markup("_<wbr>"))
+
+
+def _direction(cell: str, kind: str) -> str | None:
+    """The direction of a cell: untrusted text has its own, names within a sentence of ours theirs."""
+    return "auto" if kind == "foreign" and ISOLATE not in cell else None
+
+
+def _is_long(example: TripletExample) -> bool:
+    """Whether the page may clamp a text of the example."""
+    return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
+
+
+def shared_words(example: TripletExample) -> tuple[str, ...]:
+    """Words of the query that the negative repeats and that are worth marking."""
+    if example.matched_terms:
+        return tuple(word for word, idf in example.matched_terms if word and idf >= RARE_WORD)
+    query, negative = (set(re.findall(r"\w+", text.casefold())) for text in (example.query, example.negative))
+    return tuple(sorted(word for word in query & negative if len(word) >= LONG_WORD))
+
+
+def _marked(text: str, words: Sequence[str]) -> Markup:
+    """The text with these words marked wherever they occur; all of it escaped."""
+    text = plain(text, MOST_CHARACTERS)
+    if not words:
+        return escape(text)
+    parts = re.split(f"({'|'.join(map(_pattern, sorted(words, key=len, reverse=True)))})", text, flags=re.IGNORECASE)
+    return Markup("").join(_alternate(parts))
+
+
+def _pattern(word: str) -> str:
+    """The word with borders, but in scripts without case, which may have no spaces."""
+    return rf"(?<!\w){re.escape(word)}(?!\w)" if word.lower() != word.upper() or word.isdigit() else re.escape(word)
+
+
+def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
+    """What a split gave: text and matches in turn."""
+    for place, part in enumerate(parts):
+        yield Markup("<mark>{}</mark>").format(part) if place % 2 else escape(part)
+
+
+# A page as Markdown, for a pull request or a step summary. Untrusted text cannot act as markup.
+
+LARGEST_PAGE = 60_000
+"""Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
+ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
+"""Anchors of the sections that a flag asks for."""
+EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
+"""Characters of a passage, and examples of a finding; report.html shows more."""
+SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
+"""Of any sentence and cell: ours are shorter, untrusted ones may have any length."""
+CUT_NOTE = "\n\nThe rest is cut for size; the HTML page has it.\n"
+METHOD = "Method and diagnostics"
+DIGEST = re.compile(r"[0-9a-f]{7,64}")
+
+
+def to_markdown(page: Page) -> str:
+    """The page in at most LARGEST_PAGE bytes. Where it is larger the examples go, then the largest details; what a flag
+    asked for stays.
+    """
+    text, smaller = _fill(page), _smaller(page)
+    while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
+        missing = ["Examples"] if part.findings != page.findings else []
+        missing += [section.title for section in page.details if section not in part.details]
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
+    return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
+
+
+def _smaller(page: Page) -> Iterator[Page]:
+    """The page without examples, then without its largest section that no flag asked for, and so on."""
+    short_page = replace(page, findings=tuple(map(_without_examples, page.findings)))
+    if short_page != page:
+        yield short_page
+    spare = [section for section in page.details if section.anchor not in ASKED]
+    for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
+        short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
+        yield short_page
+
+
+def _without_examples(group: ShownFindings) -> ShownFindings:
+    return replace(group, items=tuple(replace(item, examples=()) for item in group.items))
+
+
+def _fill(page: Page) -> str:
+    headline, *others = page.verdict
+    parts = [
+        f"# {safe(page.title)}",
+        _sentence(page.subtitle),
+        f"**{_sentence(headline)}**",
+        *map(_sentence, others),
+        table(page.answer),
+        *_open(page.second),
+        *(["## Findings"] if page.findings else []),
+        *(block for group in page.findings for block in _source(group)),
+        *([f"**Controls.** {_sentence(page.controls)}"] if page.controls else []),
+        *([f"**{_sentence(page.heat.caption)}**", table(page.heat)] if page.heat else []),
+        *([f"## {METHOD}"] if page.details else []),
+        *(block for section in page.details for block in _section(section)),
+        safe(page.footer),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _source(group: ShownFindings) -> list[str]:
+    """The findings of one source, the repair after its name."""
+    blocks = [f"### {safe(group.source)}: {safe(group.status)}", code_block(group.command)]
+    for item in group.items:
+        blocks += [
+            f"- **{safe(item.name)}**: {_sentence(item.sentence)}",
+            code_block(item.command or item.rows),
+            _examples(item),
+        ]
+    return blocks
+
+
+def _examples(item: Item) -> str:
+    shown = item.examples[:SHOWN_EXAMPLES]
+    return _folded(plural(len(shown), "example"), "\n".join(map(_example, shown)))
+
+
+def _example(item: TripletExample) -> str:
+    texts = (("query", item.query), ("positive", item.positive), ("negative", item.negative))
+    match = match_words(item.match)
+    lines = [f"- {safe(short(item.path))}, line {item.line}{f': {safe(match)}' if match else ''}{_cosines(item)}"]
+    lines += [f"  - {name}: {safe(text, EXAMPLE_CHARACTERS)}" for name, text in texts if text]
+    return "\n".join(lines)
+
+
+def _cosines(item: TripletExample) -> str:
+    if item.s_query_positive is None:
+        return ""
+    positive, negative = fraction(item.s_query_positive), fraction(item.s_query_negative)
+    return f"; cosine to the query: positive {positive}, negative {negative}"
+
+
+def _open(section: Section | None) -> list[str]:
+    """A section whose tables are not folded; nothing for none."""
+    if section is None:
+        return []
+    return [f"## {safe(section.title)}", *map(_sentence, section.paragraphs), *map(table, section.tables)]
+
+
+def _section(section: Section) -> list[str]:
+    return [
+        f"### {safe(section.title)}",
+        *map(_sentence, section.paragraphs),
+        "\n".join(f"- {_sentence(bullet)}" for bullet in section.bullets),
+        *(_folded(item.caption, table(item)) for item in section.tables),
+        _folded("Terms", "\n".join(f"- **{safe(term)}**: {safe(meaning)}" for term, meaning in section.terms)),
+    ]
+
+
+def table(shown: Table) -> str:
+    """A Markdown table. No rows, no text."""
+    head = [safe(column.title, CELL_CHARACTERS) for column in shown.columns]
+    ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
+    return "\n".join(_line(cells) for cells in (head, ruler, *(map(_cell, row) for row in shown.rows)))
+
+
+def code_block(text: str) -> str:
+    """A command to copy; "" for none."""
+    line = plain(text)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence}sh\n{line}\n{fence}" if text else ""
+
+
+def _cell(text: str) -> str:
+    """A cell with its code as code. A hash stays whole, as code: sites make no link of that."""
+    is_digest = DIGEST.fullmatch(text) and not text.isdigit()
+    return markdown_code(text) if is_digest else sentence_of(_clip(text, CELL_CHARACTERS))
+
+
+def _sentence(text: str) -> str:
+    return sentence_of(_clip(text, SENTENCE_CHARACTERS))
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _folded(summary: str, body: str) -> str:
+    """HTML that GitHub folds; elsewhere the body is open."""
+    return f"<details><summary>{safe_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+
+
+def hard_cut(text: str, limit: int, note: str) -> str:
+    """The text cut at a line so that it fits limit bytes, with a note; "" where not even the note does."""
+    whole = text.encode()
+    if len(whole) <= limit:
+        return text
+    room = limit - len(note.encode())
+    if room < 0:
+        return ""
+    part = whole[:room].decode("utf-8", "ignore")
+    return part[: part.rfind("\n") + 1] + note
+
+
+# Formats by the name of a file.
 
 Result = TypeVar("Result")
 
@@ -27,9 +381,9 @@ Result = TypeVar("Result")
 def formats(page: Callable[[Result], Page], document: Callable[[Result], str]) -> Mapping[str, Callable[[Result], str]]:
     """The formats of one kind of result, from its page and its JSON document."""
     return {
-        ".html": lambda result: html.render(page(result)),
+        ".html": lambda result: to_html(page(result)),
         ".json": document,
-        ".md": lambda result: markdown.render(page(result)),
+        ".md": lambda result: to_markdown(page(result)),
     }
 
 

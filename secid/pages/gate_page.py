@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 from secid.errors import OutputError
 from secid.pages.findings import damaged_positives
-from secid.pages.formats import formats
-from secid.pages.markdown import hard_cut, render
+from secid.pages.formats import formats, hard_cut, to_markdown
 from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.text import capital, count, log_line, named, nats, plain, short
 from secid.pages.verdict_words import (
@@ -289,7 +288,7 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", newline="\n") as handle:
-            handle.write(hard_cut(render(gate_page(verdict)), SUMMARY_BYTES - used, CUT_NOTE))
+            handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, CUT_NOTE))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
     return True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import InputError
+from secid.files import temporary_database
 from secid.read.binding import PASSAGE_ID, Binding, fits
 from secid.read.clean import Cleaner, Item, Lookup, Pair
 from secid.read.collection import IDS_ALONE, Collection, Role, open_collection, remedy_of_texts
@@ -296,9 +295,6 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     return collection
 
 
-CACHE_KIB = 64 << 10
-"""Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
-
 INSERT_ROWS = 1000
 """Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
 
@@ -312,19 +308,6 @@ POSITIVES = (
 )
 NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
 """Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
-
-
-def temporary_database(owner: object) -> sqlite3.Connection:
-    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file.
-
-    It is closed when nothing refers to its owner any more: Python 3.13 warns about a database that is never closed, and
-    a reader may stop in the middle.
-    """
-    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-    for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
-        database.execute(f"PRAGMA {pragma}")
-    weakref.finalize(owner, database.close)
-    return database
 
 
 class PairGroups:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from secid import api
 from secid.pages.check_page import check_screen
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page
 from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, SourceCaution, TextFacts

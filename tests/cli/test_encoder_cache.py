@@ -13,7 +13,7 @@ from rich.console import Console
 from secid import api
 from secid.encode import Description, from_callable
 from secid.pages.encoder_page import encoder_screen
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page
 from tests.tiny_bert import save_tiny_bert
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from secid.cli.console import complain, say, stdout
 from secid.pages.gate_page import github_annotations, to_junit
-from secid.pages.screen import Line, screen
-from secid.pages.terminal import print_page
+from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
 from secid.results.inputs import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
@@ -132,7 +131,7 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
 
 
 WRITERS = {
-    "pages/terminal.py",
+    "pages/screen.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
     "cli/console.py",  # progress, messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip

@@ -4,8 +4,9 @@ terminal shows of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, hardness_chart
@@ -13,7 +14,6 @@ from secid.pages.findings import findings_of, heat_table, most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, command, findings_lines, screen, strong, warning
-from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.findings import findings_section
 from secid.pages.sections.guide import trusted
@@ -27,17 +27,23 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import answer_table, own_score, score_without, verdict
 from secid.pages.text import count, named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 
 
-def section_of(name: str) -> Callable[[Run], Section | None]:
-    """The function `section` of the module with the name of an analysis."""
-    section: Callable[[Run], Section | None] = import_module(f"{__name__}.{name}").section
-    return section
+def of_analysis(run: Run, name: str, part: str = "section") -> Any:
+    """What NAME_section, or another part, says of the result of an analysis; None if the run has no such result.
+
+    The function is in the module that is named as the file of the analysis, which is imported for a result alone.
+    """
+    result = run.analyses.get(name)
+    if not result:
+        return None
+    (analysis,) = (each for each in ANALYSES if each.name == name)
+    module = import_module(f"{__name__}.{analysis.compute.__module__.rpartition('.')[2]}")
+    return getattr(module, f"{name}_{part}")(run, result)
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
@@ -51,7 +57,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         controls_section(run),
         findings_section(run),
         early_section(run),
-        *(section_of(analysis.name)(run) for analysis in ANALYSES),
+        *(of_analysis(run, analysis.name) for analysis in ANALYSES),
         gates_section(run),
         directions_section(run),
         read_section(run),
@@ -82,7 +88,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     run = trusted(run)
     headline, *others = (*verdict(run), *probe_sentence(probe))
     own = next_command(run) if probe is None else ""
-    ablations, slices = ablations_sentence(run), slices_sentence(run)
+    ablations, slices = (of_analysis(run, name, "sentence") for name in ("ablations", "slices"))
     return screen(
         (strong(headline), " ".join(others)),
         (answer_table(run, full=False),),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from secid.analyses.ablations import ABLATIONS, Ablation, AblationRow
+from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.page import Section, Table, number, text, wrapped
-from secid.pages.text import budget, code, count, fraction, listed, named, nats, plain, plural, shown_interval
+from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
 from secid.settings import in_words
 
@@ -19,9 +19,8 @@ UNBROKEN = 8
 """Sources whose order fits one line."""
 
 
-def ablations_sentence(run: Run) -> str:
-    """How many other settings change the order of sources; "" where none was tried or one source has no order."""
-    ablations = ABLATIONS.of(run) or ()
+def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
+    """How many other settings change the order of sources; "" where one source has no order."""
     rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
@@ -37,19 +36,13 @@ def ablations_sentence(run: Run) -> str:
     return f"The order of sources changes under {count(n_swapping)} {under}{lost}."
 
 
-def section(run: Run) -> Section:
-    """One part an aspect; a sentence where none was tried."""
-    title, link = "How far the order depends on the settings", "Settings"
-    ablations = ABLATIONS.of(run)
-    if not ablations:
-        varies = "varies temperature, tokenizer, IDF corpus, weights and sample size"
-        untried = f"Not tried in this run; {code('secid score … --ablate')} {varies}."
-        return Section(anchor="ablations", link=link, title=title, paragraphs=(untried,))
-    summary = ablations_sentence(run)
+def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
+    """One part an aspect."""
+    summary = ablations_sentence(run, ablations)
     return Section(
         anchor="ablations",
-        link=link,
-        title=title,
+        link="Settings",
+        title="How far the order depends on the settings",
         paragraphs=(summary,) if summary else (),
         bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in ablations),
         tables=tuple(_table(run, item) for item in ablations),

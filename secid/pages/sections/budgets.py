@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from secid.analyses.budgets import BUDGETS
+from secid.analyses.budgets import Budgets
 from secid.pages.glossary import equal_numbers_text, terms, why_not
 from secid.pages.page import Section, Table, foreign, wrapped
 from secid.pages.text import SPACE, budget, listed, named, nats, plain
@@ -14,14 +14,14 @@ Curve = tuple[BudgetPoint, ...]
 SHOWN_CROSSINGS = 6
 
 
-def section(run: Run) -> Section | None:
+def budgets_section(run: Run, budgets: Budgets) -> Section | None:
     """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
     curves = {source.name: source.scored.compared_curve for source in run.sources}
     whole = {source.name: source.scored.budget_curve for source in run.sources}
-    budgets = _shared(curves.values())
-    if not budgets:
+    shared = _shared(curves.values())
+    if not shared:
         return None
-    compared = _table(curves, budgets, "")
+    compared = _table(curves, shared, "")
     own = _table(whole, _shared(whole.values()), ", each source's own sample")
     tables = (compared, own) if equal_numbers_text(run) else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
@@ -29,7 +29,7 @@ def section(run: Run) -> Section | None:
         anchor="budget",
         link="Budget",
         title="Order at larger budgets",
-        paragraphs=(_meaning(run), _crossings(run)),
+        paragraphs=(_meaning(run), _crossings(run, budgets)),
         tables=tables,
         terms=terms("ECI_B", "shortfall", *(["B = N"] * own_number)),
     )
@@ -75,14 +75,13 @@ def _meaning(run: Run) -> str:
     return f"{first}." if len(sizes) == 1 else f"{first}; these curves show each source's own sample."
 
 
-def _crossings(run: Run) -> str:
+def _crossings(run: Run, budgets: Budgets) -> str:
     """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
     if "crossings" in run.not_evaluated:
         return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:
         return ""
-    budgets = BUDGETS.of(run)
-    if budgets is None or not budgets.crossings:
+    if not budgets.crossings:
         largest = max(point.budget for source in run.sources for point in source.scored.compared_curve)
         return f"No two sources change places between B = 1 and {budget(largest)}."
     crossings = [

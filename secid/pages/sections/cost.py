@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from secid.analyses.cost import COST
+from secid.analyses.cost import Cost
 from secid.pages.page import Section
 from secid.pages.text import count, percent
 from secid.results import Run
 
 
-def section(run: Run) -> Section | None:
-    """One sentence; None for a run that took texts from the cache or a sample."""
-    cost, n_sources = COST.of(run), len(run.sources)
-    if cost is None:
-        return None
+def cost_section(run: Run, cost: Cost) -> Section:
+    """One sentence."""
+    n_sources = len(run.sources)
     what, where = ("the source", "it") if n_sources == 1 else (f"{count(n_sources)} sources", "each of them")
     sentence = (
         f"On this machine, scoring {what} took about {percent(cost.epoch_share)} of the time of one training epoch on "

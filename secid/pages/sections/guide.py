@@ -1,11 +1,12 @@
-"""What a guide suspects and what that is worth."""
+"""What a guide suspects and what that is worth, and what margins would flag."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isclose
 
-from secid.analyses.guide import GUIDE, GuideResult, GuideSource
+from secid.analyses.guide import GUIDE, GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, shown_interval, with_interval
@@ -71,11 +72,8 @@ def trusted(run: Run) -> Run:
     return replace(run, sources=sources)
 
 
-def section(run: Run) -> Section | None:
-    """What the guide says of each source; None without one."""
-    guide = GUIDE.of(run)
-    if guide is None:
-        return None
+def guide_section(run: Run, guide: GuideResult) -> Section:
+    """What the guide says of each source."""
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
@@ -123,3 +121,57 @@ def _without(source: GuideSource) -> str:
     if rest is None or rest.eci_nats is None or rest.interval_95 is None:
         return "–"
     return f"{nats(rest.eci_nats)}\n({shown_interval(rest.interval_95)})"
+
+
+# How much each margin flags, under the target and under a guide.
+
+CIRCULAR = (
+    "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "
+    "the encoder that filtered."
+)
+SHOWN = (
+    ("relative", 0.0),
+    ("relative", 0.05),
+    ("relative", 0.1),
+    ("absolute", 0.05),
+    ("absolute", 0.1),
+    ("maximum", 0.8),
+)
+"""Values of the table; the curves have more."""
+
+
+def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
+    """How much margins flag under the target, and under the guide."""
+    curves = {source.name: source for source in margins}
+    rows = []
+    for source in run.sources:
+        own = curves[source.name]
+        rows.append((plain(source.name), *_shares(own.target)))
+        if own.guide:
+            rows.append((f"{plain(source.name)}, by the guide", *_shares(own.guide)))
+    columns = (foreign("source"), *(number(_head(kind, value)) for kind, value in SHOWN))
+    return Section(
+        anchor="margins",
+        link="Margins",
+        title="What a margin would flag",
+        paragraphs=(CIRCULAR,),
+        tables=(Table(caption="Share of the negatives by margin", columns=columns, rows=tuple(rows)),),
+        terms=terms("relative margin", "absolute margin", "maximum"),
+    )
+
+
+def _head(kind: str, value: float) -> str:
+    return f"{kind} {percent(value) if kind == 'relative' else f'{value:g}'}"
+
+
+def _shares(curves: Sequence[MarginCurve]) -> tuple[str, ...]:
+    """Of the values shown; a dash where a guide's scores have another range."""
+    known = {curve.kind: curve for curve in curves}
+    cells = []
+    for kind, value in SHOWN:
+        curve = next(known[each] for each in known if each == kind)
+        shares = [
+            share for at, share in zip(curve.values, curve.shares, strict=True) if isclose(at, value, abs_tol=1e-9)
+        ]
+        cells.append(percent(shares[0]) if shares else "–")
+    return tuple(cells)

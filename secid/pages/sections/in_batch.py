@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from secid.analyses.in_batch import IN_BATCH, InBatch
+from secid.analyses.in_batch import InBatch
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import count, percent, plain, plural
 from secid.results import Run
 
 
-def section(run: Run) -> Section | None:
-    """A row a source, a column a batch size; None for a run without."""
-    items = IN_BATCH.of(run)
-    if not items:
-        return None
+def in_batch_section(run: Run, items: Sequence[InBatch]) -> Section:
+    """A row a source, a column a batch size."""
     sizes = sorted({part.batch_size for item in items for part in item.sizes})
     rows = tuple(
         (

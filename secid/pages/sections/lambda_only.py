@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
-from secid.analyses.lambda_only import LAMBDA_ONLY
+from secid.analyses.lambda_only import MeanResidual
 from secid.pages.glossary import WORDS, score_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
 
-def section(run: Run) -> Section | None:
-    """A row a source; None for a run without."""
-    own = {item.source: item for item in LAMBDA_ONLY.of(run) or ()}
-    if not own:
-        return None
+def lambda_only_section(run: Run, items: Sequence[MeanResidual]) -> Section:
+    """A row a source."""
+    own = {item.source: item for item in items}
     scores = {source.name: source.in_table(run.budget).score.nats for source in run.sources}
     rows = tuple(
         (plain(name), with_interval(own[name].residual_mean, own[name].interval_95, fraction), nats(score))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from secid.analyses.objectives import OBJECTIVE_LENS, ObjectiveLens, ObjectiveResult, RecordSize
+from secid.analyses.objectives import ObjectiveLens, ObjectiveResult, RecordSize
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import count, named, nats, percent, plain, plural, score_text
@@ -57,11 +57,8 @@ NO_SECOND = (
 )
 
 
-def section(run: Run) -> Section | None:
-    """Rows by source and objective, and by number of passages used; None for a run without --objectives."""
-    lens = OBJECTIVE_LENS.of(run)
-    if lens is None:
-        return None
+def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
+    """Rows by source and objective, and by number of passages used."""
     items = lens.objectives
     classes = [name for name in CLASSES if any(name in item.gradient_shares for item in items)]
     allocated = any(item.strongest_positive is not None for item in items)

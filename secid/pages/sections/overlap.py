@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import nlargest
 
-from secid.analyses.overlap import OVERLAP
 from secid.pages.glossary import terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number
 from secid.pages.text import count, fraction, named, percent
 from secid.results import Overlap, Run
+from secid.results.check import Check
 
 
-def section(run: Run) -> Section | None:
-    """What pairs of sources share; None for one source."""
-    return overlap_section(OVERLAP.of(run) or ())
-
-
-def overlap_section(overlaps: Sequence[Overlap]) -> Section | None:
+def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | None:
     """What pairs of sources share, of more than MOST_PAIRS those with most negatives in common; None without a pair."""
     if not overlaps:
         return None

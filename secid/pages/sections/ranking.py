@@ -11,6 +11,7 @@ from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, 
 from secid.pages.sections.verdict import queries
 from secid.pages.text import (
     UNKNOWN,
+    code,
     count,
     fraction,
     letter,
@@ -32,6 +33,10 @@ from secid.results.sources import TableNumbers
 
 # Scores in full, and which differences between sources are significant.
 
+UNTRIED = (
+    f"How far the order depends on temperature, tokenizer, IDF corpus, weights and sample size was not tried: "
+    f"{code('secid score … --ablate')} tries it."
+)
 MANY_QUERIES = 1_000_000
 """Beyond this a needed number of queries is as good as never."""
 
@@ -69,7 +74,7 @@ def ranking_section(run: Run) -> Section:
         anchor="scores",
         link="Scores",
         title="Scores",
-        paragraphs=(on_equal,) if numbers else (),
+        paragraphs=tuple(filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTRIED))),
         tables=(Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows)),),
         terms=terms(
             *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secid.analyses.separation import SEPARATION, CorpusSeparation
+from secid.analyses.separation import CorpusSeparation, Separation
 from secid.pages.charts import separation_chart
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
@@ -12,11 +12,8 @@ from secid.results import Run
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
 
 
-def section(run: Run) -> Section | None:
-    """AUC of each source, and of the corpus where there is one; None for a run without."""
-    separation, chart = SEPARATION.of(run), separation_chart(run)
-    if separation is None or chart is None:
-        return None
+def separation_section(_: Run, separation: Separation) -> Section:
+    """AUC of each source, and of the corpus where there is one."""
     rows = tuple(
         (
             plain(item.source),
@@ -33,7 +30,7 @@ def section(run: Run) -> Section | None:
         title="Separation of positives and negatives",
         paragraphs=() if corpus is None else (_corpus(corpus),),
         tables=(Table(caption="Separation by source, with 95 % CI", columns=columns, rows=rows),),
-        charts=(chart,),
+        charts=(separation_chart(separation.sources),),
         terms=terms(*ESTIMATES.values(), "MW loss"),
     )
 

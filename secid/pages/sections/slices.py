@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from secid.analyses.slices import SLICES, Slice, SliceSource
+from secid.analyses.slices import Slice, SliceSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import count, fraction, letter, named, nats, percent, plain, plural, shown_interval
@@ -17,11 +17,8 @@ FINDING_SLICES = 12
 ABSENT = "(absent or empty)"
 
 
-def section(run: Run) -> Section | None:
-    """A row a slice, a column a source; None for a run that was not sliced."""
-    slices = SLICES.of(run)
-    if not slices:
-        return None
+def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
+    """A row a slice, a column a source."""
     shown, n_more = _sorted(slices[:SHOWN_SLICES]), len(slices) - SHOWN_SLICES
     names = [source.name for source in run.sources]
     columns = (
@@ -40,7 +37,7 @@ def section(run: Run) -> Section | None:
         link="Slices",
         title="Does the order hold within parts of the data?",
         paragraphs=(
-            slices_sentence(run),
+            slices_sentence(run, slices),
             *([f"{count(n_more)} more slices are in report.json."] if n_more > 0 else []),
         ),
         tables=(table, *_findings(_sorted(slices[:FINDING_SLICES]))),
@@ -48,11 +45,8 @@ def section(run: Run) -> Section | None:
     )
 
 
-def slices_sentence(run: Run) -> str:
-    """In how many slices another source leads, and in how many of them significantly; "" without slices."""
-    slices = SLICES.of(run)
-    if not slices:
-        return ""
+def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
+    """In how many slices another source leads, and in how many of them significantly."""
     leader, field = run.sources[0].name, named(slices[0].field)
     having = [item for item in slices if any(source.name == leader for source in item.sources)]
     others = [item for item in having if item.sources[0].name != leader]

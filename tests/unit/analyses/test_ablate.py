@@ -11,7 +11,7 @@ from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_no
 from secid.errors import UsageError
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.measure.uncertainty import difference
-from secid.pages.sections.ablations import section as ablation_section
+from secid.pages.sections.ablations import ablations_section
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.scoring.run import Scored
@@ -51,7 +51,7 @@ def test_the_base_of_every_ablation_and_a_slice_of_everything_are_the_run_itself
         base = next(row for row in item.rows if row.setting == item.base)
         assert list(base.order) == order
         assert base.scores == pytest.approx(found.scores)
-    caption = ablation_section(found.run).tables[0].caption
+    caption = ablations_section(found.run, found.run.analyses["ablations"]).tables[0].caption
     assert ("B = 1,000" in caption) == (budget != 1.0)
     (everything,) = found.run.analyses["slices"]
     assert everything.field == "part"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secid.analyses.lambda_only import LAMBDA_ONLY, MeanResidual
-from secid.pages.sections.lambda_only import section
+from secid.pages.sections.lambda_only import lambda_only_section
 from tests.unit.pages import samples
 from tests.unit.scoring.runs import scored
 
@@ -44,7 +44,7 @@ def test_the_section_counts_the_pairs_that_it_orders_as_the_score_does():
             MeanResidual(source=name, residual_mean=value, interval_95=(0.0, 1.0))
             for name, value in zip(names, values, strict=True)
         )
-        return section(samples.replaced(run, lambda_only=own)).paragraphs[0]
+        return lambda_only_section(run, own).paragraphs[0]
 
     n, places = len(names), [1.0 - 0.1 * place for place in range(len(names))]
     pairs = n * (n - 1) // 2

@@ -17,7 +17,7 @@ from secid.analyses.cost import CACHED, FORWARD_PASSES, NO_RATE, SAMPLED, cost_o
 from secid.analyses.registry import from_json, to_json
 from secid.errors import NumericalError
 from secid.measure import separation as formulas
-from secid.pages.sections.in_batch import section as in_batch_section
+from secid.pages.sections.in_batch import in_batch_section
 from secid.results import Run
 from secid.triplets import embedding
 from tests.fake_encoder import HashEncoder, PieceEncoder
@@ -196,7 +196,8 @@ def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, p
     low, high = part.flagged_interval_95
     assert 0.0 <= low < part.flagged_share < high
     assert part.n_compared >= 50 * 49 * 3
-    words = in_batch_section(scored(tmp_path, {"a": rows}, positives=policy, max_records=50).run).paragraphs[0]
+    run = scored(tmp_path, {"a": rows}, positives=policy, max_records=50).run
+    words = in_batch_section(run, run.analyses["in_batch"]).paragraphs[0]
     assert ("sample" in words) == (policy == "hardest")
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from secid import api
 from secid.errors import UsageError
+from secid.pages.formats import to_markdown
 from secid.pages.gate_page import gate_page, to_junit
 from secid.pages.glossary import why_not
-from secid.pages.markdown import render
 from secid.results.document import json_of
 from secid.tools.gating.baseline import read_baseline
 from secid.tools.gating.limits import limits_for
@@ -76,7 +76,7 @@ def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monk
     verdict = judged(files, "mined.jsonl", other)
     assert (verdict.outcome, verdict.guide) == ("undecided", None)
     assert "suspect" not in {finding.name for finding in verdict.sources[0].report.findings}
-    for page in (render(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
+    for page in (to_markdown(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
         assert "findings.suspect" in page
     case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")
     assert why_not("other_guide") in case.get("message")

@@ -22,8 +22,7 @@ from secid.pages.gate_page import (
     github_annotations,
     to_junit,
 )
-from secid.pages.screen import screen_of
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page, screen_of
 from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict

@@ -19,7 +19,7 @@ from secid.pages.evidence import (
     conclusion,
     permutation_p,
 )
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page
 from secid.results import Agreement
 
 

@@ -13,8 +13,7 @@ from rich.console import Console
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
 from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
-from secid.pages.screen import screen_of
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page, screen_of
 from secid.pages.text import score_text, without_isolates
 from secid.settings import FIELDS
 from tests.snapshots import situations

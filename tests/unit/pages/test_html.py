@@ -10,7 +10,7 @@ from html import unescape
 
 import pytest
 
-from secid.pages.html import MOST_CHARACTERS, MOST_EXAMPLES, MOST_OPEN, render, shared_words
+from secid.pages.formats import MOST_CHARACTERS, MOST_EXAMPLES, MOST_OPEN, shared_words, to_html
 from secid.pages.page import Item, Page, ShownFindings, Table, foreign, number, status
 from secid.results import TripletExample
 
@@ -49,7 +49,7 @@ def page(*items, command="secid select RUN --drop repeat -o clean.jsonl", **more
 
 @pytest.mark.parametrize(("element", "directive"), [("style", "style-src"), ("script", "script-src")])
 def test_the_policy_names_the_hash_of_what_the_page_holds(element, directive):
-    text = unescape(render(page()))
+    text = unescape(to_html(page()))
     (held,) = re.findall(f"<{element}>(.*?)</{element}>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(held.encode("utf-8")).digest()).decode("ascii")
     assert f"{directive} 'sha256-{digest}'" in text
@@ -80,7 +80,7 @@ def test_rare_words_of_the_query_are_marked(terms, words):
 )
 def test_words_are_marked_whole_and_the_rest_is_escaped(negative, terms, marked):
     shown = example(negative=negative, matched_terms=tuple((word, 9.0) for word in terms))
-    text = render(page(item(examples=(shown,))))
+    text = to_html(page(item(examples=(shown,))))
     (passage,) = re.findall(r'class="negative">.*?<dd dir="auto">(.*?)</dd>', text, re.DOTALL)
     assert re.findall("<mark>(.*?)</mark>", passage) == marked
     assert not re.search("<(?!/?mark>)", passage)
@@ -88,9 +88,9 @@ def test_words_are_marked_whole_and_the_rest_is_escaped(negative, terms, marked)
 
 def test_examples_are_few_and_each_comes_first_once():
     same, other = example(line=7), example(line=8)
-    text = render(page(item("repeat", examples=(same,)), item("empty", examples=(same, other))))
+    text = to_html(page(item("repeat", examples=(same,)), item("empty", examples=(same, other))))
     assert [int(line) for line in re.findall(r"a\.jsonl:(\d+)<", text)] == [7, 8, 7]
-    many = render(page(item(examples=tuple(example(line=line) for line in range(1, 9)))))
+    many = to_html(page(item(examples=tuple(example(line=line) for line in range(1, 9)))))
     assert len(re.findall(r"a\.jsonl:\d+<", many)) == MOST_EXAMPLES
 
 
@@ -100,19 +100,19 @@ def test_examples_are_few_and_each_comes_first_once():
 )
 def test_what_one_command_repairs_stands_open(commands, n_open):
     items = tuple(item(f"finding{place}", command) for place, command in enumerate(commands))
-    shown, _, folded = render(page(*items)).partition('<details class="rest">')
+    shown, _, folded = to_html(page(*items)).partition('<details class="rest">')
     assert shown.count('<div class="item">') == n_open
     assert folded.count('<div class="item">') == len(commands) - n_open
 
 
 def test_a_command_is_printed_once():
-    text = render(page(item("repeat"), item("hub", "secid flagged RUN")))
+    text = to_html(page(item("repeat"), item("hub", "secid flagged RUN")))
     commands = [re.sub("<.*?>", "", code) for code in re.findall('<code class="command">(.*?)</code>', text)]
     assert commands == ["secid select RUN --drop repeat -o clean.jsonl", "secid flagged RUN"]
 
 
 def test_a_status_has_its_word_and_its_colour():
-    text = render(page())
+    text = to_html(page())
     assert re.findall('class="status (good|warn|bad)">(.*?)<', text) == [
         ("warn", "repair first"),
         ("good", "no defects"),
@@ -121,7 +121,7 @@ def test_a_status_has_its_word_and_its_colour():
 
 def test_texts_of_any_length_are_cut_and_isolates_closed():
     long = "\u2068" + "W" * 10_000
-    text = render(page(item(examples=(example(negative="n" * 10_000, path="p" * 10_000),)), verdict=(long,)))
+    text = to_html(page(item(examples=(example(negative="n" * 10_000, path="p" * 10_000),)), verdict=(long,)))
     assert max(map(len, re.findall(r"\w+", re.sub("<(style|script)>.*?</.*?>", "", text, flags=re.DOTALL)))) < (
         MOST_CHARACTERS + 1
     )
@@ -129,9 +129,9 @@ def test_texts_of_any_length_are_cut_and_isolates_closed():
 
 
 def test_parts_that_are_empty_leave_no_link():
-    text = render(page(answer=None))
+    text = to_html(page(answer=None))
     anchors = re.findall('<a href="#(.*?)"', text)
     assert anchors == ["verdict"]
     assert all(f'id="{anchor}"' in text for anchor in anchors)
-    full = render(replace(page(item()), controls="Level."))
+    full = to_html(replace(page(item()), controls="Level."))
     assert re.findall('<a href="#(.*?)"', full) == ["verdict", "findings", "controls"]

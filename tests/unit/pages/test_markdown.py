@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.formats import FORMATS
-from secid.pages.markdown import ASKED, LARGEST_PAGE, METHOD, code_block, hard_cut, render
+from secid.pages.formats import ASKED, FORMATS, LARGEST_PAGE, METHOD, code_block, hard_cut, to_markdown
 from secid.pages.page import Section
 from secid.pages.sections import page_of
 from secid.pages.text import code, markdown, markdown_sentence
@@ -49,7 +48,7 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
         replace(section, anchor=anchor, title=f"The {anchor}", paragraphs=section.paragraphs * n)
         for anchor, n in sizes.items()
     )
-    text = render(replace(page_of(RUN), details=details))
+    text = to_markdown(replace(page_of(RUN), details=details))
     assert len(text.encode()) <= LARGEST_PAGE
     assert [anchor for anchor in sizes if f"### The {anchor}\n" not in text] == ["gates"]
     assert "Left out for size: Examples, The gates." in text

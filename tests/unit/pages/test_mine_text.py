@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from secid.pages import mine_text
-from secid.pages.terminal import print_page
+from secid.pages.screen import print_page
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
 from secid.tools.mining.choose import EXCLUDED, WHY
 from tests.fake_encoder import HashEncoder

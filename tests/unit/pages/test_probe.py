@@ -11,9 +11,9 @@ from rich.console import Console
 
 from secid.pages.evidence import PROBE_FORMATS, probe_screen
 from secid.pages.formats import FORMATS, run_formats
+from secid.pages.screen import print_page
 from secid.pages.sections import run_screen
 from secid.pages.sections.probe import cautions, probe_headline, scope
-from secid.pages.terminal import print_page
 from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes

@@ -8,20 +8,19 @@ from itertools import combinations
 import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
+from secid.analyses.lambda_only import MeanResidual
 from secid.analyses.registry import ANALYSES
 from secid.pages.findings import findings_of, sentence
+from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
-from secid.pages.markdown import render
 from secid.pages.page import foreign, text
-from secid.pages.sections import page_of, section_of
-from secid.pages.sections.ablations import section as ablation_section
+from secid.pages.sections import of_analysis, page_of
+from secid.pages.sections.ablations import ablations_section
 from secid.pages.sections.guide import trusted
-from secid.pages.sections.objectives import NO_SECOND, next_label
-from secid.pages.sections.objectives import section as objectives_section
+from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
-from secid.pages.sections.slices import section as slices_section
-from secid.pages.sections.slices import slices_sentence
+from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import own_score, verdict
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
@@ -64,26 +63,26 @@ def test_slices_are_in_the_order_of_their_numbers_and_the_absent_one_last():
         (("(absent or empty)", ""), ["“(absent or empty)”", "(absent or empty)"]),
     ):
         run = samples.replaced(RUN, slices=tuple(replace(first, value=value) for value in values))
-        assert first_column(slices_section(run).tables[0]) == order
+        assert first_column(slices_section(run, run.analyses["slices"]).tables[0]) == order
 
 
 def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
     first, lacking = samples.sliced(RUN).analyses["slices"]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(0.01, 0.2))
-    said = slices_sentence(samples.replaced(RUN, slices=(first, turned, lacking)))
+    said = slices_sentence(RUN, (first, turned, lacking))
     assert "in 1 of 2 slices" in said
     assert "leads in 1, significantly in 1" in said
     assert "1 slice" in said.split(". ")[1]
 
 
 def test_scores_under_other_weights_are_not_subtracted():
-    rows = {part.caption: first_column(part)[-1] for part in ablation_section(RUN).tables}
+    rows = {part.caption: first_column(part)[-1] for part in ablations_section(RUN, RUN.analyses["ablations"]).tables}
     assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
 
 
 def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
     for item in RUN.analyses["ablations"]:
-        (part,) = ablation_section(samples.replaced(RUN, ablations=(item,))).tables
+        (part,) = ablations_section(RUN, (item,)).tables
         titles = [column.title for column in part.columns]
         names = [source.name for source in RUN.sources]
         for shades in part.shades[: len(item.rows)]:
@@ -95,7 +94,7 @@ def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
     item = next(item for item in RUN.analyses["ablations"] if item.name == "weight")
     ends = {source.name: sign * 1e308 for source, sign in zip(RUN.sources, (1, -1), strict=False)}
     made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
-    (part,) = ablation_section(samples.replaced(RUN, ablations=(made,))).tables
+    (part,) = ablations_section(RUN, (made,)).tables
     assert part.shades[0][1:3] == (9, 0)
 
 
@@ -104,14 +103,14 @@ def test_stability_within_a_block_is_its_least():
         replace(row, block_stability={"mined": 1.0 if place else 0.5})
         for place, row in enumerate(RUN.analyses["ablations"][0].rows)
     )
-    section = ablation_section(samples.replaced(RUN, ablations=(replace(RUN.analyses["ablations"][0], rows=rows),)))
+    section = ablations_section(RUN, (replace(RUN.analyses["ablations"][0], rows=rows),))
     assert "0.500 (0.01)" in section.bullets[0]
     assert section.tables[0].columns[-1].title == "stability in mined"
 
 
 def test_every_setting_is_explained():
     for item in RUN.analyses["ablations"]:
-        explanation = dict(ablation_section(RUN).terms)[SETTINGS[item.name][0]].lower()
+        explanation = dict(ablations_section(RUN, RUN.analyses["ablations"]).terms)[SETTINGS[item.name][0]].lower()
         for row in item.rows if item.name in ("tokenizer", "weight") else ():
             word = in_words(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
             assert ("without" if word.startswith("without") else word) in explanation
@@ -130,12 +129,8 @@ def test_every_table_has_as_many_cells_as_columns_and_every_section_its_anchor(m
     assert len(anchors) == len(set(anchors))
 
 
-def test_a_run_without_objectives_has_no_section_of_them():
-    assert objectives_section(RUN) is None
-
-
 def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outscoring():
-    section = objectives_section(samples.lensed(RUN))
+    section = objectives_section(RUN, samples.lensed(RUN).analyses["objectives"])
     a, b = (source.name for source in RUN.sources[:2])
     rows = section.tables[0].rows
     assert [row[:2] for row in rows[:2]] == [(a, "InfoNCE"), (a, "JointLH")]
@@ -160,12 +155,12 @@ def test_where_no_record_has_two_positives_there_is_no_column_of_them():
     run = samples.lensed(RUN)
     alone = tuple(item for item in run.analyses["objectives"].objectives if item.strongest_positive is None)
     lens = replace(run.analyses["objectives"], objectives=alone)
-    titles = [column.title for column in objectives_section(samples.replaced(run, objectives=lens)).tables[0].columns]
+    titles = [column.title for column in objectives_section(run, lens).tables[0].columns]
     assert not any("positive" in title for title in titles)
 
 
 def test_the_next_label_is_weighed_by_what_it_narrows():
-    section = objectives_section(samples.lensed(RUN))
+    section = objectives_section(RUN, samples.lensed(RUN).analyses["objectives"])
     assert [row[1] for row in section.tables[1].rows] == [
         "first 1 negative",
         "first 2 negatives",
@@ -199,8 +194,8 @@ def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_p
     (narrowing,) = run.analyses["objectives"].narrowing
     can_tell = shape == (12, 3) and not isinstance(encoder, Equal)
     assert (narrowing.one_more_negative is not None) == can_tell
-    assert len(objectives_section(run).paragraphs) == 2
-    assert render(page_of(run))
+    assert len(objectives_section(run, run.analyses["objectives"]).paragraphs) == 2
+    assert to_markdown(page_of(run))
 
 
 def test_explanations_are_used():
@@ -215,7 +210,7 @@ def test_explanations_are_used():
 def test_names_have_their_own_direction_and_settings_are_ours():
     table = page_of(RUN).answer
     assert table.columns[0] == foreign("source")
-    assert ablation_section(RUN).tables[0].columns[0] == text("temperature")
+    assert ablations_section(RUN, RUN.analyses["ablations"]).tables[0].columns[0] == text("temperature")
 
 
 def test_names_keep_their_underscores():
@@ -271,14 +266,16 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
         (table,) = pairs_section(part).tables
         assert len(table.rows) == compared
         assert ("780" in table.caption) == (n == 780)
-        section = overlap_section(part.analyses["overlap"])
+        section = overlap_section(part, part.analyses["overlap"])
         assert len(section.tables[0].rows) == shown
     assert section.tables[0].rows[0][3] == "0.000"
-    section = overlap_section(overlaps)
+    section = overlap_section(run, overlaps)
     assert section.tables[0].rows[0][3] == "0.999"
 
 
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
-    section = section_of(name)(replace(RUN, analyses={}))
-    assert section is None or name in ("ablations", "budgets")  # how to ask for it; curves of the sources
+    alone = tuple(MeanResidual(source=own.name, residual_mean=0.5, interval_95=(0.4, 0.6)) for own in RUN.sources)
+    run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.replaced(RUN, lambda_only=alone)))))
+    assert of_analysis(run, name).title
+    assert of_analysis(replace(run, analyses={}), name) is None

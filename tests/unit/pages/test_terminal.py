@@ -13,9 +13,8 @@ from rich.console import Console
 
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
-from secid.pages.screen import screen
+from secid.pages.screen import print_page, screen, table_lines
 from secid.pages.sections import run_screen
-from secid.pages.terminal import print_page, table_lines
 from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE

@@ -457,8 +457,8 @@ def test_other_settings_are_counted_and_samples_are_not():
     n = sum(
         row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
     )
-    assert f"of {n} other settings" in ablations_sentence(RUN)
-    assert ablations_sentence(CLEAN) == ""
+    assert f"of {n} other settings" in ablations_sentence(RUN, RUN.analyses["ablations"])
+    assert ablations_sentence(CLEAN, CLEAN.analyses["ablations"]) == ""
 
 
 def test_a_page_has_all_its_parts():

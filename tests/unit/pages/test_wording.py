@@ -7,14 +7,10 @@ import re
 from dataclasses import replace
 
 from secid.pages.charts import hardness_chart
-from secid.pages.formats import FORMATS
-from secid.pages.markdown import table
-from secid.pages.sections.ablations import ablations_sentence
-from secid.pages.sections.ablations import section as ablation_section
+from secid.pages.formats import FORMATS, table
+from secid.pages.sections.ablations import ablations_section, ablations_sentence
 from secid.pages.sections.controls import controls_line
-from secid.pages.sections.guide import section as guide_section
-from secid.pages.sections.guide import suspects_sentences
-from secid.pages.sections.margins import section as margins_section
+from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
 from secid.pages.sections.ranking import early_sentences
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
@@ -65,7 +61,11 @@ def test_controls(snapshot):
 
 
 def test_settings(snapshot):
-    said = {name: lines(ablations_sentence(run), *ablation_section(run).bullets) for name, run in SETTINGS.items()}
+    said = {
+        name: lines(ablations_sentence(run, own), *ablations_section(run, own).bullets)
+        for name, run in SETTINGS.items()
+        if (own := run.analyses.get("ablations"))
+    }
     snapshot("settings.txt", situations(said))
 
 
@@ -111,7 +111,7 @@ def test_guide(snapshot):
     }
     said = {}
     for name, run in runs.items():
-        sections = (guide_section(run), margins_section(run))
+        sections = (guide_section(run, run.analyses["guide"]), margins_section(run, run.analyses["margins"]))
         shown = [text for part in sections for text in (*part.paragraphs, *map(table, part.tables))]
         said[name] = lines(*suspects_sentences(run.analyses["guide"]), hardness_chart(run).description, *shown)
     snapshot("guide.txt", situations(said))
@@ -133,5 +133,5 @@ def test_slices(snapshot):
         "two of four, one significant": (first, turned, replace(first, value="y"), sure),
         "one without the leader": samples.sliced(RUN).analyses["slices"],
     }
-    said = {name: lines(slices_sentence(samples.replaced(RUN, slices=made))) for name, made in slices.items()}
+    said = {name: lines(slices_sentence(RUN, made)) for name, made in slices.items()}
     snapshot("slices.txt", situations(said))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from secid.pages.check_page import check_page
-from secid.pages.markdown import render
+from secid.pages.formats import to_markdown
 from secid.results import SourceReport
 from tests.unit.scoring.made_rows import clean_rows, passage
 from tests.unit.scoring.runs import checked, scored
@@ -36,7 +36,7 @@ def damaged(n: int, change: Any, of_negatives: float, of_positives: float) -> Ro
 
 def check_page_of(tmp_path, rows: Rows) -> tuple[SourceReport, str]:
     check = checked(tmp_path / "own", {"own": rows})
-    return check.sources[0], render(check_page(check))
+    return check.sources[0], to_markdown(check_page(check))
 
 
 def test_damage_that_positives_share_is_no_defect_and_no_repair_widens_the_gap(tmp_path):

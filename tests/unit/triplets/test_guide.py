@@ -16,7 +16,7 @@ from secid.arrays import among
 from secid.encode import load
 from secid.errors import EncoderError, UsageError
 from secid.pages.charts import hardness_chart
-from secid.pages.markdown import render
+from secid.pages.formats import to_markdown
 from secid.pages.sections import page_of
 from secid.pool import Plan, sample_order
 from secid.progress import Silent
@@ -147,7 +147,7 @@ def test_pages_of_a_guide(tmp_path):
     assert [len(own[0].columns) for own in tables] == [8, 7]
     again = from_json(to_json(whole))
     assert (again.analyses["guide"], again.analyses["margins"]) == (whole.analyses["guide"], whole.analyses["margins"])
-    assert render(page_of(whole))
+    assert to_markdown(page_of(whole))
 
 
 @pytest.mark.parametrize("evidence", [True, False])
