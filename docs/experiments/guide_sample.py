@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from secid.encode import load
 from secid.measure.interval import reach_95
-from secid.pool.collect import read_plan
+from secid.pool.reading import read_plan
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
 from secid.settings import resolve

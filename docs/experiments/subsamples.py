@@ -20,7 +20,7 @@ from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.uncertainty import influence
-from secid.pool.collect import read_plan
+from secid.pool.reading import read_plan
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import resolve

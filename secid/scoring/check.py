@@ -35,9 +35,9 @@ from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
-from secid.pool.collect import read_plan
 from secid.pool.make import select_records
 from secid.pool.normal_form import text_forms
+from secid.pool.reading import read_plan
 from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import Collection, noted_collection

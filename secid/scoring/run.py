@@ -41,9 +41,9 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.separation import Conflicts
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
-from secid.pool.collect import read_plan
 from secid.pool.make import restricted, with_scorable_positives
 from secid.pool.plan import QuerySubset, TextFindings
+from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore
 from secid.progress import Clock, Progress
 from secid.read import Reader

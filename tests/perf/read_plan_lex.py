@@ -96,7 +96,7 @@ def plain_loop(path: Path) -> dict[str, float]:
 def whole_way(path: Path) -> dict[str, float]:
     """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
     from secid.pool import Lexicon
-    from secid.pool.collect import read_plan
+    from secid.pool.reading import read_plan
     from secid.progress import Silent
     from secid.read import resolve_sources
     from secid.settings import Settings

@@ -12,9 +12,9 @@ from secid.errors import InputError, UsageError
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, collect_sources, plan_of
-from secid.pool.collect import add_labels, bytes_read_by, judgement_files
 from secid.pool.make import TextRules
 from secid.pool.plan import QuerySubset, TextFindings
+from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.read import Reader, on_disk, once_only, open_source

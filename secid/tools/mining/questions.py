@@ -17,10 +17,10 @@ from secid.arrays import Index
 from secid.errors import InputError, NothingToScoreError, UsageError
 from secid.findings.judgements import label_files, unknown_of
 from secid.pool import key_ranks
-from secid.pool.collect import bytes_read_by, judgement_files
 from secid.pool.make import left_out_text, refuse_bad
 from secid.pool.normal_form import normal_form
 from secid.pool.plan import Tally
+from secid.pool.reading import bytes_read_by, judgement_files
 from secid.pool.texts import TextSpool, TextStore
 from secid.progress import Progress
 from secid.read import Reader, open_source, resolve_sources

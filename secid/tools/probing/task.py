@@ -18,8 +18,8 @@ from secid.encode import Encoder
 from secid.errors import InputError
 from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, ranges_of, run_sets
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
-from secid.pool.collect import read_plan
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
+from secid.pool.reading import read_plan
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.progress import Progress
 from secid.read import Reader

@@ -33,17 +33,11 @@ from secid.findings.openings import (
 from secid.findings.status import ListedNegatives, formal_excess
 from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
 from secid.pool import DocumentFrequencies, Keys, PlannedSource, collect_sources, token_stream
-from secid.pool.collect import (
-    add_labels,
-    bytes_read_by,
-    grouped,
-    judgement_files,
-    label_records,
-    refuse_unused_collection,
-)
+from secid.pool.collect import grouped
 from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
 from secid.pool.normal_form import text_forms
 from secid.pool.plan import QuerySubset, Shard
+from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.pool.tokens import distinct_tokens
 from secid.progress import Progress

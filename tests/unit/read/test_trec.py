@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from secid.errors import InputError, UsageError
-from secid.pool.collect import read_plan
+from secid.pool.reading import read_plan
 from secid.read import open_source
 from secid.read.evaluation import DEPTH
 from secid.records import Defect, Record, Source

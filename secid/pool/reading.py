@@ -1,0 +1,165 @@
+"""Sources and judgements to a plan, reported to the user on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from secid.errors import UsageError
+from secid.pool import Plan, collect_sources, plan_of
+from secid.pool.collect import Collected, Gathered
+from secid.pool.make import Look, TextRules
+from secid.pool.plan import QuerySubset
+from secid.progress import Progress
+from secid.read import Reader, open_source
+from secid.read.collection import BEIR_FOLDER, collection_files, open_collection
+from secid.read.evaluation import relevant_pairs
+from secid.records import Record, Source
+from secid.settings import Settings, flag_of
+
+# The relevance judgements of a collection as labelled positives of the queries that a run has.
+#
+# They are labels and no more: a query of an evaluation set that is also in the sources is a matter of `check
+# --against-eval`. Source: METHOD 14.
+
+Holds = Callable[[Sequence[str]], Iterable[Any]]
+
+
+def judgement_files(settings: Settings) -> Sequence[str]:
+    """The qrels of --collection, of all splits: each labels. None where it has no queries file."""
+    if settings.collection is None:
+        return ()
+    files = collection_files(settings.collection, BEIR_FOLDER).qrels
+    return files if files and open_collection(settings).has("queries") else ()
+
+
+def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> None:
+    """Adds the relevant passages (a judgement above 0) of the queries gathered, as records without negatives.
+
+    Judgements of other queries, and of passages that the corpus lacks, add nothing. Raises InputError for a file that
+    is no qrels file.
+    """
+    labels = Collected(Source("qrels", tuple(files)))
+    for record in list(label_records(files, settings, gathered.queries.holds)):
+        labels.add(record, gathered.queries, gathered.passages, {})
+        gathered.labels = labels
+
+
+def label_records(
+    files: Sequence[str], settings: Settings, holds: Holds = lambda texts: [True] * len(texts)
+) -> Iterator[Record]:
+    """A record per query, of line 0: several rows of the file label it. holds: (n,) which of these queries count."""
+    relevant: dict[str, list[str]] = {}
+    for file in files:
+        for query, passage in relevant_pairs(file):
+            relevant.setdefault(query, []).append(passage)
+    collection = open_collection(settings)
+    queries = [(text, key) for key in relevant if (text := collection.query(key))]
+    for (text, key), held in zip(queries, holds([text for text, _ in queries]), strict=True):
+        if held and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
+            yield Record(text, positives, (), files[0], 0)
+
+
+# Sources to a plan, reported to the user on the way. No torch here: `secid check` reads as `secid score` does.
+
+UNUSED = {
+    flag_of("positive_score"): "no input has labels",
+    flag_of("ranks"): "no input is a TREC run",
+    flag_of("header", True): "no input is CSV or TSV",
+    flag_of("header", False): "no input is CSV or TSV, or has rows without names",
+}
+"""Why a flag has no effect on the files at hand."""
+
+
+def read_plan(
+    sources: Sequence[Source | Reader],
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+    *,
+    with_positives: bool = False,
+    with_echoes: bool = False,
+    text_rules: TextRules | None = None,
+    look: Look | None = None,
+    with_labels: bool = True,
+    subset: QuerySubset | None = None,
+) -> tuple[Plan, list[Reader]]:
+    """Reads all sources into a plan, and reports what was understood of each file.
+
+    sources : opened already, or else opened here.
+    folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
+    subset : the queries whose rows are planned; those that the settings ask for, where None.
+    with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
+    Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
+    """
+    with ExitStack() as on_error:
+        readers = []
+        for item in sources:
+            readers.append(item if isinstance(item, Reader) else open_source(item, settings))
+            on_error.callback(readers[-1].close)
+        for reader in readers:
+            for shape in reader.files:
+                progress.note(f"{reader.source.name}: {shape.path}: {shape.schema} ({shape.mapping})")
+        judgements = judgement_files(settings) if with_labels else []
+        if with_labels and not judgements:
+            refuse_unused_collection(readers, settings)
+        on_error.pop_all()
+    for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
+        progress.note(f"{flag} is ignored: {UNUSED[flag]}")
+    tick = bytes_read_by(readers, progress)
+    subset = subset or QuerySubset.of(settings)
+    gathered = collect_sources(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
+    try:
+        if judgements:
+            add_labels(gathered, judgements, settings)
+            if gathered.labels is None and subset.has is None:  # else the whole may have some
+                refuse_unused_collection(readers, settings)
+        plan = plan_of(
+            gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules, look=look
+        )
+    except BaseException:
+        gathered.close()
+        raise
+    tick()
+    for reader in readers:
+        if judged := reader.judged():
+            own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
+            split = "" if settings.source_column else " (--source-column judged splits them)"
+            progress.note(f"{reader.source.name}: negatives of the run: {own}{split}")
+    if judgements:
+        n_of_files, n_of_qrels = plan.n_labelled
+        names = ", ".join(map(str, judgements))
+        progress.note(f"labelled positives: {n_of_files:,} from the files, {n_of_qrels:,} more from {names}")
+    return plan, readers
+
+
+def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:
+    """Starts the progress of reading. Returns what reports the bytes read since its last call."""
+    sizes = [reader.n_bytes for reader in readers]
+    progress.start("read", None if None in sizes else sum(filter(None, sizes)), "bytes")
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        now = sum(reader.bytes_read() for reader in readers)
+        progress.advance(now - done)
+        done = now
+
+    return tick
+
+
+def refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
+    """Raises UsageError where a collection was given, no source holds ids, and no qrels label its queries."""
+    names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
+    flags = [flag_of(name) for name in names]
+    if not flags or any(reader.uses_collection for reader in readers):
+        return
+    shape = readers[0].files[0]
+    raise UsageError(
+        f"{' and '.join(flags)} would resolve nothing: all sources were read as texts ({shape.mapping})",
+        where=shape.path,
+        remedy=f"leave {'them' if len(flags) > 1 else 'it'} out if these are texts; "
+        f"if they are ids, name a collection that holds them: none of the first rows' values is an id of this one",
+    )
