@@ -481,6 +481,6 @@ def baseline(
         read_baseline(target)
     elif target.exists():
         raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
-    from secid.tools.gating.judge import collect_baseline, write_baseline
+    from secid.tools.gating.collect import collect_baseline, write_baseline
 
     return write_baseline(*collect_baseline(Path(run)), target)

@@ -35,14 +35,8 @@ from secid.scoring.run import finished, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
-from secid.tools.gating.judge import (
-    GateReference,
-    collect_baseline,
-    prepare,
-    read_baseline_table,
-    source_verdict,
-    write_baseline,
-)
+from secid.tools.gating.collect import collect_baseline, read_baseline_table, write_baseline
+from secid.tools.gating.judge import GateReference, prepare, source_verdict
 from secid.tools.gating.policy import Policy
 
 PREAMBLES = (

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
 from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped, phrase
-from secid.findings.texts import LANGUAGES, UNDECIDED, is_mojibake, language_numbers
+from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import TextForms, is_unspaced, normal_form
 from secid.pool.texts import TextStore, pieces

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
+from secid.findings.languages import damage_start, languages_of
 from secid.findings.status import ListedNegatives, SourceStatus, source_status
-from secid.findings.texts import damage_start, languages_of
 from secid.pool import Plan, PlannedSource, content_of, labels_of, sample_order
 from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.pool.texts import TextStore, pieces

@@ -18,7 +18,7 @@ from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
-from secid.tools.gating.judge import Sample
+from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval

@@ -1,260 +1,45 @@
-"""A run folder to a baseline, and sources against a baseline: scored in its pool, judged by its policy."""
+"""Sources against a baseline: scored in its pool, judged by its policy."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from secid.analyses.guide import GUIDE, NO_GUIDE
 from secid.analyses.registry import read_run
-from secid.arrays import Floats, Index
-from secid.errors import InputError, UsageError
-from secid.files import work_folder, write_together
-from secid.findings.copies import Positives, restored
-from secid.measure.interval import reach_95
-from secid.pool import DocumentFrequencies, Plan, content_of
+from secid.files import work_folder
+from secid.pool import Plan, content_of
 from secid.pool.plan import QuerySubset
 from secid.progress import Clock, Progress
 from secid.read import Reader
-from secid.results import IdfInfo, Run, SourceReport
+from secid.results import Run
 from secid.results.document import settings_of
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
-from secid.run_folder.tables import (
-    QUERY_INFLUENCE,
-    QUERY_KEYS,
-    read_frequencies,
-    read_positives,
-    read_table,
-    read_tensors,
-    source_entries,
-)
 from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, finished, read_sources
 from secid.scoring.stages import Background, measure
-from secid.settings import ENCODERS, RECIPE_FIELDS, Resolved, Settings, flag_of
+from secid.settings import Resolved, Settings
 from secid.tools.gating.baseline import (
-    BASELINE_SCHEMA_VERSION,
-    LOW_POINT,
-    METHOD_SETTINGS,
     Baseline,
-    BaselineSource,
-    Measurement,
-    Tail,
-    baseline_to_json,
     check_table,
     differences,
     predecessor,
     read_baseline,
     refuse_differences,
-    table_path,
 )
 from secid.tools.gating.checks import EXAMPLES, NO_GUIDE_BEFORE, Reference, Subject, all_checks
+from secid.tools.gating.collect import Sample, file_hashes, folder_samples, measured_sample, read_baseline_table
 from secid.tools.gating.limits import known_languages, limits_for, of_policy
 from secid.tools.gating.policy import Policy
-from secid.triplets.estimates import Estimate, Names, comparable_keys
 from secid.triplets.guide import Guide
-from secid.triplets.measure_set import Measured
-from secid.triplets.table import TripletTable
 from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
     from secid.triplets.measure_set import Measured
-
-
-# A source or a control as the checks compare it: its triplet table, the names of its queries, and its score.
-#
-# The same for a source that has just been measured and for one read from a run folder.
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Triplets with the queries that they were drawn for.
-
-    queries : (Q,) names of the table's distinct queries, rising by query id.
-    score   : ECI_sem with the influence of each query.
-    """
-
-    table: TripletTable
-    queries: Names
-    score: Estimate
-
-    @cached_property
-    def columns(self) -> Mapping[str, Floats]:
-        """Dot products and gates, (T,) each."""
-        return self.table.columns()
-
-    @cached_property
-    def cluster(self) -> Index:
-        """(T,) place of each triplet's query among the names."""
-        return self.table.cluster()
-
-    @property
-    def n_negatives(self) -> int:
-        """Negatives, each once however many positives it was scored against."""
-        return round(self.table.triplets.n_negatives)
-
-    def mean(self, values: Floats) -> Estimate:
-        """Mean of a (T,) column."""
-        return self.table.mean(values, self.queries)
-
-    def relation(self) -> Floats:
-        """(T,) cosine of query and negative plus lexical coverage: how closely a negative is related to its query.
-
-        Dense miners select by the first and lexical miners by the second; without either, a negative was not mined
-        for the query. Of SciFact's BM25 negatives assigned to other queries 77 % are below the 2 % point of this sum,
-        33 % below that of the cosine; of dense ones 83 % and 90 % (docs/experiments/gate.md).
-        """
-        return self.table.s_query_negative + self.table.coverage
-
-    def unrelated(self, bound: float) -> Estimate:
-        """Share of negatives whose relation is below the bound."""
-        return self.mean((self.relation() < bound).astype(np.float64))
-
-
-def measured_sample(item: Measured) -> Sample:
-    """A source or control that has just been measured."""
-    names = comparable_keys(item.query_keys)
-    per_query = item.influence.per_query[:, item.influence.column(1.0)]
-    return Sample(item.table, names, Estimate(item.nats(1.0), names, per_query))
-
-
-def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Every source of a run folder. Raises InputError if a table of it is missing, damaged or of another run."""
-    entries = {entry.name: entry for entry in source_entries(folder)}
-    for source in run.sources:
-        if source.name not in entries:
-            where = str(folder / "state" / "index.json")
-            raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
-        keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
-        names = comparable_keys(keys.numpy())
-        table = read_table(folder, source.name, settings_of(run).temperature)
-        yield source, Sample(table, names, Estimate(source.scored.nats, names, influence.numpy()))
-
-
-# A run folder to a baseline: its numbers, and its table of document frequencies and labelled positives.
-
-
-def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
-    """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
-
-    Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1.
-    """
-    run = read_run(folder)
-    if run.budget != 1.0:
-        raise UsageError(
-            f"a baseline needs scores at budget 1; this run was ranked at {run.budget:g}",
-            where=str(folder),
-            remedy=f"score again without {flag_of('budget')}",
-        )
-    if run.has_rows_elsewhere:
-        raise UsageError(
-            "a baseline needs the rows of a run; this one was merged from shards",
-            where=str(folder),
-            remedy=f"score a sample of the queries, such as with {flag_of('max_records', 20_000)}",
-        )
-    frequencies = read_frequencies(folder, run)
-    tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
-    guide = GUIDE.of(run)
-    sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
-    own = settings_of(run)
-    settings = {name: getattr(own, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
-    settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
-    baseline = Baseline(
-        schema_version=BASELINE_SCHEMA_VERSION,
-        secid_version=VERSION,
-        encoder=run.encoder,
-        idf=run.idf,
-        table_sha256="",
-        settings=settings,
-        sources={name: sources[name] for name in sorted(sources)},
-        guide=None if guide is None else guide.encoder.fingerprint,
-    )
-    return baseline, tables
-
-
-def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
-    """Writes the table and the document with the table's hash, both or neither. Returns the document."""
-    from safetensors.numpy import save
-
-    data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
-    document = replace(baseline, table_sha256=hashlib.sha256(data).hexdigest())
-    write_together({table_path(path): data, path: baseline_to_json(document).encode("utf-8")})
-    return document
-
-
-def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
-    """Document frequencies and labelled positives. Raises InputError if the table is not the baseline's."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        arrays = load_file(path)
-        frequencies, known = DocumentFrequencies(arrays["keys"], arrays["counts"], idf.n_texts), restored(arrays)
-    except (OSError, KeyError, ValueError, SafetensorError) as error:
-        raise InputError(f"not the table of a baseline: {error}", where=str(path)) from error
-    if frequencies.sha256() != idf.sha256:
-        raise InputError(
-            f"the IDF table has SHA-256 {frequencies.sha256()[:12]}…, the baseline expects {idf.sha256[:12]}…",
-            where=str(path),
-            remedy="make the baseline again with `secid baseline update RUN`",
-        )
-    return frequencies, known
-
-
-def _source(source: SourceReport, sample: Sample) -> BaselineSource:
-    low = float(np.quantile(sample.relation(), LOW_POINT))
-    n_queries = source.n_queries
-    return BaselineSource(
-        n_records=source.rows.n_records,
-        n_queries=n_queries,
-        n_negatives=sample.n_negatives,
-        score_nats=source.scored.nats,
-        interval_95=source.scored.interval_95,
-        standard_error_nats=source.scored.standard_error_nats,
-        hardness=_hardness(source),
-        findings={
-            finding.name: Measurement(
-                value=finding.share if finding.positives is None else finding.positives.difference,
-                standard_error=(finding.positives or finding).standard_error,
-                n_queries=finding.n_queries or n_queries,
-            )
-            for finding in source.findings
-        },
-        positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
-        unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
-        languages={code: share for code, share in source.languages.shares.items() if code},
-        schema=source.schema,
-        files=file_hashes(source),
-    )
-
-
-def _measurement(estimate: Estimate) -> Measurement:
-    return Measurement(value=estimate.value, standard_error=estimate.standard_error, n_queries=len(estimate.queries))
-
-
-def _hardness(source: SourceReport) -> Measurement | None:
-    """With the error that its interval shows; None without either."""
-    hardness = source.hardness
-    if hardness is None or hardness.interval_95 is None:
-        return None
-    low, high = hardness.interval_95
-    error = (high - low) / (2.0 * reach_95(hardness.n_queries))
-    return Measurement(value=hardness.value, standard_error=error, n_queries=hardness.n_queries)
-
-
-def file_hashes(source: SourceReport) -> dict[str, str]:
-    """SHA-256 by file name."""
-    return {Path(file.path).name: file.sha256 for file in source.files}
-
 
 OTHER_GUIDE = "other_guide"
 SAME_SCORE = 1e-7

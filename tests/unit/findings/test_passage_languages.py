@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from secid.findings import texts as text_findings
-from secid.findings.texts import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
+from secid.findings import languages
+from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
 from secid.pool.plan import bit_of
 from tests.unit.findings.planned import pool_of
 from tests.unit.findings.pooled import text_masks
@@ -100,7 +100,7 @@ UNDECIDED = [
 
 def languages_of(texts):
     """Code of each text's language, None where it is undecided."""
-    return [None if number == text_findings.UNDECIDED else LANGUAGES[number] for number in language_numbers(texts)]
+    return [None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(texts)]
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -127,13 +127,13 @@ def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(
         "Да је он то знао.",
         "\0",
     ]
-    numbers, probabilities = text_findings._model().classify(texts)
+    numbers, probabilities = languages._model().classify(texts)
     names, expected = zip(*(library.classify(text) for text in texts), strict=True)
     assert probabilities == pytest.approx(expected, abs=2e-5)
     sure = [place for place, probability in enumerate(expected) if probability > 0.5]
     assert len(sure) > 100
     assert [LANGUAGES[numbers[place]] for place in sure] == [names[place] for place in sure]
-    alone = [text_findings._model().classify([text]) for text in texts[:20]]
+    alone = [languages._model().classify([text]) for text in texts[:20]]
     assert [float(probability[0]) for _, probability in alone] == probabilities[:20].tolist()
 
 
@@ -149,7 +149,7 @@ def test_of_a_source_the_undecided_texts_have_no_language():
     texts = [*TEXTS["de"], *UNDECIDED[:2]]
     keys = np.arange(16 * len(texts), dtype=np.uint8).reshape(-1, 16)
     store = SimpleNamespace(keys=keys, take=lambda ids: [texts[number] for number in ids])
-    assert text_findings.languages_of(store, np.arange(len(texts)), 0).shares == {"de": 0.6, "": 0.4}
+    assert languages.languages_of(store, np.arange(len(texts)), 0).shares == {"de": 0.6, "": 0.4}
 
 
 def test_functions_with_english_words_are_english_or_undecided():
@@ -262,4 +262,4 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
 
 
 def test_damage_at_the_end_of_a_text_begins_behind_what_repairing_leaves():
-    assert text_findings.damage_start("on the DÃƒ") == 9
+    assert languages.damage_start("on the DÃƒ") == 9

@@ -14,7 +14,7 @@ from secid.results.catalogue import FINDINGS
 from secid.run_folder.tables import write_negatives, write_state
 from secid.scoring.run import Scored
 from secid.settings import resolve
-from secid.tools.gating.judge import folder_samples, measured_sample
+from secid.tools.gating.collect import folder_samples, measured_sample
 from tests.fake_encoder import HashEncoder
 from tests.scored import score_sources
 
