@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,6 @@ from secid.triplets.estimates import Estimate, Names, comparable_keys
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from secid.version import VERSION
-
-if TYPE_CHECKING:
-    from secid.triplets.measure_set import Measured
-
 
 # A source or a control as the checks compare it: its triplet table, the names of its queries, and its score.
 #
