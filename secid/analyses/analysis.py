@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from secid.analyses.controls import Control
     from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
+    from secid.measure.in_batch import Conflicts
     from secid.measure.interval import Difference
-    from secid.measure.separation import Conflicts
     from secid.pool import Plan
     from secid.progress import Progress
     from secid.read.collection import Collection

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.separation import PassageScores, margin_flags, pooled_auc
+from secid.measure.in_batch import margin_flags
+from secid.measure.separation import PassageScores, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, among, distinct, pairs
-from secid.measure.separation import MARGIN
+from secid.measure.in_batch import MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets, Vectors
-    from secid.measure.separation import Batch, Conflicts
+    from secid.measure.in_batch import Batch, Conflicts
     from secid.triplets.measure_set import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
@@ -80,7 +80,7 @@ def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
 
 def in_batch(context: Context, item: Measured) -> InBatch:
     """What a source's rows are to each other in batches."""
-    from secid.measure.separation import flagged_counts
+    from secid.measure.in_batch import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
     own = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
@@ -119,7 +119,7 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
     A row is a record; it holds its scored positives and its negatives.
     """
-    from secid.measure.separation import Conflicts
+    from secid.measure.in_batch import Conflicts
 
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     queries, query = np.unique(rows.query[heads], return_inverse=True)
@@ -167,7 +167,7 @@ def _batches(
     """
     import torch
 
-    from secid.measure.separation import Batch
+    from secid.measure.in_batch import Batch
     from secid.triplets.embedding import rows_of_ids
 
     for part in parts:

@@ -17,8 +17,8 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.console import complain
 from secid.cli.options import GroupedCommand, refuse_repeated
+from secid.cli.outputs import complain
 from secid.errors import SecidError
 from secid.settings import FIELDS
 

@@ -55,7 +55,8 @@ def check(
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress, check_outputs, files_read, print_result, print_verdict, write_results
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.check_page import CHECK_FORMATS, check_screen
 
     files = out or []
@@ -100,7 +101,8 @@ def audit(
     Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress, check_outputs, files_read, print_result, print_verdict, write_results
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import AUDIT_FORMATS, audit_page
     from secid.pages.screen import screen_of
 
@@ -165,7 +167,8 @@ def probe(
     Example: secid probe mined/*.jsonl --encoder minilm --collection scifact --run secid-runs/mine
     """
     from secid import api
-    from secid.cli.console import ConsoleProgress, check_outputs, files_read, print_result, print_verdict, write_results
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import PROBE_FORMATS, probe_screen
 
     files = out or []
@@ -208,7 +211,7 @@ def explain(
 
     Example: secid explain false_negative
     """
-    from secid.cli.console import print_json, print_screen
+    from secid.cli.outputs import print_json, print_screen
     from secid.pages.explain import explained, explained_screen
 
     if json:

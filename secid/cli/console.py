@@ -1,17 +1,12 @@
-"""What a command prints and writes: results, messages, progress, and files, which are checked before any work."""
+"""Where results and everything else are printed, and how progress looks."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -19,14 +14,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from secid.errors import UsageError
-from secid.files import check_writable
 from secid.pages.text import log_line, plain, short
-
-if TYPE_CHECKING:
-    from secid.pages.formats import Judged
-    from secid.pages.screen import Screen
-
 
 FIRST_LINE_SECONDS = 2.0
 """A stage that takes longer is announced where there is no terminal."""
@@ -181,130 +169,3 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-# Writes messages to standard error and documents to standard output through the sanitiser.
-#
-# `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
-
-
-def complain(text: str) -> None:
-    """Print a text of one or more lines to standard error, which may be closed."""
-    from secid.pages.text import log_line
-
-    with suppress(OSError, AttributeError):
-        sys.stderr.write("".join(f"{log_line(line)}\n" for line in text.rstrip("\n").split("\n")))
-        sys.stderr.flush()
-
-
-def say_json(text: str) -> None:
-    """Print a JSON document to standard output."""
-    from secid.pages.text import json_shown
-
-    sys.stdout.write(json_shown(text))
-
-
-# What a command writes: files, checked before any work and none of those that it reads, and JSON.
-
-Result = TypeVar("Result")
-
-
-def check_outputs(
-    outputs: Sequence[Path], suffixes: Collection[str], inputs: Iterable[Path], folders: str = ""
-) -> None:
-    """Raises UsageError for an output whose suffix names no format, or which is read under whatever name; OutputError
-    for one that cannot be written.
-
-    inputs  : files and folders; not looked at without outputs.
-    folders : what to say of an output that may be meant as a folder.
-    """
-    from secid.pages.formats import METRICS, format_of
-
-    for path in outputs:
-        if format_of(path) not in suffixes:
-            hint = folders if path.is_dir() or not path.suffix else ""
-            if format_of(path) == METRICS:
-                remedy = "name it by -o of secid score, or of secid report for one run"
-                raise UsageError("only the result of one score has metrics", where=str(path), remedy=remedy)
-            raise UsageError(
-                f"no page format has the suffix {path.suffix!r}",
-                where=str(path),
-                remedy=f"use {', '.join(suffixes)}{hint}",
-            )
-        check_writable(path)
-    existing = [path for path in inputs if path.exists()] if outputs else []
-    for path in filter(Path.exists, outputs):
-        for other in existing:
-            if path.samefile(other) or (other.is_dir() and path.resolve().is_relative_to(other.resolve())):
-                raise UsageError(
-                    f"would be overwritten, and is read{'' if path.samefile(other) else f' with {other}'}",
-                    where=str(path),
-                    remedy="name another file to write",
-                )
-
-
-def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Path]:
-    """The files of sources, and those that the settings name, as a command was given them."""
-    from secid.read import resolve_sources
-    from secid.settings import FIELDS, resolve
-
-    values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
-    sources = [path for source in resolve_sources(specs, values) for path in source.paths]
-    yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
-
-
-def write_results(
-    files: Sequence[Path], formats: Mapping[str, Callable[[Result], str]], result: Result, quiet: bool
-) -> None:
-    """Write a result into each file, in the format of its suffix, and say so on standard error unless quiet."""
-    from secid.files import write_whole
-
-    for path in files:
-        write_whole(path, formats[path.suffix](result))
-        if not quiet:
-            complain(f"wrote {path}")
-
-
-def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen]) -> None:
-    """Prints a result as one JSON document, or what a terminal shows of it."""
-    from secid.results.document import json_of
-
-    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
-        if as_json:
-            say_json(json_of(result))
-        else:
-            print_screen(shown(result))
-
-
-def print_screen(screen: Screen) -> None:
-    """Prints a screen to standard output."""
-    from secid.pages.screen import print_page
-
-    print_page(stdout(), screen)
-
-
-def say(*lines: str) -> None:
-    """Prints lines that are never broken to standard output."""
-    from secid.pages.screen import literal, screen
-
-    print_screen(screen(map(literal, lines)))
-
-
-def print_verdict(result: Judged, quiet: bool) -> None:
-    """Prints the verdict as the last line of stderr, for scripts; nothing when quiet, or on a terminal, where the page
-    above it says the same in words.
-    """
-    from rich.text import Text
-
-    from secid.pages.formats import verdict_line
-
-    console = stderr()
-    if not quiet and not console.file.isatty():
-        with suppress(BrokenPipeError):
-            sys.stdout.flush()  # the result first, where both go to one file
-        console.print(Text(verdict_line(result)))
-
-
-def print_json(document: Any) -> None:
-    """Prints one JSON document."""
-    say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

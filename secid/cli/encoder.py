@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from secid.cli.console import complain, print_json, print_screen, say, say_json
 from secid.cli.options import ENCODING, Json, flag, takes_settings
+from secid.cli.outputs import complain, print_json, print_screen, say, say_json
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder

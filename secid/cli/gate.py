@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.console import say
 from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
+from secid.cli.outputs import say
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -85,14 +85,15 @@ def gate(
 
     read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
-        from secid.cli.console import check_outputs, files_read
+        from secid.cli.outputs import check_outputs, files_read
         from secid.pages.gate_page import GATE_FORMATS
         from secid.tools.gating.baseline import table_path
 
         given = filter(None, (against, table_path(against), policy, paired))
         check_outputs(out, GATE_FORMATS, chain(given, files_read(sources, settings)))
     from secid.api import gate as judge
-    from secid.cli.console import ConsoleProgress, print_verdict
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_verdict
 
     with ConsoleProgress(quiet) as progress:
         verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
@@ -119,7 +120,7 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
 
     A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
-    from secid.cli.console import print_result, write_results
+    from secid.cli.outputs import print_result, write_results
     from secid.pages.gate_page import GATE_FORMATS, append_step_summary, gate_page, github_annotations
     from secid.pages.screen import screen_of
 

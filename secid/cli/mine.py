@@ -77,7 +77,8 @@ def mine(
     from typing import cast
 
     import secid
-    from secid.cli.console import ConsoleProgress, print_result
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_result
     from secid.errors import UsageError
     from secid.pages.mine_text import mined_screen, sweep_screen
 

@@ -36,7 +36,7 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.analyses.registry import read_run
-    from secid.cli.console import check_outputs, complain, print_screen, say_json
+    from secid.cli.outputs import check_outputs, complain, print_screen, say_json
     from secid.files import write_whole
     from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
@@ -125,7 +125,7 @@ def compare(
 
     from secid.analyses.agreement import agree, outcomes_of, unmatched_names
     from secid.analyses.registry import read_run
-    from secid.cli.console import complain, print_json, print_screen
+    from secid.cli.outputs import complain, print_json, print_screen
     from secid.pages.evidence import agreement_screen, conclusion
 
     scored, outcomes = read_run(run), outcomes_of(against)

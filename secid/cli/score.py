@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.console import say_json
 from secid.cli.options import (
     ENCODING,
     GUIDE,
@@ -27,6 +26,7 @@ from secid.cli.options import (
     flag,
     takes_settings,
 )
+from secid.cli.outputs import say_json
 from secid.settings import OF_MACHINE
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _score(
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
-    from secid.cli.console import files_read
+    from secid.cli.outputs import files_read
 
     score: Callable[..., Run] = api.score
     if on is not None or shards is not None:
@@ -138,7 +138,8 @@ def show(
     from dataclasses import replace
 
     from secid.analyses.registry import to_json
-    from secid.cli.console import ConsoleProgress, check_outputs, print_screen, print_verdict
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import check_outputs, print_screen, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
     from secid.pages.formats import FORMATS, OF_METRICS, format_of

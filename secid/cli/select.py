@@ -75,7 +75,8 @@ def select(
     from typing import cast
 
     from secid import api
-    from secid.cli.console import ConsoleProgress, print_json, print_screen
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import selection_screen
 
     with ConsoleProgress(quiet) as progress:
@@ -117,7 +118,7 @@ def flagged(
     """
     from secid import api
     from secid.analyses.registry import read_run_folder
-    from secid.cli.console import print_screen
+    from secid.cli.outputs import print_screen
     from secid.tools.export.screens import flagged_screen
 
     sources = read_run_folder(run)[1].sources
@@ -178,7 +179,8 @@ def mix(
 
     from secid import api
     from secid.analyses.registry import read_run
-    from secid.cli.console import ConsoleProgress, print_json, print_screen
+    from secid.cli.console import ConsoleProgress
+    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import mixture_screen
 
     report = read_run(run)

@@ -38,7 +38,7 @@ from secid.findings.copies import has_one_positive, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.separation import Conflicts
+from secid.measure.in_batch import Conflicts
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.pool.make import restricted, with_scorable_positives

@@ -34,7 +34,7 @@ from secid.findings.rows import Inspector
 from secid.findings.summary import SourceFindings
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
-from secid.measure.separation import Conflicts
+from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import DocumentFrequencies, Plan, PlannedSource
 from secid.progress import Clock, Progress

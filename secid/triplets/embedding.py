@@ -25,7 +25,7 @@ from secid.encode.segment import find_keys, key_words
 from secid.errors import EncoderError, OutputError, plainly
 from secid.files import remedy_of
 from secid.measure.blocks import Vectors
-from secid.measure.separation import unit
+from secid.measure.in_batch import unit
 from secid.pool import Plan
 from secid.pool.texts import KEY_BYTES, StoredTexts, TextStore, text_key
 from secid.progress import Progress

@@ -23,7 +23,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.separation import MARGIN, lowest_positive, margin_flags
+from secid.measure.in_batch import MARGIN, lowest_positive, margin_flags
 from secid.measure.sweep import sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore

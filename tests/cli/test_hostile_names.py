@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from secid.cli.console import complain, say, stdout
+from secid.cli.console import stdout
+from secid.cli.outputs import complain, say
 from secid.pages.gate_page import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line

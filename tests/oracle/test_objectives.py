@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.objectives import QUERIES, doubled, one_more_negative, one_more_positive
+from secid.analyses.per_record import QUERIES, doubled, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
 from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES
 from secid.pages.sections.objectives import NAMES, SENTENCES

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
-from secid.measure.separation import (
-    BOUND,
-    Batch,
-    Conflicts,
-    PassageScores,
-    flagged_counts,
-    histogram,
-    mw_loss,
-    separation,
-)
+from secid.measure.in_batch import Batch, Conflicts, flagged_counts
+from secid.measure.separation import BOUND, PassageScores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close

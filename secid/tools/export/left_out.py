@@ -18,7 +18,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.separation import MARGIN, margin_flags
+from secid.measure.in_batch import MARGIN, margin_flags
 from secid.pages.findings import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records

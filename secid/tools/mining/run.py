@@ -21,7 +21,7 @@ from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder, work_folder
 from secid.measure.blocks import Triplets
-from secid.measure.separation import MARGIN
+from secid.measure.in_batch import MARGIN
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.sources import left_by_a_kill
