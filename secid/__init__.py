@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
     from secid.tools.gating.baseline import Baseline
-    from secid.tools.mining.run import mine, mine_sweep
+    from secid.tools.mining.mine import mine, mine_sweep
     from secid.tools.shards.run import merge, score_on_ray, score_shard
 
 __version__ = VERSION
@@ -45,8 +45,8 @@ _MODULES = {
     "SourceReport": "secid.results",
     "from_json": "secid.analyses.registry",
     "merge": "secid.tools.shards.run",
-    "mine": "secid.tools.mining.run",
-    "mine_sweep": "secid.tools.mining.run",
+    "mine": "secid.tools.mining.mine",
+    "mine_sweep": "secid.tools.mining.mine",
     "read_run": "secid.analyses.registry",
     "score_on_ray": "secid.tools.shards.run",
     "score_shard": "secid.tools.shards.run",
