@@ -14,7 +14,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.in_batch import MARGIN, Margin, flagged, lowest_positive
+from secid.measure.in_batch import MARGIN, Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
@@ -194,7 +194,7 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
     total = float(weight.sum())
 
     def share(kind: Margin, value: float) -> float:
-        return float(weight[flagged(negative, positive, kind, value)].sum()) / total
+        return float(weight[margin_flags(negative, positive, kind, value)].sum()) / total
 
     return tuple(
         MarginCurve(kind=kind, values=tuple(grid.tolist()), shares=tuple(share(kind, x) for x in grid.tolist()))

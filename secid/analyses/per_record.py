@@ -15,13 +15,13 @@ import numpy as np
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN, flagged
+from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.interval import FEWEST_QUERIES, interval
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
-from secid.triplets.measure_set import Bench, Measured
+from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
@@ -30,7 +30,7 @@ JOINT = "joint_lh"
 
 
 def record_sizes(
-    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], bench: Bench
+    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], bench: Measurer
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
     """A row for each number of negatives and of positives of each source, and what one more would narrow.
 
@@ -55,7 +55,7 @@ def doubled(most: int) -> list[int]:
 class _CutSource:
     """One source, with only the first passages of each record of some queries."""
 
-    def __init__(self, item: Measured, scores: RecordScores, bench: Bench, queries: Index) -> None:
+    def __init__(self, item: Measured, scores: RecordScores, bench: Measurer, queries: Index) -> None:
         self._name, self._scores, self._bench, self._queries = item.name, scores, bench, queries
         self._records = among(scores.query, queries)
         self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
@@ -111,7 +111,7 @@ class _CutSource:
     ) -> tuple[list[RecordSize], Floats]:
         """A row for each (positives, negatives, share of every triplet), and the influences of the last."""
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        above, near_enough = near > best, flagged(near, best, "relative", MARGIN)
+        above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
         vectors, settings = replace(self._bench.vectors, tick=None), self._bench.settings
         squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()

@@ -30,13 +30,13 @@ from secid.measure.interval import (
     spent,
 )
 from secid.measure.uncertainty import holm, probability_first
-from secid.pool import Plan, select
+from secid.pool import Plan, select_records
 from secid.progress import Progress
 from secid.results import Comparison, EarlyPair, EarlyStop, Look, WithoutFlagged
 from secid.results.run import PairedDifference
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
-from secid.triplets.measure_set import Bench, Measured, sample_positions
+from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
@@ -181,14 +181,14 @@ def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[in
 # A source without some of its negatives: without its counted defects, or without what a guide suspects.
 
 
-def without_flagged(item: Measured, bench: Bench, reference: RandomReference | None) -> WithoutFlagged:
+def without_flagged(item: Measured, bench: Measurer, reference: RandomReference | None) -> WithoutFlagged:
     """A source without its counted defects."""
     sound = sound_negatives(item.table.source)
     return only(item, sound[item.triplets.place], int(sound.sum()), bench, reference)
 
 
 def only(
-    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, bench: Bench, reference: RandomReference | None
+    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, bench: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
     """A source with some of its negatives alone, measured again where any is left out.
 
@@ -290,7 +290,7 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 
 
 def rank_early(
-    plan: Plan, embedder: Embedder, bench: Bench, settings: Settings, progress: Progress
+    plan: Plan, embedder: Embedder, bench: Measurer, settings: Settings, progress: Progress
 ) -> tuple[Plan, list[Triplets], EarlyStop]:
     """Grows the sample until all pairs are decided or tied, or the queries end.
 
@@ -370,7 +370,8 @@ def _embedded(embedder: Embedder) -> int:
 def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
     """The plan with only the records of these queries; texts keep their ids."""
     sources = tuple(
-        select(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_)) for planned in plan.sources
+        select_records(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_))
+        for planned in plan.sources
     )
     return replace(plan, sources=sources)
 

@@ -22,7 +22,7 @@ from secid.measure.uncertainty import Influence, difference
 from secid.pool import Plan
 from secid.results.run import Number
 from secid.settings import Settings
-from secid.triplets.measure_set import Bench, Measured, level_places
+from secid.triplets.measure_set import Measured, Measurer, level_places
 from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
 FEWEST_SHARED = 30
@@ -277,7 +277,7 @@ def compared_pairs(
     plan: Plan,
     items: Sequence[Measured],
     cut: Sequence[Measured],
-    bench: Bench,
+    bench: Measurer,
     settings: Settings,
     reference: RandomReference | None = None,
     table: Sequence[Measured] = (),

@@ -37,9 +37,9 @@ from secid.pages.verdict_words import (
 from secid.pages.verdict_words import number as measured
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS
-from secid.results.commands import no_command, unused
 from secid.results.document import json_of
 from secid.results.gate import CheckExample, GateCheck, GateVerdict, SourceVerdict
+from secid.results.inputs import no_command, unused
 
 # A verdict as JUnit XML, which every CI service reads: a suite a source, a case a check.
 

@@ -44,9 +44,9 @@ from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level,
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import Aspect, Bench, Measured, aspects, level_sets, sample_positions, tokenizer_of
+from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
 from secid.triplets.random_reference import RandomReference, passage_pool, random_reference
-from secid.triplets.table import CoverageBench, piece_stream, triplets_of
+from secid.triplets.table import CoverageTables, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
@@ -197,20 +197,20 @@ def bench_of(
     background: Background,
     clock: Clock,
     progress: Progress,
-) -> tuple[Bench, Sequence[Aspect]]:
+) -> tuple[Measurer, Sequence[Aspect]]:
     """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     known: dict[tuple[str, str], DocumentFrequencies] = {}
     if background.frequencies:
         known[settings.tokenizer, settings.idf] = background.frequencies
-    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
+    coverages = CoverageTables(plan, triplets, folder, known, pieces, progress)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         of_variants = (tokenizer_of(variant) for variant in variants_of(suite))
         for tokenizer in dict.fromkeys([settings.tokenizer, *of_variants]):
             coverages.lexicon(tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
-    return Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
+    return Measurer(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
@@ -264,7 +264,7 @@ def measured_sets(
     plan: Plan,
     triplets: Sequence[Triplets],
     controls: Sequence[Control],
-    bench: Bench,
+    bench: Measurer,
     suite: Sequence[Aspect],
     clock: Clock,
     progress: Progress,
@@ -327,7 +327,7 @@ def inspected(
     sets: MeasuredSets,
     embedder: Embedder,
     encoder: Encoder,
-    bench: Bench,
+    bench: Measurer,
     texts: Mapping[str, SourceFindings],
     progress: Progress,
 ) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
