@@ -68,7 +68,7 @@ class Context:
     warnings: tuple[RunWarning, ...]
     not_evaluated: Mapping[str, str]
     embedder: Embedder
-    bench: Measurer
+    measurer: Measurer
     stages: Mapping[str, Mapping[str, float]]
     progress: Progress
 

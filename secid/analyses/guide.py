@@ -136,7 +136,7 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
             if item.table.guide.is_whole:
                 keep = ~item.table.has("suspect")
                 n_triplets = len(np.unique(item.triplets.place[keep]))
-                without = only(item, keep, n_triplets, context.bench, context.reference)
+                without = only(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))

@@ -106,12 +106,12 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
 
     if not context.settings.objectives:
         return AnalysisResult()
-    items, bench = context.items, context.bench
+    items, measurer = context.items, context.measurer
     for planned in context.plan.sources:  # an early stop embeds the scored positives alone
         context.embedder.need(planned.query, planned.positives)
-    scores = [RecordScores.of(item, bench.vectors) for item in items]
-    results, missing = objectives(items, scores, bench.vectors, context.settings.temperature)
-    sizes, narrowing = record_sizes(context.plan, items, scores, bench)
+    scores = [RecordScores.of(item, measurer.vectors) for item in items]
+    results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
+    sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
     lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
     return AnalysisResult(lens, missing)
 

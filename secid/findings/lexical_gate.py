@@ -253,11 +253,11 @@ def _under_others(
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
     sets = [rows.among(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
-    bench = coverages.over(part, sets, folder)
+    other = coverages.over(part, sets, folder)
 
     def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
-        of_positives = np.repeat(bench.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
-        covered = (of_positives, bench.negatives(rows, name, settings.idf))
+        of_positives = np.repeat(other.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
+        covered = (of_positives, other.negatives(rows, name, settings.idf))
         return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:

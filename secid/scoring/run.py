@@ -185,7 +185,7 @@ def finished(
         secid_version=VERSION,
         settings=replace(resolved, values=with_commits(resolved.values)).document(),
         encoder=encoder.info,
-        idf=context.bench.coverages.info(settings.tokenizer, settings.idf),
+        idf=context.measurer.coverages.info(settings.tokenizer, settings.idf),
         budget=settings.budget,
         sources=sources,
         controls=controls,
@@ -205,10 +205,10 @@ def finished(
         measured=tuple(context.items),
         findings=context.findings,
         positives=read.positives,
-        frequencies=context.bench.coverages.table(settings.tokenizer, settings.idf),
+        frequencies=context.measurer.coverages.table(settings.tokenizer, settings.idf),
         reference=context.reference,
         scores={item.name: item.nats(settings.budget) for item in ranked},
-        vectors=context.bench.vectors,
+        vectors=context.measurer.vectors,
         states=tuple(
             replace(item, state=shared.state) for item, shared in zip(context.items, context.table, strict=True)
         ),

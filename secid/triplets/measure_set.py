@@ -145,7 +145,7 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
     return (budget, *others)
 
 
-# The bench that every set of triplets of a run is measured on, and sets cut to equal size.
+# What measures every set of triplets of a run, and sets cut to equal size.
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 

@@ -164,7 +164,7 @@ class CoverageTables:
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
     def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
-        """A bench of other texts, with the same tokenizers; its pool is its own."""
+        """Return the tables of other texts under the same tokenizers; their pool is their own."""
         return CoverageTables(plan, triplets, folder, pieces=self._pieces)
 
     def tokenizers(self) -> tuple[str, ...]:
