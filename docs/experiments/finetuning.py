@@ -61,8 +61,8 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
-from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Step, Work, held_out, measures, steps_of
+from secid.tools.probing.schedule import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32
@@ -220,7 +220,7 @@ def finished_by_all(done: Collection[Run], names: Sequence[str], rates: Sequence
     Of several choices, two seeds are better than one, then more runs, then more folds.
     """
     runs = {(own_seed, fold) for _, _, own_seed, fold in done}
-    by_all = {own for own in runs if all((name, rate, *own) in done for name in names for rate in rates)}
+    by_all = {own for own in runs if names and all((name, rate, *own) in done for name in names for rate in rates)}
     choices: list[tuple[list[int], int]] = [([], 1)]
     for n_seeds in range(1, len(by_all) + 1):
         folds = sorted({fold for _, fold in by_all if all((seed, fold) in by_all for seed in range(n_seeds))})

@@ -28,7 +28,7 @@ from secid.pages.text import (
 )
 from secid.results import Match, Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
-from secid.results.commands import flagged_command, no_command
+from secid.results.inputs import flagged_command, no_command
 
 STATUS: Mapping[Status, str] = {
     "no_defects": "no defects",

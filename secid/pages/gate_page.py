@@ -30,9 +30,9 @@ from secid.pages.text import (
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.commands import no_command, unused
 from secid.results.document import json_of
 from secid.results.gate import GROSS, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
+from secid.results.inputs import no_command, unused
 
 # A verdict in words, the same on every page.
 

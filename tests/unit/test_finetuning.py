@@ -96,6 +96,7 @@ def test_part_of_the_runs_is_judged_where_all_sources_have_them(script):
         return script.finished_by_all(done, NAMES, rates)
 
     assert choice() == ([], 1)
+    assert script.finished_by_all([(None, 0.0, 0, 0)], [], rates) == ([], 1), "the frozen encoder alone"
     assert choice((0, 0), without=("dense", 2e-4, 0, 0)) == ([], 1)
     assert choice((0, 0), (1, 0)) == ([0], 2)
     assert choice((0, 0), (1, 0), (0, 1)) == ([0], 2), "two seeds have errors of runs"

@@ -24,7 +24,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.commands import beside_run
+from secid.results.inputs import with_run
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
 
 TITLE = "Which source training prefers"
@@ -260,7 +260,7 @@ def protocol(probe: Probe) -> Iterator[str]:
 def next_command(run: Run) -> str:
     """What probes the sources of a run; "" where nothing can, or a source has to be repaired or mined again first."""
     sound = all(source.status not in TO_REPAIR for source in run.sources)
-    return beside_run(run.probe, run.folder) if run.probe and sound else ""
+    return with_run(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
