@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,14 +58,8 @@ class Killable:
         )
 
     def fork(self, run: str) -> Forked:
-        """A child that scores, on one thread, with all imports made: a fork of a server that has nothing else."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(IMPORTED)
-        err = self.folder / f"{run}.err"
-        process = context.Process(target=run_forked, args=(self.arguments(run), self.folder, err))
-        with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
-            process.start()
-        return Forked(process, err)
+        """A child that scores, on one thread, with all imports made."""
+        return fork(self.arguments(run), self.folder, self.folder / run)
 
     def report(self, run: str) -> dict[str, Any] | None:
         """The report of a run, None where it left none."""
@@ -118,18 +113,33 @@ def run_program(arguments: list[str]) -> None:
     entry()
 
 
-def run_forked(arguments: list[str], folder: Path, err: Path) -> None:
-    """`run_program` in a forked child, which writes what it says to a file."""
+def fork(arguments: list[str], folder: Path, said: Path) -> Forked:
+    """A child that runs a command in a folder, on one thread: a fork of a server that has the imports and nothing else.
+
+    said : without its suffixes, the files that take what the child prints.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    process = context.Process(target=run_forked, args=(arguments, folder, said))
+    with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
+        process.start()
+    return Forked(process, said)
+
+
+def run_forked(arguments: list[str], folder: Path, said: Path) -> None:
+    """`run_program` in a forked child, which writes what it prints to files. Ctrl-C works there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
-    with err.open("w", encoding="utf-8") as sys.stderr, Path(os.devnull).open("w", encoding="utf-8") as sys.stdout:
+    out, err = (said.with_suffix(suffix) for suffix in (".out", ".err"))
+    with err.open("w", encoding="utf-8") as sys.stderr, out.open("w", encoding="utf-8") as sys.stdout:
         run_program(arguments)
 
 
 class Forked:
     """A forked child, in the words of subprocess.Popen."""
 
-    def __init__(self, process: Any, err: Path) -> None:
-        self._process, self._err = process, err
+    def __init__(self, process: Any, said: Path) -> None:
+        self._process, self._said = process, said
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -141,10 +151,15 @@ class Forked:
     def kill(self) -> None:
         self._process.kill()
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self._process.join(timeout)
         assert self._process.exitcode is not None, "still running"
-        return "", self._err.read_text(encoding="utf-8") if self._err.is_file() else ""
+        paths = (self._said.with_suffix(suffix) for suffix in (".out", ".err"))
+        out, err = (path.read_text(encoding="utf-8") if path.is_file() else "" for path in paths)
+        return out, err
 
 
 Child = subprocess.Popen[str] | Forked
