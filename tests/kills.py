@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,6 +33,9 @@ NOT_OF_THE_RESULT = ("timing", "environment", "folder")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 """A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
 batches; differences of scores and their z lose digits to it."""
+
+
+Run = Callable[[list[str]], None]
 
 
 class Killable:
@@ -113,26 +117,27 @@ def run_program(arguments: list[str]) -> None:
     entry()
 
 
-def fork(arguments: list[str], folder: Path, said: Path) -> Forked:
+def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None = None) -> Forked:
     """A child that runs a command in a folder, on one thread: a fork of a server that has the imports and nothing else.
 
-    said : without its suffixes, the files that take what the child prints.
+    said : without its suffixes, the files that take what the child prints. run : what runs the command line, a function
+    of a module; by default `run_program`.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
-    process = context.Process(target=run_forked, args=(arguments, folder, said))
+    process = context.Process(target=run_forked, args=(run or run_program, [*map(str, arguments)], folder, said))
     with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
         process.start()
     return Forked(process, said)
 
 
-def run_forked(arguments: list[str], folder: Path, said: Path) -> None:
-    """`run_program` in a forked child, which writes what it prints to files. Ctrl-C works there."""
+def run_forked(run: Run, arguments: list[str], folder: Path, said: Path) -> None:
+    """A command in a forked child, which writes what it prints to files. Ctrl-C works there."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     out, err = (said.with_suffix(suffix) for suffix in (".out", ".err"))
     with err.open("w", encoding="utf-8") as sys.stderr, out.open("w", encoding="utf-8") as sys.stdout:
-        run_program(arguments)
+        run(arguments)
 
 
 class Forked:

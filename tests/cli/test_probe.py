@@ -65,11 +65,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A run of the sources, and the probe that was added to it."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
-        before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
-        probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
+    scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
+    before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
+    probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
     assert scored.code == 0, scored.err
     return {"run": folder / "run", "score": scored, "before": before, "probe": probed}
 

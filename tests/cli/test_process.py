@@ -46,7 +46,7 @@ def start_encoding(slow, folder: Path) -> Forked:
     encoder, source = slow
     (folder / "here").mkdir()
     words = ["score", source, "--encoder", encoder, "--set", "cache=no", "--set", "controls=none", "--run", "runs/one"]
-    child = fork([str(word) for word in words], folder / "here", folder / "said")
+    child = fork(words, folder / "here", folder / "said")
     wait_for("here/runs/.partial-*/*/rows.f32", child, folder)
     return child
 
