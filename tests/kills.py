@@ -117,27 +117,59 @@ def run_program(arguments: list[str]) -> None:
     entry()
 
 
-def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None = None) -> Forked:
+def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None = None, **environment: str) -> Forked:
     """A child that runs a command in a folder, on one thread: a fork of a server that has the imports and nothing else.
 
     said : without its suffixes, the files that take what the child prints. run : what runs the command line, a function
-    of a module; by default `run_program`.
+    of a module; by default `run_program`. environment : more of it.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
-    process = context.Process(target=run_forked, args=(run or run_program, [*map(str, arguments)], folder, said))
+    process = context.Process(
+        target=run_forked, args=(run or run_program, [*map(str, arguments)], folder, said, environment)
+    )
     with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
         process.start()
     return Forked(process, said)
 
 
-def run_forked(run: Run, arguments: list[str], folder: Path, said: Path) -> None:
+def run_forked(run: Run, arguments: list[str], folder: Path, said: Path, environment: dict[str, str]) -> None:
     """A command in a forked child, which writes what it prints to files. Ctrl-C works there."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(environment)
     os.chdir(folder)
     out, err = (said.with_suffix(suffix) for suffix in (".out", ".err"))
     with err.open("w", encoding="utf-8") as sys.stderr, out.open("w", encoding="utf-8") as sys.stdout:
         run(arguments)
+
+
+def die_with_a_file_written(arguments: list[str]) -> None:
+    """A miner that is killed when its first file is whole, under its partial name."""
+    from secid.tools.mining import find
+
+    write = find.write_rows
+
+    def killed(*given: Any) -> None:
+        write(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    find.write_rows = killed
+    run_program(arguments)
+
+
+def die_between_names(n: int, arguments: list[str]) -> None:
+    """A miner that is killed when n files in `out` have their own names."""
+    replace, names = Path.replace, []
+
+    def killed(path: Path, target: Any) -> Path:
+        if path.name.endswith(".partial") and path.parent.name == "out":
+            if len(names) == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            names.append(target)
+        return replace(path, target)
+
+    Path.replace = killed  # type: ignore[method-assign]
+    run_program(arguments)
 
 
 class Forked:

@@ -26,9 +26,9 @@ from tests.cli.conftest import (
     ROOT,
     Invoke,
     invoke_in_process,
-    start,
     write_rows,
 )
+from tests.kills import fork
 from tests.snapshots import Snapshot, situations
 from tests.tiny_bert import save_tiny_bert
 from tests.tiny_probe import tiny_encoder
@@ -278,7 +278,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
     cache = tmp_path / "cache"
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
-    child = start(*given, cwd=tmp_path)
+    child = fork(given, tmp_path, tmp_path / "said")
     end = time.monotonic() + 90
     while len(list(cache.glob("probes/*.json"))) < 3:  # two of the frozen encoder, and a training
         assert child.poll() is None, child.communicate()[1]

@@ -16,7 +16,7 @@ import pytest
 import secid
 from secid.cli.app import code_of_ending
 from tests.cli.conftest import FIXTURES, child_environment, listing, rows, start, write_rows
-from tests.kills import Forked, fork
+from tests.kills import Child, Forked, fork
 from tests.tiny_bert import save_tiny_bert
 
 PATIENCE_SECONDS = 90.0
@@ -32,7 +32,7 @@ def slow(tmp_path_factory):
     return save_tiny_bert(folder / "encoder", width=128, layers=2), folder / "big.jsonl"
 
 
-def wait_for(pattern: str, child: Forked, folder: Path) -> None:
+def wait_for(pattern: str, child: Child, folder: Path) -> None:
     """Returns when the child has made a file."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not list(folder.glob(pattern)):
@@ -63,17 +63,17 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     assert listing(tmp_path / "here") == []
 
 
-def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
-    write_rows(tmp_path / "here" / "pairs.jsonl", rows(3000))
-    words = ["mine", "one=random", "two=random", "--pairs", "pairs.jsonl", "-k", "100", "-o", "out"]
-    child = fork(words, tmp_path / "here", tmp_path / "said")
-    wait_for("here/out/*.partial", child, tmp_path)
-    child.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path, number, code):
+    write_rows(tmp_path / "pairs.jsonl", rows(1000))
+    child = start("mine", "one=random", "two=random", "--pairs", "pairs.jsonl", "-k", 100, "-o", "out", cwd=tmp_path)
+    wait_for("out/*.partial", child, tmp_path)
+    child.send_signal(number)
     out, err = child.communicate(timeout=PATIENCE_SECONDS)
-    assert child.returncode == 143, err
+    assert child.returncode == code, err
     assert out == ""
     assert "Traceback" not in err
-    assert listing(tmp_path / "here") == ["pairs.jsonl"]
+    assert listing(tmp_path) == ["pairs.jsonl"]
 
 
 def test_an_error_on_the_way_out_is_no_error_of_ours():
@@ -102,9 +102,10 @@ def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, 
     assert listing("here/runs") == ["two"]
 
 
-def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     """More JSON than a pipe holds, and a reader that closes it after the first line."""
-    with start("score", source, "--encoder", tiny, "--json", "--quiet", cwd=tmp_path) as child:
+    sources = sorted((FIXTURES / "sources").iterdir())
+    with start("check", *sources, "--json", "--quiet", cwd=tmp_path) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         assert child.stdout.readline() == "{\n"
