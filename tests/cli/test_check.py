@@ -216,18 +216,6 @@ def test_the_page_names_every_key():
     assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
 
 
-def test_the_hook_names_a_command_line_that_works(invoke, tmp_path):
-    import yaml
-
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-    assert hook["id"] == "secid-check"
-    program, *arguments = hook["entry"].split()
-    assert program == "secid"
-    clean = write_rows(tmp_path / "clean.jsonl", rows(4, 1))
-    assert invoke(*arguments, *hook["args"], clean).code == 0
-    assert invoke(*arguments, *hook["args"], POISONED).code == 1
-
-
 def test_help_lists_findings_and_exit_codes(invoke):
     code, out, _ = invoke("check", "--help")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())

@@ -241,6 +241,7 @@ REFUSED = [
     ("gate columns.jsonl --against base.json", "--query-column"),
     ("gate in.jsonl --against base.json --encoder ./none", "check the path"),
     ("gate in.jsonl --against base.json --guide e5-bse", "did you mean 'e5-base'"),
+    ("gate in.jsonl --against base.json --policy wrong.toml", "did you mean 'preamble'?"),
 ]
 PROGRAM = f"""
 import io, json, sys
@@ -264,6 +265,7 @@ def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(tm
     shutil.copytree(FIXTURES / "collection", tmp_path / "beir")
     for path in baseline.glob("base.*"):
         shutil.copy(path, tmp_path)
+    (tmp_path / "wrong.toml").write_text("[gate.findings]\npreambles = 0.1\n", encoding="utf-8")
     commands = json.dumps([words.split() for words, _ in REFUSED])
     child = [sys.executable, "-c", PROGRAM, commands]
     done = subprocess.run(child, capture_output=True, text=True, env=child_environment(), cwd=tmp_path)
