@@ -31,8 +31,8 @@ from secid.pages.text import capital, code, count, fraction, listed, named, perc
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, to_drop
-from secid.results.commands import no_command
 from secid.results.document import json_of
+from secid.results.inputs import no_command
 from secid.settings import flag_of
 
 # A check as a page: the status of each source, what is wrong with it with examples, and what was read.

@@ -14,7 +14,7 @@ import pytest
 
 from secid import api
 from secid.pool.normal_form import normal_form
-from secid.tools.export.flagged import NUMBERS
+from secid.tools.export.select import NUMBERS
 from tests.cli.conftest import listing, rows, score_in, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 

@@ -16,7 +16,7 @@ from secid.cli.outputs import complain, say
 from secid.pages.gate_page import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
-from secid.results.commands import hidden
+from secid.results.inputs import hidden
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
 
@@ -132,9 +132,9 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tiny, tmp_path):
 
 
 WRITERS = {
-    "cli/console.py", "pages/screen.py",
+    "pages/screen.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
-    "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
+    "cli/console.py",  # progress, messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
 CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
 """Functions that print nothing but our own words."""
