@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from secid.results.check import Audit, Check
     from secid.results.gate import GateVerdict
     from secid.results.probe import Probe
-    from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import By, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.select import Flagged
     from secid.tools.gating.baseline import Baseline
     from secid.write.writer import Schema
 
@@ -245,7 +245,7 @@ def flagged(
     Source: METHOD 14.
     """
     from secid.analyses.registry import read_run_folder
-    from secid.tools.export.flagged import write_flagged
+    from secid.tools.export.select import write_flagged
 
     (folder, report), out = read_run_folder(run), Path(path) if isinstance(path, str | PathLike) else path
     with work_folder() as work:
@@ -330,7 +330,7 @@ def audit(
     progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
-        from secid.scoring.audit import audit_sources
+        from secid.scoring.check import audit_sources
 
         return audit_sources(
             readers, labels, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and the folder for work files that exists as long as a run."""
+"""Files written whole or not at all, the folder for work files that exists as long as a run, and databases in it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import stat
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -200,3 +201,20 @@ def _no_room(error: OSError | sqlite3.OperationalError) -> bool:
     if isinstance(error, OSError):
         return error.errno in NO_ROOM
     return error.sqlite_errorcode == sqlite3.SQLITE_FULL
+
+
+CACHE_KIB = 64 << 10
+"""Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
+
+
+def temporary_database(owner: object) -> sqlite3.Connection:
+    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file.
+
+    It is closed when nothing refers to its owner any more: Python 3.13 warns about a database that is never closed, and
+    a reader may stop in the middle.
+    """
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):
+        database.execute(f"PRAGMA {pragma}")
+    weakref.finalize(owner, database.close)
+    return database

@@ -218,7 +218,7 @@ FAULTS: Mapping[str, str] = {
 """What exactly is wrong with a row, by kind. parser: the message of the parser that refused it."""
 
 
-def words(table: Mapping[str, str], fact: Fact) -> str:
+def words_of_fact(table: Mapping[str, str], fact: Fact) -> str:
     """A fact in the words of a table; "" for a kind, or values, that only another version knows."""
     try:
         return table[fact.kind].format_map(fact.values)
@@ -228,7 +228,7 @@ def words(table: Mapping[str, str], fact: Fact) -> str:
 
 def fault_text(fact: Fact | None) -> str:
     """What is wrong with a row, in a few words; "" where its reason says it."""
-    text = "" if fact is None else words(FAULTS, fact)
+    text = "" if fact is None else words_of_fact(FAULTS, fact)
     if not fact or not text or "n_lines" not in fact.values:
         return text
     return f"{text}; a quotation mark joins {fact.values['n_lines']} lines"

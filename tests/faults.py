@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 TARGETS = [
     *("measure/*", "triplets/*", "analyses/*", "findings/*"),
     *(f"pool/{name}" for name in ("coverage", "tokens", "normal_form")),
-    *("tools/gating/checks", "tools/gating/limits", "tools/mining/choose", "tools/probing/judge", "tools/probing/task"),
+    *(
+        "tools/gating/checks",
+        "tools/gating/limits",
+        "tools/mining/choose",
+        "tools/probing/schedule",
+        "tools/probing/task",
+    ),
 ]
 SWAPS: dict[type, tuple[Any, ...]] = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),

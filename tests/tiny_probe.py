@@ -18,7 +18,7 @@ from secid.tools.probing import learner as training
 from secid.tools.probing import schedule
 from secid.tools.probing.learner import Work
 from secid.tools.probing.options import Options
-from secid.tools.probing.run import probe
+from secid.tools.probing.run import run_probe
 from secid.tools.probing.task import Task, read_task
 from tests.tiny_bert import save_tiny_bert
 
@@ -96,4 +96,4 @@ def probe_planted(folder: str) -> None:
     torch.set_num_threads(1)
     home = Path(folder)
     settings = Settings(device="cpu", cache_dir=str(home / "cache"))
-    probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent())
+    run_probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent())

@@ -2,25 +2,43 @@
 
     python docs/experiments/finetuning.py train COLLECTION SOURCE… --runs RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
     python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
-    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz]
+    python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz] [--bf16]
+    python docs/experiments/finetuning.py doses COLLECTION SOURCE… --runs RUNS.jsonl --rates 5e-5 2e-4 --passages own
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
-shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so that the
-same command goes on where it was stopped, and several processes can share the file. `judge` prints what the runs
-establish, and which numbers of the frozen encoder would have said it. `guide` writes vectors of a second encoder, for
-which WordLlama has to be installed. Results: finetuning.md.
+shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so the same
+command resumes where it stopped. `judge` and `doses` read the runs made with the same options. `judge` prints what the
+runs establish, and which numbers of the frozen encoder would have said it. `guide` writes vectors of a second encoder,
+for which WordLlama has to be installed. Results: finetuning.md.
+
+`doses` asks whether MiniLM confirms what a small student showed in dose.md. It compares random passages, BM25, dense
+and dense below 95 % of the positive at two learning rates, the usual one and four times it, with a query's own
+negative only: CoSQA, 96 tokens, three folds, three seeds. These rules were fixed before the first run:
+
+1. Flip. D is nDCG@10 after `dense` (the hardest source) less that after `random` (the easiest). The sign flips if the
+   95 % intervals of D at the two rates lie on opposite sides of 0. If they do not, but the interval of the change of D
+   between the rates excludes 0, D moves and the flip is not shown. Otherwise nothing is shown. The signs of all six
+   pairs are printed, and decide nothing.
+2. Regret. The regret of a source at a rate is the mean of the best source less its own; its worst regret is the larger
+   of the two. `dense95` keeps the smallest if no other source's worst regret is smaller, and this is established if it
+   also holds in 95 % of 20,000 draws of the eight means with their errors.
+3. Pairs. At each rate, a pair is established if Holm's p over the six pairs is below 0.05.
+
+Errors are those of the probe: queries clustered by shared relevant documents, and runs. If the runs are stopped early,
+the rules apply to the folds and seeds that all four sources have finished at both rates. With one seed there are no
+errors of runs, and nothing is judged.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
@@ -30,6 +48,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from scipy.special import chdtrc
+from transformers import PreTrainedModel
 
 import secid
 from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_regret
@@ -40,11 +59,10 @@ from secid.measure.gates import WEIGHTS, WeightFormula
 from secid.pool.reading import read_plan
 from secid.progress import Silent
 from secid.read import resolve_sources
-from secid.results.probe import Gap, ProbedPair
+from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
-from secid.tools.probing.judge import BetweenRuns, Judge, clustered_covariance, gap
-from secid.tools.probing.learner import Learner, Work, held_out, train_and_rank
-from secid.tools.probing.options import Options
+from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Step, Work, held_out, measures, steps_of
+from secid.tools.probing.schedule import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32
@@ -55,76 +73,105 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
-def name_of(work: Work, collection: str, steps: int) -> str:
+def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What all runs of a command have in common, beside code and data."""
+    return {
+        "collection": Path(arguments.collection).name,
+        "encoder": arguments.encoder,
+        "tokens": arguments.tokens,
+        "bf16": arguments.bf16,
+        "folds": arguments.folds,
+        "steps": arguments.steps,
+        "passages": arguments.passages,
+    }
+
+
+def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
     """A run's name: what decides its numbers."""
     source = "frozen" if work.arm is None else work.arm.name
-    return f"{collection} {source} fold {work.fold} seed {work.seed} rate {work.rate:g} steps {steps}"
-
-
-def claim(path: Path, name: str) -> bool:
-    """Reserves a run for this process; False where one has done or begun it."""
-    with path.with_suffix(".claims").open("a+", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        if name in {line.strip() for line in file} | {line["run"] for line in read_runs(path)}:
-            return False
-        file.write(f"{name}\n")
-        return True
+    common = " ".join(f"{key} {value}" for key, value in conditions.items())
+    return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
 
 
 def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
-    """The frozen encoder first, then seed by seed, so that what is there at any time is balanced."""
-    for fold in range(arguments.folds):
+    """Fold by fold the frozen encoder and two seeds of all rates and sources, then the other seeds. Wherever this
+    stops, most runs have what they are compared with, and the errors of runs are known.
+    """
+    folds, seeds = range(arguments.folds), range(arguments.seeds)
+    for fold in folds:
         yield Work(None, fold, 0, 0.0)
-    for seed in range(arguments.seeds):
-        for fold in range(arguments.folds):
-            for arm in task.arms:
-                yield Work(arm, fold, seed, arguments.rate)
+        for seed, rate, arm in product(seeds[:2], arguments.rates, task.arms):
+            yield Work(arm, fold, seed, rate)
+    for fold, seed, rate, arm in product(folds, seeds[2:], arguments.rates, task.arms):
+        yield Work(arm, fold, seed, rate)
+
+
+def own_only(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps with every passage masked but a query's own positive and its own negative."""
+    for step in steps:
+        own = np.arange(len(step.queries))
+        masked = np.ones_like(step.masked)
+        masked[own, own] = masked[own, own + len(own)] = False
+        yield step._replace(masked=masked)
+
+
+def use_plain_attention(learner: Learner) -> None:
+    """At a hundred tokens in bfloat16, training takes half the time it takes with torch's fused attention."""
+    for part in learner._replica.model.modules():
+        if isinstance(part, PreTrainedModel):
+            part.set_attn_implementation("eager")
+
+
+def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace) -> Floats:
+    """(n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no arm.
+
+    Raises DivergedError if a loss or a vector is not finite.
+    """
+    learner.restore()
+    if work.arm is not None:
+        steps = steps_of(task, task.arms[work.arm], work, BATCH)
+        if arguments.passages == "own":
+            steps = own_only(steps)
+        learner.fit(steps, arguments.steps, work.rate, lambda: None)
+    queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
+    if not (queries.isfinite().all() and candidates.isfinite().all()):
+        raise DivergedError("the vector of a text is not finite")
+    ndcg_10: Floats = measures(queries, candidates, held.row, held.place)[:, 0]
+    return ndcg_10
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Does the runs that no process has done or begun. After a kill, remove the .claims file first."""
-    settings = settings_of(arguments)
+    """Does the runs that are not in the file. For one process at a time."""
+    settings, conditions = settings_of(arguments), conditions_of(arguments)
     torch.set_num_threads(arguments.threads)
-    collection = Path(arguments.collection).name
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings, arguments.folds, Path(folder))
         encoder = load(settings)
         assert isinstance(encoder, TransformerEncoder)
         device = torch.device(arguments.device)
         learner = Learner(encoder, device, lora=False, bf16=arguments.bf16, temperature=settings.temperature)
+        use_plain_attention(learner)
         candidates = learner.tokens(task.passages.take(task.candidates), "passage")
-        chosen = np.arange(len(task.query))
-        options = Options(
-            steps=arguments.steps, n_seeds=arguments.seeds, n_folds=arguments.folds, batch=BATCH,
-            n_held_out=len(chosen), lora=False, rates=(arguments.rate,),
-        )  # fmt: skip
+        finished = {line["run"] for line in read_runs(arguments.runs)}
         for work in trainings(task, arguments):
-            name = name_of(work, collection, arguments.steps)
-            if not claim(arguments.runs, name):
+            name = name_of(work, conditions)
+            if name in finished:
                 continue
-            start = time.time()
-            held = held_out(task, work.fold, chosen, candidates, learner)
-            values = train_and_rank(learner, task, held, work, options, lambda: None)
-            line = {
-                "run": name,
-                "collection": collection,
-                "source": None if work.arm is None else work.arm.name,
-                "fold": work.fold,
-                "seed": work.seed,
-                "rate": work.rate,
-                "steps": arguments.steps,
-                "ndcg_10": values[:, 0].round(5).tolist(),
-            }
+            start = time.process_time()
+            held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
+            values = train_and_rank(learner, task, held, work, arguments)
+            source = None if work.arm is None else work.arm.name
+            of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
+            line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist()}
             with arguments.runs.open("a", encoding="utf-8") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            print(f"{name}: nDCG@10 {values[:, 0].mean():.4f} in {time.time() - start:.0f} s", flush=True)
+            print(f"{name}: nDCG@10 {values.mean():.4f} in {time.process_time() - start:.0f} core-seconds", flush=True)
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Texts cut at 128 tokens: half of the model's length, for a quarter of the time."""
-    return resolve({"encoder": arguments.encoder, "max_length": 128, "collection": arguments.collection}).values
+    """Texts are cut at 128 tokens unless told otherwise: half of the model's length, for a quarter of the time."""
+    given = {"encoder": arguments.encoder, "max_length": arguments.tokens, "collection": arguments.collection}
+    return resolve(given).values
 
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
@@ -163,29 +210,53 @@ class Outcomes:
         return dict(zip(self.names, values.tolist(), strict=True))
 
 
-def read_outcomes(task: Task, arguments: argparse.Namespace) -> Outcomes:
-    """Of the runs with this rate and so many steps, the folds that every source of the task has finished with the
-    first seed, and the seeds that every one has in all of them.
+Run = tuple[str | None, float, int, int]
+"""Source, rate, seed and fold of a run. The frozen encoder's have no source, rate 0 and seed 0."""
+
+
+def finished_by_all(done: Collection[Run], names: Sequence[str], rates: Sequence[float]) -> tuple[list[int], int]:
+    """Folds, and the number of first seeds, that all sources have finished at all rates; no fold if there is none.
+
+    Of several choices, two seeds are better than one, then more runs, then more folds.
     """
-    collection = Path(arguments.collection).name
-    done = {
-        (line["source"], line["seed"], line["fold"]): line["ndcg_10"]
+    runs = {(own_seed, fold) for _, _, own_seed, fold in done}
+    by_all = {own for own in runs if names and all((name, rate, *own) in done for name in names for rate in rates)}
+    choices: list[tuple[list[int], int]] = [([], 1)]
+    for n_seeds in range(1, len(by_all) + 1):
+        folds = sorted({fold for _, fold in by_all if all((seed, fold) in by_all for seed in range(n_seeds))})
+        if folds:
+            choices.append((folds, n_seeds))
+    return max(choices, key=lambda choice: (choice[1] > 1, len(choice[0]) * choice[1], len(choice[0])))
+
+
+def read_outcomes(task: Task, arguments: argparse.Namespace) -> dict[float, Outcomes]:
+    """Outcomes by rate, over the folds and seeds that every source of the task has finished at every rate.
+
+    Prints how many of the command's runs there are. Exits if no fold is finished.
+    """
+    conditions = conditions_of(arguments)
+    done: dict[Run, list[float]] = {
+        (line["source"], line["rate"], line["seed"], line["fold"]): line["ndcg_10"]
         for line in read_runs(arguments.runs)
-        if line["collection"] == collection
-        and (line["source"] is None or (line["rate"], line["steps"]) == (arguments.rate, arguments.steps))
+        if conditions.items() <= line.items()
     }
     names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
-    folds = [fold for fold in range(int(task.fold.max()) + 1) if all((name, 0, fold) in done for name in names)]
-    seeds = [seed for seed in range(99) if all((name, seed, fold) in done for name in names for fold in folds)]
-    if not names or not folds:
-        raise SystemExit(f"{collection}: no fold is finished for all of {', '.join(names) or 'the sources'}")
+    n_runs = sum(source in names and rate in arguments.rates for source, rate, *_ in done)
+    folds, n_seeds = finished_by_all(done, names, arguments.rates)
+    print(f"{n_runs} runs of {', '.join(names) or 'no source'}; judged: folds {folds} with {n_seeds} seeds")
+    if not folds:
+        raise SystemExit("no fold is finished for all sources and rates")
 
-    def values(source: str | None, seed: int) -> Floats:
-        return np.concatenate([done[source, seed, fold] for fold in folds])
+    def values(source: str | None, rate: float, seed: int) -> Floats:
+        return np.concatenate([done[source, rate, seed, fold] for fold in folds])
 
     rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in folds])
-    by_seed = np.stack([[values(name, seed) for seed in seeds] for name in names])
-    return Outcomes(names, by_seed, values(None, 0), rows, task.fold[rows], task.group[rows])
+    frozen, fold, group = values(None, 0.0, 0), task.fold[rows], task.group[rows]
+    by_rate = {
+        rate: np.stack([[values(name, rate, seed) for seed in range(n_seeds)] for name in names])
+        for rate in arguments.rates
+    }
+    return {rate: Outcomes(names, own, frozen, rows, fold, group) for rate, own in by_rate.items()}
 
 
 MORE_WEIGHTS: dict[str, WeightFormula] = {
@@ -217,7 +288,7 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
             run_of = secid.score(
                 [*arguments.sources, random_file(arguments)],
                 encoder=arguments.encoder,
-                max_length=128,
+                max_length=arguments.tokens,
                 collection=arguments.collection,
                 budget=budget,
                 ablate=True,
@@ -424,7 +495,7 @@ def judge(arguments: argparse.Namespace) -> None:
     """Prints gains with both errors, the pairs, the seeds that a difference would take, and how the numbers agree."""
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    outcomes = read_outcomes(task, arguments)
+    (outcomes,) = read_outcomes(task, arguments).values()
     group, fold = outcomes.group, outcomes.fold
     print(
         f"{Path(arguments.collection).name}: {len(group)} queries in {len(np.unique(group))} groups, "
@@ -443,6 +514,77 @@ def judge(arguments: argparse.Namespace) -> None:
     true = shrunk(outcomes.means, covariance)
     print(f"\nceiling of τ: {tau_ceiling(outcomes.means, covariance):.2f} were the means found the true ones")
     print(f"ceiling of τ: {tau_ceiling(true, covariance):.2f} with what the errors make of their spread taken off")
+
+
+def judge_doses(arguments: argparse.Namespace) -> None:
+    """Prints gains and pairs at each rate, then what the rules at the top say of the first rate and the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
+    by_rate = read_outcomes(task, arguments)
+    for rate, outcomes in by_rate.items():
+        comparisons = Judge(
+            dict(zip(map(Arm, outcomes.names), outcomes.values, strict=True)), outcomes.group, outcomes.fold
+        )
+        pairs, ties = comparisons.pairs()
+        print(f"\n## rate {rate:g}: {sum(pair.established for pair in pairs)} of {len(pairs)} pairs established")
+        print_gains(outcomes, comparisons.gains(outcomes.frozen), ties)
+        print_pairs(outcomes, pairs)
+    if len(by_rate) > 1:
+        doses = list(by_rate.values())
+        print(f"\nflip: {flip(doses[0], doses[-1], 'dense', 'random')}")
+        print(f"regret: {smallest_regret(doses, 'dense95')}")
+
+
+def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
+    """What rule 1 says of D, the outcome after the hard source less that after the easy one, at two rates."""
+    sides = [own.values[own.names.index(hard)] - own.values[own.names.index(easy)] for own in (low, high)]
+    runs = [between_runs(own.values, own.fold) for own in (low, high)]
+    of_change = None
+    if runs[0] and runs[1]:
+        variance = max(0.0, runs[0].variance) + max(0.0, runs[1].variance)
+        of_change = BetweenRuns(variance, min(runs[0].degrees, runs[1].degrees))
+    gaps = [gap(side, low.group, own) for side, own in zip(sides, runs, strict=True)]
+    gaps.append(gap(sides[1] - sides[0], low.group, of_change))
+    first, last, change = (sign(item.interval_95) for item in gaps)
+    if gaps[-1].interval_95 is None:
+        verdict = "not judged: no errors of runs"
+    elif first * last < 0:
+        verdict = "the sign flips"
+    elif change:
+        verdict = "D moves, a flip is not shown"
+    else:
+        verdict = "nothing is shown"
+    names = (f"D = {hard} − {easy} at the first rate", "at the last", "change")
+    cells = [f"{name} {item.value:+.4f} ± {item.standard_error:.4f}" for name, item in zip(names, gaps, strict=True)]
+    return f"{verdict}. {', '.join(cells)}"
+
+
+def smallest_regret(doses: Sequence[Outcomes], chosen: str) -> str:
+    """What rule 2 says of the worst regret of a source over the doses."""
+    names, n_seeds = doses[0].names, doses[0].n_seeds
+    means = np.stack([own.means for own in doses])
+    worst = dict(zip(names, worst_regret(means).tolist(), strict=True))
+    found = ", ".join(f"{name} {worst[name]:.4f}" for name in sorted(names, key=lambda name: worst[name]))
+    runs = [between_runs(own.values, own.fold) for own in doses]
+    known = [max(0.0, own.variance) / 2 / n_seeds for own in runs if own is not None]
+    if not known:
+        return f"not judged: no errors of runs. {found}"
+    covariance = clustered_covariance(np.concatenate([own.values.mean(axis=1) for own in doses]), doses[0].group)
+    covariance += np.diag(np.repeat(known, len(names)))
+    draws = np.random.default_rng(0).multivariate_normal(means.ravel(), covariance, 20_000)
+    drawn = worst_regret(draws.reshape(-1, *means.shape))
+    share = float((drawn[:, names.index(chosen)] <= drawn.min(axis=1)).mean())
+    if worst[chosen] <= min(worst.values()):
+        verdict = f"{chosen} keeps the smallest, {'' if share >= 0.95 else 'not '}established"
+    else:
+        verdict = f"{chosen} does not keep the smallest"
+    return f"{verdict} (smallest in {share:.0%} of draws). {found}"
+
+
+def worst_regret(means: Floats) -> Floats:
+    """(…, K) largest distance of each source to the best one over the doses. means : (…, doses, K)."""
+    worst: Floats = (means.max(axis=-1, keepdims=True) - means).max(axis=-2)
+    return worst
 
 
 def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str, int]) -> None:
@@ -530,7 +672,7 @@ def print_numbers(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("train", "guide", "judge"))
+    parser.add_argument("command", choices=("train", "guide", "judge", "doses"))
     parser.add_argument("collection")
     parser.add_argument("sources", nargs="+")
     parser.add_argument("--runs", type=Path)
@@ -540,11 +682,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--rates", type=float, nargs="+", default=[5e-5])
+    parser.add_argument("--passages", choices=("own", "batch"), default="batch")
+    parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
-    {"train": train, "guide": write_guide, "judge": judge}[arguments.command](arguments)
+    if arguments.command == "judge" and len(arguments.rates) > 1:
+        parser.error("judge takes one rate")
+    {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

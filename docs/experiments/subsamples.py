@@ -25,8 +25,8 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import resolve
 from secid.triplets.embedding import Embedder
-from secid.triplets.measure_set import Bench, sample_positions
-from secid.triplets.table import CoverageBench, triplets_of
+from secid.triplets.measure_set import Measurer, sample_positions
+from secid.triplets.table import CoverageTables, triplets_of
 
 SIZES = (40, 100, 200, 400)
 
@@ -60,9 +60,9 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
         embedder = Embedder(plan, encoder, settings, work, Silent())
         embedder.everything()
         triplets = [triplets_of(planned, "first") for planned in plan.sources]
-        coverages = CoverageBench(plan, triplets, work)
+        coverages = CoverageTables(plan, triplets, work)
         epsilon = smallest_distance(encoder)
-        bench = Bench(embedder.vectors, plan.queries.keys, coverages, settings, epsilon)
+        bench = Measurer(embedder.vectors, plan.queries.keys, coverages, settings, epsilon)
         items = [bench.measure(p.name, p, rows) for p, rows in zip(plan.sources, triplets, strict=True)]
         print("sources:", {item.name: round(item.nats(1.0), 4) for item in items})
         tried = [item for item in items if not arguments.of or item.name in arguments.of]

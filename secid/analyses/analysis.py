@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from secid.settings import Settings
     from secid.triplets.embedding import Embedder
     from secid.triplets.estimates import Estimate
-    from secid.triplets.measure_set import Aspect, Bench, Measured
+    from secid.triplets.measure_set import Aspect, Measured, Measurer
     from secid.triplets.random_reference import RandomReference
 
 
@@ -68,7 +68,7 @@ class Context:
     warnings: tuple[RunWarning, ...]
     not_evaluated: Mapping[str, str]
     embedder: Embedder
-    bench: Bench
+    measurer: Measurer
     stages: Mapping[str, Mapping[str, float]]
     progress: Progress
 

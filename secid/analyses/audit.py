@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.in_batch import flagged
+from secid.measure.in_batch import margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
@@ -54,8 +54,8 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
         relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
         "consistency": AuditRule(gap, 0.5, gap > 0),
-        "absolute": AuditRule(gap, ABSOLUTE, flagged(s_qn, s_qp, "absolute", ABSOLUTE)),
-        "relative": AuditRule(np.round(relative, DECIMALS), RELATIVE, flagged(s_qn, s_qp, "relative", RELATIVE)),
+        "absolute": AuditRule(gap, ABSOLUTE, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE)),
+        "relative": AuditRule(np.round(relative, DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)),
         "maximum": AuditRule(np.round(s_qn, DECIMALS), None, None),
     }
 

@@ -23,7 +23,7 @@ from secid.pool.texts import pieces
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
-from secid.triplets.measure_set import Bench, Measured
+from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.search import Bm25Index, nearest_passages
 
@@ -285,7 +285,7 @@ def _most_known(base: Base) -> int:
 
 
 def control_gaps(
-    control: Measured, of: str | None, table: Sequence[Measured], bench: Bench, *, same_queries: bool
+    control: Measured, of: str | None, table: Sequence[Measured], measurer: Measurer, *, same_queries: bool
 ) -> dict[str, Difference]:
     """Return each source's score minus the control's, at budget 1, by name.
 
@@ -302,7 +302,7 @@ def control_gaps(
         if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
             continue
         if key not in parts:
-            parts[key] = bench.score_of(control, np.flatnonzero(keep), 1.0)
+            parts[key] = measurer.score_of(control, np.flatnonzero(keep), 1.0)
         effect, nats = parts[key]
         gaps[source.name] = difference(source.influence, effect, source.nats(1.0) - nats, 1.0)
     return gaps

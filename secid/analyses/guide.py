@@ -14,7 +14,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.in_batch import MARGIN, Margin, flagged, lowest_positive
+from secid.measure.in_batch import MARGIN, Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
@@ -136,7 +136,7 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
             if item.table.guide.is_whole:
                 keep = ~item.table.has("suspect")
                 n_triplets = len(np.unique(item.triplets.place[keep]))
-                without = only(item, keep, n_triplets, context.bench, context.reference)
+                without = only(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
@@ -194,7 +194,7 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
     total = float(weight.sum())
 
     def share(kind: Margin, value: float) -> float:
-        return float(weight[flagged(negative, positive, kind, value)].sum()) / total
+        return float(weight[margin_flags(negative, positive, kind, value)].sum()) / total
 
     return tuple(
         MarginCurve(kind=kind, values=tuple(grid.tolist()), shares=tuple(share(kind, x) for x in grid.tolist()))

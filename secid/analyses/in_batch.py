@@ -90,7 +90,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
     query, positive = rows.query[heads], rows.positive[heads]
     draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
     drawn = np.argsort(draw, kind="stable")[: n_batches * batch_rows]
-    batches = _batches(rows, heads, record, np.split(drawn, n_batches), context.bench.vectors, len(plan.passages))
+    batches = _batches(rows, heads, record, np.split(drawn, n_batches), context.measurer.vectors, len(plan.passages))
     n_flagged, n_compared = flagged_counts(batches, MARGIN)
     queries, cluster = np.unique(query[drawn], return_inverse=True)
     share = None

@@ -15,7 +15,7 @@ import numpy as np
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.analyses.guide import NO_GUIDE, SAMPLE
 from secid.arrays import Flags, Index
-from secid.measure.in_batch import MARGIN, flagged
+from secid.measure.in_batch import MARGIN, margin_flags
 from secid.results.catalogue import FINDINGS
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
 
     if not context.settings.objectives:
         return AnalysisResult()
-    items, bench = context.items, context.bench
+    items, measurer = context.items, context.measurer
     for planned in context.plan.sources:  # an early stop embeds the scored positives alone
         context.embedder.need(planned.query, planned.positives)
-    scores = [RecordScores.of(item, bench.vectors) for item in items]
-    results, missing = objectives(items, scores, bench.vectors, context.settings.temperature)
-    sizes, narrowing = record_sizes(context.plan, items, scores, bench)
+    scores = [RecordScores.of(item, measurer.vectors) for item in items]
+    results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
+    sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
     lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
     return AnalysisResult(lens, missing)
 
@@ -207,7 +207,7 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     classes = {
         "inversion": table.has("inversion")[row],
         "copy": np.logical_or.reduce([table.has(name)[row] for name in COPIES]),
-        "margin": flagged(near, best, "relative", MARGIN),
+        "margin": margin_flags(near, best, "relative", MARGIN),
         **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }
     return {**classes, "valid": ~np.logical_or.reduce([*classes.values(), *defects])}

@@ -15,13 +15,13 @@ import numpy as np
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, among, distinct
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN, flagged
+from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.interval import FEWEST_QUERIES, interval
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
 from secid.pool import Plan, first_sampled
-from secid.triplets.measure_set import Bench, Measured
+from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
@@ -30,7 +30,7 @@ JOINT = "joint_lh"
 
 
 def record_sizes(
-    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], bench: Bench
+    plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], measurer: Measurer
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
     """A row for each number of negatives and of positives of each source, and what one more would narrow.
 
@@ -38,9 +38,9 @@ def record_sizes(
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
-        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, bench.settings.seed, QUERIES)
+        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, QUERIES)
         queries = np.sort(sample)
-        counted = _CutSource(item, own, bench, queries)
+        counted = _CutSource(item, own, measurer, queries)
         (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
@@ -55,8 +55,8 @@ def doubled(most: int) -> list[int]:
 class _CutSource:
     """One source, with only the first passages of each record of some queries."""
 
-    def __init__(self, item: Measured, scores: RecordScores, bench: Bench, queries: Index) -> None:
-        self._name, self._scores, self._bench, self._queries = item.name, scores, bench, queries
+    def __init__(self, item: Measured, scores: RecordScores, measurer: Measurer, queries: Index) -> None:
+        self._name, self._scores, self._measurer, self._queries = item.name, scores, measurer, queries
         self._records = among(scores.query, queries)
         self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
 
@@ -87,12 +87,12 @@ class _CutSource:
 
     def _pairs(self) -> TripletTable:
         """All pairs of a positive and a negative of each record, with their dot products, in the pool of the run."""
-        table, bench = self._table, self._bench
+        table, measurer = self._table, self._measurer
         whole = triplets_of(table.source, "all")
         rows = whole.take(np.flatnonzero(among(whole.query, self._queries)))
         coverage = np.empty(table.source.n_triplets)
         coverage[table.triplets.place] = table.coverage
-        dots = sweep(replace(bench.vectors, tick=None), rows, {}, (), bench.smallest_distance).dots
+        dots = sweep(replace(measurer.vectors, tick=None), rows, {}, (), measurer.smallest_distance).dots
         heads = rows.record_offsets[:-1]
         return replace(
             table,
@@ -111,12 +111,12 @@ class _CutSource:
     ) -> tuple[list[RecordSize], Floats]:
         """A row for each (positives, negatives, share of every triplet), and the influences of the last."""
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        above, near_enough = near > best, flagged(near, best, "relative", MARGIN)
+        above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
-        vectors, settings = replace(self._bench.vectors, tick=None), self._bench.settings
+        vectors, settings = replace(self._measurer.vectors, tick=None), self._measurer.settings
         squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()
         shares = [share for *_, share in parts]
-        scored = scores_of_parts(vectors, table.triplets, squared, weight, self._bench.smallest_distance, shares)
+        scored = scores_of_parts(vectors, table.triplets, squared, weight, self._measurer.smallest_distance, shares)
         sizes = []
         for (n_positives, n_negatives, share), part in zip(parts, scored, strict=True):
             own = self._scores.first(self._records, n_positives, n_negatives)

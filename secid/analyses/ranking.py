@@ -30,13 +30,13 @@ from secid.measure.interval import (
     spent,
 )
 from secid.measure.uncertainty import holm, probability_first
-from secid.pool import Plan, select
+from secid.pool import Plan, select_records
 from secid.progress import Progress
 from secid.results import Comparison, EarlyPair, EarlyStop, Look, WithoutFlagged
 from secid.results.run import PairedDifference
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
-from secid.triplets.measure_set import Bench, Measured, sample_positions
+from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
@@ -181,14 +181,14 @@ def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[in
 # A source without some of its negatives: without its counted defects, or without what a guide suspects.
 
 
-def without_flagged(item: Measured, bench: Bench, reference: RandomReference | None) -> WithoutFlagged:
+def without_flagged(item: Measured, measurer: Measurer, reference: RandomReference | None) -> WithoutFlagged:
     """A source without its counted defects."""
     sound = sound_negatives(item.table.source)
-    return only(item, sound[item.triplets.place], int(sound.sum()), bench, reference)
+    return only(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
 
 
 def only(
-    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, bench: Bench, reference: RandomReference | None
+    item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
     """A source with some of its negatives alone, measured again where any is left out.
 
@@ -197,7 +197,7 @@ def only(
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
     if not keep.all():
-        item = bench.part(item, np.flatnonzero(keep), 1.0)
+        item = measurer.part(item, np.flatnonzero(keep), 1.0)
     effect = item.influence
     nats, error = item.nats(1.0), float(effect.standard_errors()[effect.column(1.0)])
     hardness = None if reference is None else item.table.hardness(reference)
@@ -290,7 +290,7 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 
 
 def rank_early(
-    plan: Plan, embedder: Embedder, bench: Bench, settings: Settings, progress: Progress
+    plan: Plan, embedder: Embedder, measurer: Measurer, settings: Settings, progress: Progress
 ) -> tuple[Plan, list[Triplets], EarlyStop]:
     """Grows the sample until all pairs are decided or tied, or the queries end.
 
@@ -320,14 +320,14 @@ def rank_early(
         for rows in triplets:
             embedder.need(rows.query, np.concatenate([rows.positive, rows.negative]))
         items = [
-            bench.measure(planned.name, planned, rows, budgets=(1.0,))
+            measurer.measure(planned.name, planned, rows, budgets=(1.0,))
             for planned, rows, ready in zip(part.sources, triplets, looks.ready[number], strict=True)
             if ready
         ]
         place = min(number, len(times) - 1)  # a look at all queries errs with no chance
         used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
-        gaps = compared_pairs(plan, items, items, bench, settings).gaps
+        gaps = compared_pairs(plan, items, items, measurer, settings).gaps
         decisions = _decided(gaps, open_pairs, partial(_look_level, levels, place), size, read_share, settings.tie)
         pairs += decisions
         decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
@@ -370,7 +370,8 @@ def _embedded(embedder: Embedder) -> int:
 def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
     """The plan with only the records of these queries; texts keep their ids."""
     sources = tuple(
-        select(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_)) for planned in plan.sources
+        select_records(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_))
+        for planned in plan.sources
     )
     return replace(plan, sources=sources)
 

@@ -126,7 +126,7 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
     from secid.measure.gates import contrastive_loss
     from secid.measure.separation import histogram
 
-    plan, device = context.plan, context.bench.vectors.computes_on
+    plan, device = context.plan, context.measurer.vectors.computes_on
     tables = [(item.name, item.table) for item in context.items]
     pools = {name: pool_of(table, plan, device) for name, table in tables}
     ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]

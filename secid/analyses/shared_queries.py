@@ -22,7 +22,7 @@ from secid.measure.uncertainty import Influence, difference
 from secid.pool import Plan
 from secid.results.run import Number
 from secid.settings import Settings
-from secid.triplets.measure_set import Bench, Measured, level_places
+from secid.triplets.measure_set import Measured, Measurer, level_places
 from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
 FEWEST_SHARED = 30
@@ -277,7 +277,7 @@ def compared_pairs(
     plan: Plan,
     items: Sequence[Measured],
     cut: Sequence[Measured],
-    bench: Bench,
+    measurer: Measurer,
     settings: Settings,
     reference: RandomReference | None = None,
     table: Sequence[Measured] = (),
@@ -288,7 +288,7 @@ def compared_pairs(
     table : the sources on the queries that all share, if the table uses these.
     """
     items, cut, table = (sorted(sets, key=lambda item: item.name) for sets in (items, cut, table))
-    columns = [_columns(item, bench.smallest_distance, reference) for item in items]
+    columns = [_columns(item, measurer.smallest_distance, reference) for item in items]
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
         sides = combinations(zip(names, columns, map(_score, cut), strict=True), 2)
@@ -316,7 +316,7 @@ def compared_pairs(
                 own, ranked = items[key.place], cut[key.place]
                 # what the table shows is what a pair compares
                 is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
-                scores[key] = _score(ranked) if is_ranked else bench.score_of(own, keeps[place], settings.budget)
+                scores[key] = _score(ranked) if is_ranked else measurer.score_of(own, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
     apart = tuple((names[a], names[b], own.n) for (a, b), own in shared.items() if (a, b) not in compared)
     return SourcePairs(tuple(gaps), apart)

@@ -68,7 +68,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
     """
     from secid.analyses.shared_queries import compared_pairs
 
-    plan, settings, bench, result = context.plan, context.settings, context.bench, []
+    plan, settings, measurer, result = context.plan, context.settings, context.measurer, []
     if settings.by is None:
         return AnalysisResult()
     whole = {item.name: item.nats(settings.budget) for item in context.ranked}
@@ -76,9 +76,9 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
     for number, value in enumerate(plan.slices):
         inside = [(item, keep) for item in context.table if (keep := item.table.in_slice(number)).size]
         if inside:
-            parts = [bench.part(item, keep, settings.budget) for item, keep in inside]
+            parts = [measurer.part(item, keep, settings.budget) for item, keep in inside]
             cut = _ranked_sets(context, inside, parts)
-            pairs = compared_pairs(plan, parts, cut, bench, settings)
+            pairs = compared_pairs(plan, parts, cut, measurer, settings)
             result.append(_slice(settings, value, parts, cut, pairs, whole))
         context.progress.advance(1)
     result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _natural(item.value)))
@@ -105,7 +105,7 @@ def _ranked_sets(
     if level is None:
         return parts
     return [
-        part if len(places) == len(keep) else context.bench.part(item, keep[places], settings.budget)
+        part if len(places) == len(keep) else context.measurer.part(item, keep[places], settings.budget)
         for part, (item, keep), places in zip(parts, inside, level, strict=True)
     ]
 

@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
-from secid.results.commands import OF_PROBE
+from secid.results.inputs import OF_PROBE
 
 # `secid check`.
 

@@ -199,8 +199,8 @@ def schema(
 
     Example: secid schema baseline
     """
-    from secid.results.document import schema_of
+    from secid.results.document import json_schema
 
     module, name = KINDS[document]
     mode: Literal["serialization", "validation"] = "validation" if document == Document.policy else "serialization"
-    print_json(schema_of(getattr(import_module(module), name), mode))
+    print_json(json_schema(getattr(import_module(module), name), mode))

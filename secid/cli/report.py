@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import Json, Legend, flag
 from secid.errors import UsageError
 from secid.results import Run
-from secid.results.commands import in_folder
+from secid.results.inputs import in_folder
 
 # `secid report`.
 

@@ -180,7 +180,7 @@ class Feed:
                 order = order[len(batch.positions) :]
 
 
-def merge(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
+def merged_items(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
     """The items of all producers as they arrive, each producer in its own thread, up to `size` items ahead.
 
     A producer's error is raised here and ends the others. Leaving the loop early stops the threads.

@@ -48,7 +48,7 @@ HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
 
 Put = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
 """Takes positions (n,), their rows (n, d), and which of their texts were cut."""
-Asked = tuple[NDArray[np.int64], Words, Words]
+SortedKeys = tuple[NDArray[np.int64], Words, Words]
 """Positions of keys in the order of their words, and the words."""
 
 
@@ -226,7 +226,7 @@ class Cache:
         )
 
 
-def _copy(segment: Segment, dimension: int, asked: Asked, cached: NDArray[np.bool_], put: Put) -> bool:
+def _copy(segment: Segment, dimension: int, asked: SortedKeys, cached: NDArray[np.bool_], put: Put) -> bool:
     """Hands over the segment's rows that were asked for and not cached yet; whether there were any."""
     if segment.meta["dimension"] != dimension:
         return False

@@ -32,7 +32,7 @@ from secid.settings import Settings
 NAME = "secid_sdpa"
 
 
-def never_wait(model: nn.Module) -> None:
+def without_host_waits(model: nn.Module) -> None:
     """Has transformers' models within `model` that use SDPA make their masks by `mask`."""
     import transformers
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -150,7 +150,7 @@ class Parts:
             if self._earlier is None:
                 _check_tokens(model, tokeniser, recipe)
             probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
-            never_wait(model)
+            without_host_waits(model)
             dimension = _width(replica, recipe, probes)
             if can_pack(replica.device, self._dtype):
                 for backbone in _backbones(model):

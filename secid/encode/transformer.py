@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merge, token_chunks
+from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged_items, token_chunks
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
@@ -97,7 +97,7 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merge([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merged_items([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
         feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
@@ -116,7 +116,7 @@ class TransformerEncoder:
                     ) from error.__cause__
 
         try:
-            yield from merge(
+            yield from merged_items(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
         except FeedError as error:

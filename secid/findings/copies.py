@@ -137,7 +137,7 @@ def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS)
     return flags
 
 
-def one_label(plan: Plan) -> bool:
+def has_one_positive(plan: Plan) -> bool:
     """Return True if no query has a second labelled positive. A copy of a positive, shortened or not, is no second one.
 
     Queries count by their normal form, as they do for the findings.

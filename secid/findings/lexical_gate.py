@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.findings.openings import chunks
 from secid.findings.summary import Case
-from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select, token_stream
+from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select_records, token_stream
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokens import Fault, fault
 from secid.results import RunWarning
@@ -24,7 +24,7 @@ from secid.settings import Settings
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets
     from secid.triplets.measure_set import Measured
-    from secid.triplets.table import CoverageBench, TripletTable
+    from secid.triplets.table import CoverageTables, TripletTable
 
 # Texts whose words the tokenizer cuts up or runs together, on a sample: reading every text would cost time.
 
@@ -117,7 +117,7 @@ class CoverageSample:
         for planned in plan.sources:
             queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, CHECKED_QUERIES)
             everything = np.ones(planned.n_triplets, np.bool_)
-            self._sources[planned.name] = select(planned, np.isin(planned.query, queries), everything)
+            self._sources[planned.name] = select_records(planned, np.isin(planned.query, queries), everything)
         parts = self._sources.values()
         self._query_ids = distinct(np.concatenate([item.query for item in parts]))
         self._passage_ids = distinct(
@@ -171,7 +171,7 @@ def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np
 
 
 def lexical(
-    plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
+    plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> tuple[RunWarning, ...]:
     """Warnings on the lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
 
@@ -241,7 +241,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
 
 
 def _under_others(
-    plan: Plan, items: Sequence[Measured], coverages: CoverageBench, settings: Settings, folder: Path
+    plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
     """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
     sets = []
@@ -253,11 +253,11 @@ def _under_others(
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
     sets = [rows.among(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
-    bench = coverages.over(part, sets, folder)
+    other = coverages.over(part, sets, folder)
 
     def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
-        of_positives = np.repeat(bench.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
-        covered = (of_positives, bench.negatives(rows, name, settings.idf))
+        of_positives = np.repeat(other.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
+        covered = (of_positives, other.negatives(rows, name, settings.idf))
         return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
-from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped, phrase
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers
-from secid.findings.preambles import phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import TextForms, is_unspaced, normal_form
 from secid.pool.texts import TextStore, pieces
@@ -85,7 +84,7 @@ def opening_flags(
     run = run or RunOpenings.of(sources, texts)
     return [
         {
-            "preamble": ~among(texts.phrase[planned.negatives], run.house_style),
+            "preamble": ~among(texts.phrase[planned.negatives], run.common_phrases),
             "shared_opening": among(texts.opening[planned.negatives], run.shared.get(planned.name, NO_KEYS)),
         }
         for planned in sources
@@ -96,11 +95,11 @@ def opening_flags(
 class RunOpenings:
     """What the rules need to know of all passages of a run.
 
-    house_style : sorted keys of the phrases with which some positive opens, NONE among them.
+    common_phrases : sorted keys of the phrases with which some positive opens, NONE among them.
     shared      : by source, sorted keys of the openings that its negatives share.
     """
 
-    house_style: Keys
+    common_phrases: Keys
     shared: Mapping[str, Keys]
 
     @staticmethod
@@ -114,10 +113,10 @@ class RunOpenings:
             )
             for planned in sources
         }
-        return RunOpenings(house_style(texts.phrase[positives]), shared)
+        return RunOpenings(common_phrases(texts.phrase[positives]), shared)
 
 
-def house_style(phrases: Keys) -> Keys:
+def common_phrases(phrases: Keys) -> Keys:
     """The phrases with which positives open. phrases: of each positive, or of a part of them."""
     return distinct(np.append(phrases, np.uint64(NONE)))
 

@@ -20,7 +20,7 @@ from secid.triplets.estimates import Names, Share, comparable_keys
 from secid.triplets.guide import GuideScores
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference, random_like, sampled
-from secid.triplets.table import CoverageBench, TripletTable
+from secid.triplets.table import CoverageTables, TripletTable
 
 # Findings that need the encoder's rows or a tokenizer: one rule each, over the columns of the triplet table.
 #
@@ -117,7 +117,7 @@ class Inspector:
     def __init__(
         self,
         plan: Plan,
-        coverages: CoverageBench,
+        coverages: CoverageTables,
         truncated: Flags | None,
         unknown: Flags | None,
         reference: RandomReference | None,
@@ -199,12 +199,13 @@ def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float
     weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])
     weight_fraction, held = (
-        fraction(float(amounts[flags].sum()), float(amounts.sum())) for amounts in (weight, item.influence.information)
+        part_of_total(float(amounts[flags].sum()), float(amounts.sum()))
+        for amounts in (weight, item.influence.information)
     )
     return weight_fraction, eci * held
 
 
-def fraction(part: float, total: float) -> float:
+def part_of_total(part: float, total: float) -> float:
     """What a part is of all; 0.0 where there is nothing to share."""
     return part / total if total > 0 else 0.0
 
@@ -213,7 +214,7 @@ class _ExampleWriter:
     """Examples of one source with the numbers of their triplets."""
 
     def __init__(
-        self, plan: Plan, item: Measured, table: TripletTable, coverages: CoverageBench, settings: Settings
+        self, plan: Plan, item: Measured, table: TripletTable, coverages: CoverageTables, settings: Settings
     ) -> None:
         self._plan, self._table, self._coverages, self._settings = plan, table, coverages, settings
         self._columns = table.columns()

@@ -49,7 +49,7 @@ HUB_SHARE = 0.05
 HUB_QUERIES = 100
 """Number of queries for which the share is estimated. Source: METHOD 14."""
 
-HOUSE_STYLE = "house_style"
+COMMON_PHRASES = "common_phrases"
 """Of the arrays of `RunTexts`."""
 
 
@@ -146,7 +146,7 @@ class RunTexts:
 
     def stored(self, names: Sequence[str]) -> dict[str, Keys]:
         """As arrays; `restored_texts` is the inverse. names: of the sources."""
-        arrays = {HOUSE_STYLE: self.openings.house_style}
+        arrays = {COMMON_PHRASES: self.openings.common_phrases}
         for number, name in enumerate(names):
             arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
             arrays[f"hubs_{number}"] = self.hubs.get(name, NO_KEYS)
@@ -164,7 +164,7 @@ def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts
     )
     finding_of_bit = tuple(BITS)
     return RunTexts(
-        RunOpenings(arrays[HOUSE_STYLE], shared),
+        RunOpenings(arrays[COMMON_PHRASES], shared),
         hubs,
         {name: (int(ends[0]), int(ends[1])) for name, ends in lengths.items() if len(ends)},
         {name: {finding_of_bit[key >> 1]: bool(key & 1) for key in keys.tolist()} for name, keys in excess.items()},

@@ -23,7 +23,7 @@ MARGIN = 0.05
 """Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
 
 
-def flagged(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
+def margin_flags(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
     """Booleans of the same shape: absolute s_qn >= s_qp - m, relative s_qn >= s_qp - r |s_qp|, maximum s_qn >= M.
 
     The relative margin equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
@@ -112,7 +112,7 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
         queries, positives, passages = map(unit, (batch.queries, batch.positives, batch.passages))
         others = batch.row != torch.arange(len(queries), device=queries.device).unsqueeze(1)
         limits = (queries * positives).sum(1, keepdim=True)
-        hits = flagged(queries @ passages.T, limits, "relative", relative) & others
+        hits = margin_flags(queries @ passages.T, limits, "relative", relative) & others
         counts.append(torch.stack([hits.sum(1), others.sum(1)]))
     n_flagged, n_compared = torch.cat(counts, 1).cpu().double().numpy()
     return n_flagged, n_compared

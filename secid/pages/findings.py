@@ -1,16 +1,19 @@
-"""What stands out in each source of a run, and the command that acts on it. What a finding is, the catalogue says."""
+"""What stands out in each source of a run, the command that acts on it, and all findings in numbers. What a finding is,
+the catalogue says.
+"""
 
 from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import SHOWN_NAMES, by_reason, sources_named
-from secid.pages.page import Item, ShownFindings, Table, foreign, number, text
+from secid.pages.glossary import by_reason, rule_of, terms
+from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
     capital,
@@ -18,16 +21,17 @@ from secid.pages.text import (
     count,
     fraction,
     is_unknown,
+    listed,
     named,
+    nats,
     percent,
     plain,
     plural,
     points,
-    short,
 )
-from secid.results import Match, Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
+from secid.results import Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
-from secid.results.commands import flagged_command, no_command
+from secid.results.inputs import flagged_command, no_command
 
 STATUS: Mapping[Status, str] = {
     "no_defects": "no defects",
@@ -44,8 +48,7 @@ NOTICED_SKIPPED = 0.01
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
 count as one."""
-EXACT = 1e-5
-"""Relative: a share rounded to six digits is still that of a whole number of negatives."""
+FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = (
     "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "unknown_script",
 )  # fmt: skip
@@ -72,69 +75,33 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """Say in one or two sentences what to leave or repair first and why, and which sources have no defects."""
-    n = len(sources)
+    """A sentence for each status that any source has: their names, each with its largest share of what decides it."""
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
-    if len(clean) == n:
-        who = _who(clean, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
-        return f"{capital(_no_defects(clean, who, _who(clean, n)))}{_to_check(clean, n)}."
-    clauses = [
-        (f"do not use {_who(unusable, n)}", unusable),
-        (f"repair {_who(repair, n)} first", repair),
-        (f"no verdict on {_who(unread, n)}", unread),
-    ]
-    (first, about), *rest = [(words, own) for words, own in clauses if own]
-    others = [words for words, _ in rest]
-    if clean:
-        who = f"the other {count(len(clean))}" if len(clean) > SHOWN_NAMES else _who(clean, n)
-        others.append(f"{_no_defects(clean, who, who)}{_to_check(clean, n)}")
-    elif n > 1 and not unread:
-        others.append("no source is without defects")
-    headline = f"{capital(first)}{_because(about)}."
-    return f"{headline} {capital('; '.join(others))}." if others else headline
+    within = [source for source in of["no_defects"] if any(_shares(source, DEFECTS, above=False))]
+    groups = {
+        "Do not use": (of["unusable"], DEFECTS),
+        "Repair first": (of["repair"], DEFECTS),
+        "No verdict": (of["no_verdict"], ("unknown_script",)),
+        "No defects found": ([source for source in of["no_defects"] if source not in within], ()),
+        "No defects above their limits": (within, ()),
+        "Check before training": ([source for source in of["no_defects"] if any(_shares(source, DOUBTS))], DOUBTS),
+    }
+    lines = {label: _with_largest(own, names) for label, (own, names) in groups.items()}
+    return " ".join(f"{label}: {listed(line)}." for label, line in lines.items() if line)
 
 
-def _no_defects(clean: Sequence[SourceReport], any_of: str, all_of: str) -> str:
-    """Say that sources have no defect at all, or that the defects they have are within the limits."""
-    if any(item.share for source in clean for item in source.findings if item.name in DEFECTS):
-        return f"all defects of {all_of} are within their limits"
-    return f"no defects found in {any_of}"
+def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
+    """Share and name of those of these findings that negatives have, or have above their limits."""
+    for item in source.findings:
+        if item.name in names and ((above_limit(item) and not too_rare(item)) if above else item.share > 0):
+            yield item.share, item.name
 
 
-def _who(sources: Sequence[SourceReport], n: int) -> str:
-    return sources_named([source.name for source in sources], n)
-
-
-def _largest_defect(source: SourceReport) -> tuple[float, str]:
-    """Return minus the share, and the name, of what decides the status; 0 and "" if nothing is above its limit."""
-    names = ("unknown_script",) if source.status == "no_verdict" else DEFECTS
-    return min(((-item.share, item.name) for item in source.findings if _stands_out(item, names)), default=(0.0, ""))
-
-
-def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
-    return finding.name in names and above_limit(finding) and not too_rare(finding)
-
-
-def _because(sources: Sequence[SourceReport]) -> str:
-    """The largest defect of the first of these sources, which has the largest of all."""
-    share, name = _largest_defect(sources[0])
-    whose = "its negatives" if len(sources) == 1 else f"the negatives of {named(sources[0].name)}"
-    return f": {percent(-share)} of {whose} {FINDINGS[name].says}" if name else ""
-
-
-def _to_check(clean: Sequence[SourceReport], n: int) -> str:
-    """Name the sources without defects to look at before training; of a single one, say why."""
-    noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
-    if not noticed:
-        return ""
-    some = f"{count(len(noticed))} of them" if len(noticed) > SHOWN_NAMES else _who(noticed, n)
-    who = some if len(noticed) < len(clean) else "it" if len(clean) == 1 else "them"
-    if len(noticed) > 1:
-        return f", but check {who} before training"
-    share, name = max((item.share, item.name) for item in noticed[0].findings if _stands_out(item, DOUBTS))
-    check = f". Check {who}" if n == 1 else f", but check {who}"
-    return f"{check} before training: {percent(share)} of its negatives {FINDINGS[name].says}"
+def _with_largest(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
+    """The sources, the largest share of any of these findings first and behind the name."""
+    largest = {source.name: max(_shares(source, names), default=(0.0, "")) for source in sources}
+    ordered = sorted(largest.items(), key=lambda item: -item[1][0])
+    return [f"{named(name)} ({percent(share)} {of})" if of else named(name) for name, (share, of) in ordered]
 
 
 def heat_table(sources: Sequence[SourceReport]) -> Table | None:
@@ -203,13 +170,10 @@ def _is_trait(source: SourceReport, item: Item) -> bool:
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    entries = _with_number(sorted(entries, key=itemgetter(0)), source)
+    entries.sort(key=itemgetter(0))
+    items = with_number([item for _, item in entries], source)
+    entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
     return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
-
-
-def _with_number(entries: Sequence[Ranked], source: SourceReport) -> list[Ranked]:
-    """Say at the first finding that the repair drops how many negatives it drops."""
-    return list(zip([place for place, _ in entries], with_number([item for _, item in entries], source), strict=True))
 
 
 def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
@@ -311,9 +275,7 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     return sentences
 
 
-def sentence(
-    finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None, queries: str = ""
-) -> str:
+def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
     """What a finding comes to, and what to do about it.
 
     n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
@@ -325,7 +287,7 @@ def sentence(
         return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
     also = f" ({compared(finding)})" if finding.positives else ""
-    n = f"{negatives(finding, n_scored)} ({percent(finding.share)})"
+    n = f"{plural(finding.n_negatives, 'negative')} ({percent(finding.share)})"
     return f"{n} {says(finding)}{queries}{also}{rows}. {do}"
 
 
@@ -346,7 +308,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
     entry = FINDINGS[finding.name]
     repaired = entry.counted and finding.dropping_helps and source.repair is not None
     rows = "" if no_command(source.name, source.files) else flagged_command(run.rows_folder, source.name, entry.name)
-    said = sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding))
+    said = sentence(finding, _n_sampled(run, source.name, finding), _queries(source, finding))
     item = Item(
         name=entry.name,
         sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
@@ -389,12 +351,10 @@ def _skipped(source: SourceReport) -> list[Ranked]:
     n = sum(source.rows.skipped.values())
     if not source.rows.n_read or n / source.rows.n_read < NOTICED_SKIPPED:
         return []
-    were = "was" if n == 1 else "were"
-    text = f"{plural(n, 'row')} of {count(source.rows.n_read)} {were} left out ({by_reason(source.rows.skipped)})"
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
-        sentence=f"{text}. Fix the file: the remaining rows may not be representative.",
+        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {by_reason(source.rows.skipped)}. {FIX_THE_FILE}",
         command=shlex.join(["secid", "check", *paths]) if paths else "",
         examples=(),
         n_negatives=0,
@@ -431,38 +391,74 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
     return f"{same}. {named(larger)} has {count(n_larger - n_shared)} more, so {named(smaller)} adds little to it."
 
 
-def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
-    """How many negatives have a finding, and of how many where that is a whole number.
-
-    n_scored: of the source; None without an encoder. A sample of queries has no such number of its own.
-    """
-    n, entry = finding.n_negatives, FINDINGS.get(finding.name)
-    total = n_scored
-    if finding.share > 0 and entry is not None and entry.needs == "texts":
-        total = round(n / finding.share)  # as listed, so more than are scored
-    if not total or abs(finding.share * total - n) > EXACT * n:
-        return plural(n, "negative")
-    listed = "listed " if n_scored is not None and total != n_scored else ""  # the table has the number scored
-    return f"{count(n)} of {plural(total, f'{listed}negative')}"
-
-
-def match_words(match: Match | None) -> str:
-    """What the negative of an example repeats; "" where nothing is known of it."""
-    if match is None:
-        return ""
-    where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)
-    if match.kind == "positive":
-        return f"equals the labelled positive in {where}" if where else "equals a labelled positive of its query"
-    if match.kind == "earlier":
-        return f"listed earlier, as negative {match.n} in {where}"
-    return (
-        f"listed {match.n} times"
-        if match.kind == "copies"
-        else f"a negative of {plural(match.n or 0, 'query', 'queries')}"
-    )
-
-
 def share_interval(finding: SourceFinding) -> str:
     """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
     low, high = finding.interval_95
     return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
+
+
+# Findings of all sources in numbers, their rules, and which coincide.
+
+
+def findings_section(run: Run) -> Section | None:
+    """All findings with their numbers; None for a run that looked for none."""
+    evaluated = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
+    if not evaluated:
+        return None
+    present = present_names(run.sources)
+    absent = [plain(name) for name in evaluated if name not in present]
+    return Section(
+        anchor="numbers",
+        link="Findings",
+        title="Findings in numbers",
+        paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
+        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
+        terms=terms("share", "95 % CI", "share of weight", "part of the score"),
+    )
+
+
+def _numbers(run: Run) -> tuple[Table, ...]:
+    rows = tuple(
+        (
+            plain(source.name),
+            plain(item.name),
+            count(item.n_negatives),
+            percent(item.share),
+            share_interval(item),
+            percent(item.weight_fraction),
+            nats(item.score_nats),
+        )
+        for source in run.sources
+        for item in source.findings
+        if item.n_negatives
+    )
+    heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
+    columns = (foreign("source"), text("finding"), *map(number, heads))
+    return (Table(caption="Findings by source", columns=columns, rows=rows),) if rows else ()
+
+
+def _rules(run: Run, names: list[str]) -> Table:
+    """What each finding is, and from which share it is listed."""
+    rows = tuple(
+        (
+            plain(name),
+            plain(rule_of(name, run)),
+            percent(FINDINGS[name].limit) if name in FINDINGS else "–",
+            code(f"secid explain {name}") if name in FINDINGS else "–",
+        )
+        for name in names
+    )
+    columns = (text("finding"), text("rule"), number("listed above"), text("more"))
+    return Table(caption="Rules of the findings", columns=columns, rows=rows)
+
+
+def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
+    """Negatives with two findings at once; pairs that no source has are left out."""
+    rows = []
+    for first, second in combinations(names, 2):
+        shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
+        if any(shared):
+            rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
+    columns = (text("findings"), *(number(plain(source.name)) for source in run.sources))
+    table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
+    return (table,) if rows else ()

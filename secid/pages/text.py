@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from math import isfinite
 
-from secid.results.commands import hidden
+from secid.results.inputs import hidden
 
 # Untrusted text (names, passages, paths) made harmless for each kind of page.
 

@@ -13,7 +13,7 @@ from secid.pool.make import (
     plan_of,
     restricted,
     sample_order,
-    select,
+    select_records,
 )
 from secid.pool.plan import Plan, PlannedSource, Tally, labels_of
 from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, token_stream
@@ -36,7 +36,7 @@ __all__ = [
     "plan_of",
     "restricted",
     "sample_order",
-    "select",
+    "select_records",
     "splitter",
     "term_keys",
     "token_stream",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Floats, Index, distinct
-from secid.pool.texts import Packed, TextStore, let_go, pieces
+from secid.pool.texts import Packed, TextStore, pieces, release_read_pages
 from secid.pool.tokens import MULTIPLIER, Keys, TokenSets, distinct_in_blocks, distinct_tokens, term_keys, token_stream
 
 # Document frequencies and their IDF.
@@ -320,7 +320,9 @@ class Lexicon:
             hits = weights[query_ids[pairs]].multiply(matrix[local])
             covered[pairs] = np.asarray(hits.sum(axis=1)).ravel()
             if self._mapped is not None:
-                let_go(self._mapped)  # chunks go through the file in order, so its pages are not asked for again
+                release_read_pages(
+                    self._mapped
+                )  # chunks go through the file in order, so its pages are not asked for again
         total = totals[query_ids]
         quotient: Floats = np.divide(covered, total, out=np.zeros_like(covered), where=total > 0)
         return np.clip(quotient, 0.0, 1.0)

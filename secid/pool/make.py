@@ -131,10 +131,10 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
     keep = keep_record[record]
     if settings.first_k is not None:
         keep &= np.arange(planned.n_triplets) - planned.negative_offsets[record] < settings.first_k
-    return planned if keep.all() and keep_record.all() else select(planned, keep_record, keep)
+    return planned if keep.all() and keep_record.all() else select_records(planned, keep_record, keep)
 
 
-def select(
+def select_records(
     planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
 ) -> PlannedSource:
     """The source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
@@ -310,9 +310,9 @@ def plan_of(
     if settings.shard is not None:
         apart = (grouped(c.unassigned, query_ids, passage_ids, query_store.keys) for c in gathered.collected)
         tallies |= {unassigned_of(planned.source.name): planned.tally for planned in apart}
-    silent = () if settings.shard is None else tuple(planned for planned in whole if not planned.n_triplets)
+    without_triplets = () if settings.shard is None else tuple(planned for planned in whole if not planned.n_triplets)
     if settings.shard is not None and not filled:
-        raise EmptyShardError(settings.shard, tallies, silent)
+        raise EmptyShardError(settings.shard, tallies, without_triplets)
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
@@ -330,7 +330,7 @@ def plan_of(
         n_queries_read=n_queries_read,
         n_labelled=(n_in_files, len(known.pairs) - n_in_files),
         tallies=tallies,
-        silent=silent,
+        without_triplets=without_triplets,
     )
 
 

@@ -216,7 +216,7 @@ class Plan:
                       was left out of each, counted by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
     tallies         : of every source that was read, those without a triplet too.
-    silent          : of a shard, the sources without a triplet in it; they may list blank negatives.
+    without_triplets          : of a shard, the sources without a triplet in it; they may list blank negatives.
     echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
     """
 
@@ -233,7 +233,7 @@ class Plan:
     label_paths: tuple[str, ...] = ()
     n_labelled: tuple[int, int] = (0, 0)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
-    silent: tuple[PlannedSource, ...] = ()
+    without_triplets: tuple[PlannedSource, ...] = ()
 
     def source_passages(self) -> Index:
         """Rising ids of the passages that sources point at; the plan may hold more, for controls."""
@@ -269,11 +269,11 @@ def unassigned_of(file: str) -> str:
 
 
 class EmptyShardError(NothingToScoreError):
-    """A shard without a triplet. tallies: what became of its rows, by source.   silent: as of a plan."""
+    """A shard without a triplet. tallies: what became of its rows, by source.   without_triplets: as of a plan."""
 
-    def __init__(self, shard: str, tallies: Mapping[str, Tally], silent: Sequence[PlannedSource]) -> None:
+    def __init__(self, shard: str, tallies: Mapping[str, Tally], without_triplets: Sequence[PlannedSource]) -> None:
         super().__init__("no triplet to score", where=flag_of("shard", shard))
-        self.tallies, self.silent = tallies, silent
+        self.tallies, self.without_triplets = tallies, without_triplets
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ class TextStore:
         self._n_resident += n_bytes
         if self._n_resident > RESIDENT_BYTES:
             self._n_resident = 0
-            let_go(self._data)
+            release_read_pages(self._data)
 
 
 class StoredTexts(Sequence[str]):
@@ -303,7 +303,7 @@ def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> boo
     return bool(np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]))
 
 
-def let_go(mapped: mmap.mmap) -> None:
+def release_read_pages(mapped: mmap.mmap) -> None:
     """Takes the pages of a file that were read so far out of this process; the kernel may keep them."""
     if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)

@@ -336,7 +336,7 @@ def has_word(name: str, word: re.Pattern[str]) -> bool:
     return any(map(word.fullmatch, WORD.findall(name)))
 
 
-def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
+def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
     """Columns whose whole name fits the first tier that any column fits, ignoring case."""
     for tier in tiers:
         names = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
@@ -347,7 +347,7 @@ def named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 def query_columns(head: Head) -> list[str]:
     """Columns named as queries, else as their ids."""
-    return named(head, QUERY) or named(head, QUERY_ID)
+    return columns_named(head, QUERY) or columns_named(head, QUERY_ID)
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
@@ -402,8 +402,10 @@ def columns(
     kinds = {"cells": SCALARS, "lists": SCALARS | LISTS, "any": SCALARS | LISTS | {"struct"}}[form] | {"null"}
 
     def bind(head: Head) -> list[Binding]:
-        queries = [key for key in named(head, tiers[0]) if head.kinds[key] in SCALARS]
-        positives, negatives = ([key for key in named(head, tier) if head.kinds[key] in kinds] for tier in tiers[1:])
+        queries = [key for key in columns_named(head, tiers[0]) if head.kinds[key] in SCALARS]
+        positives, negatives = (
+            [key for key in columns_named(head, tier) if head.kinds[key] in kinds] for tier in tiers[1:]
+        )
         return [
             bind_columns(head, q, p, n, either=form == "any", **options)
             for q, p, n in product(queries, positives, list(negative_groups(head, negatives)))

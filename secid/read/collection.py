@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from secid.errors import InputError
+from secid.files import temporary_database
 from secid.progress import Progress
 from secid.read.binding import (
     NEGATIVE_IDS,
@@ -24,7 +25,6 @@ from secid.read.binding import (
     look_like_words,
 )
 from secid.read.containers import read_rows
-from secid.read.grouping import temporary_database
 from secid.read.sources import data_files, is_address, is_data
 from secid.read.stream import (
     ID_KEYS,
@@ -219,7 +219,7 @@ def noted_collection(settings: Settings, progress: Progress) -> Collection:
     return collection
 
 
-def as_read(settings: Settings) -> Settings:
+def with_commits(settings: Settings) -> Settings:
     """The settings with the commit in each address of the hub, so that they name what was read."""
     given = settings.collection
     return replace(

@@ -21,10 +21,10 @@ from secid.read.binding import (
     QUERY,
     Head,
     Key,
+    columns_named,
     composed,
     fits,
     look_like_ids,
-    named,
     says_negative,
 )
 from secid.read.stream import leaves, shorten, shown
@@ -162,7 +162,9 @@ def pair_flags(head: Head) -> str:
 def label_flags(head: Head) -> str:
     """The flags that name passages and their labels, where a column holds 0 and 1 or is named so; else ""."""
     labels = flag_columns(head) or [
-        key for key in named(head, LABEL) if any(as_label(value) is not None for value in leaves(head.column(key)))
+        key
+        for key in columns_named(head, LABEL)
+        if any(as_label(value) is not None for value in leaves(head.column(key)))
     ]
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
         return ""
@@ -176,7 +178,7 @@ def label_flags(head: Head) -> str:
 
 def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
     """The only column of texts whose name says so."""
-    names = [name for name in named(head, tiers) if head.kinds[name] in TEXTS]
+    names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXTS]
     return names[0] if len(names) == 1 else None
 
 

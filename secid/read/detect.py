@@ -29,10 +29,10 @@ from secid.read.binding import (
     Key,
     bind_columns,
     columns,
+    columns_named,
     composed,
     extracted,
     make_head,
-    named,
     negative_groups,
     number_of,
     unnumbered,
@@ -184,7 +184,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
         note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
         binding = replace(binding, note=note)
     else:
-        binding = _detected(head, settings, path, pairs=without_negatives and not named(head, NEGATIVE))
+        binding = _detected(head, settings, path, pairs=without_negatives and not columns_named(head, NEGATIVE))
     binding = replace(binding, counted=_unsettled(binding, settings))
     if settings.titles:
         refuse_titles(binding, head, path)
@@ -291,7 +291,7 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
     if "bytes" in head.kinds.values():
         message = f"columns of bytes, where texts are expected{list_columns(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
-    labels = named(head, ("(.+[_ -])?labels?|relevance",))
+    labels = columns_named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     if pairs:
         message = f"no column of queries, or none of positives{list_columns(head)}"
@@ -323,7 +323,7 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
     if settings.negative_column:
         negatives = _negative_columns(head, settings.negative_column, path)
     else:
-        groups = list(negative_groups(head, named(head, NEGATIVE)))
+        groups = list(negative_groups(head, columns_named(head, NEGATIVE)))
         if len(groups) != 1:
             keys = [key for group in groups for key in group]
             raise undecided(head, keys, "--negative-column is needed too", path, ready_flags(head))
@@ -335,14 +335,14 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
     """Columns of queries and positives, where none holds negatives or labels; None where there is another reading."""
-    if settings.format or settings.negative_column or settings.label_column or named(head, NEGATIVE):
+    if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
     try:
         query = _column(head, settings.query_column, QUERY, "--query-column", path)
         positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
     except SchemaError:
         return None
-    if set(named(head, LABEL)) - {positive}:
+    if set(columns_named(head, LABEL)) - {positive}:
         return None
     binding = bind_columns(head, query, positive, [positive])
     bound = binding.extract
@@ -380,7 +380,7 @@ def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, pa
         if key is None:
             raise _no_column(head, flag, given, path)
         return key
-    keys = named(head, tiers)
+    keys = columns_named(head, tiers)
     if len(keys) != 1:
         raise undecided(head, keys, f"{flag} is needed too", path, ready_flags(head))
     return keys[0]

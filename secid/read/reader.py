@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from secid.errors import InputError
-from secid.read.binding import Binding
+from secid.files import temporary_database
+from secid.read.binding import PASSAGE_ID, Binding, fits
 from secid.read.clean import Cleaner, Item, Lookup, Pair
 from secid.read.collection import IDS_ALONE, Collection, Role, open_collection, remedy_of_texts
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
-from secid.read.grouping import PairGroups
 from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
 from secid.read.textrows import JSON_REMEDIES, KNOWN
-from secid.records import Block, Source, fault_text
+from secid.records import Block, Defect, Extras, Fact, Record, Source, fault_text
 from secid.results import InputFile
 from secid.settings import Settings, flag_of
 
@@ -290,3 +293,96 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
             remedy = f"{flag_of(flag, 'FILE')} names their texts"
             raise InputError(f"holds ids of {role}, but {missing}", where=path, remedy=remedy)
     return collection
+
+
+INSERT_ROWS = 1000
+"""Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
+
+OF_SOURCE = (
+    "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
+    "WHERE key = ? AND (split IS ? OR split IS NULL) ORDER BY rowid"
+)
+POSITIVES = (
+    "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
+    "WHERE key = ? AND positive ORDER BY rowid"
+)
+NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
+"""Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
+
+
+class PairGroups:
+    """Collects pairs and gives one record, or defect, for each query and source.
+
+    A positive belongs to the query: one without a source counts for each of the query's sources, and a source that
+    labels none for it takes those of the query's other sources.
+    """
+
+    def __init__(self, *, without_negatives: bool = False) -> None:
+        """without_negatives: whether queries with positives alone give a record."""
+        self._database, self._least = temporary_database(self), 0 if without_negatives else 1
+        self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
+        self._waiting: list[tuple[bytes, Pair]] = []
+
+    def add(self, pair: Pair) -> None:
+        """Take one pair."""
+        # 16 bytes sort and compare faster than queries; two texts never share them in practice.
+        self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
+        if len(self._waiting) >= INSERT_ROWS:
+            self._insert()
+
+    def _insert(self) -> None:
+        self._database.execute("BEGIN")
+        rows = ((key, *pair) for key, pair in self._waiting)
+        self._database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.execute("COMMIT")
+        self._waiting.clear()
+
+    def items(self) -> Iterator[Item]:
+        """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
+        self._insert()
+        database = self._database
+        database.execute("CREATE INDEX by_key ON pairs (key, split)")
+        groups = database.execute(
+            "SELECT key, split, min(rowid) AS first FROM pairs GROUP BY key, split ORDER BY first"
+        )
+        for key, split, _ in groups:
+            if split is None and database.execute(NEGATIVES, (key,)).fetchone():
+                continue  # positives of no source: rows of the sources that have negatives
+            pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
+            own = [pair for pair in pairs if pair.split == split]
+            positives = [pair for pair in pairs if pair.positive]
+            if not any(pair.positive for pair in own):
+                positives = [Pair._make(row) for row in database.execute(POSITIVES, (key,))]
+            elif all(pair.positive for pair in own):
+                pairs = own
+            yield _item(pairs, split, positives, self._least)
+        database.close()
+
+
+def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: int) -> Item:
+    first = next(pair for pair in pairs if pair.split == split)
+    negatives = [pair for pair in pairs if not pair.positive]
+    n_late = sum(pair.n_late for pair in pairs)
+    dropped = (("late_column", n_late),) if n_late else ()
+    if positives and len(negatives) >= least:
+        good, bad = (tuple(pair.passage for pair in side) for side in (positives, negatives))
+        record = Record(first.query, good, bad, first.path, first.line, split or "", dropped, n_rows=len(pairs))
+        return record._replace(extras=_extras(first.query, positives, negatives) if first.columns else None)
+    reason = "no_negatives" if positives else "none_relevant"
+    return Defect(reason, first.path, first.line, Fact("one_label", {"n": len(pairs)}), split, len(pairs))
+
+
+def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:
+    """The other columns of a query's pairs: the value that all of them share, else the list of their values.
+
+    A column of passage ids is in the passages' cells.
+    """
+    rows = [json.loads(pair.columns) for pair in (*positives, *negatives)]
+    columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
+    named = next((name for name in columns if fits(name, PASSAGE_ID)), None)
+    ids = columns.pop(named) if named is not None else []
+    texts = (pair.passage for pair in (*positives, *negatives))
+    cells: list[Any] = [{"docid": own} for own in ids] or list(texts)
+    shared = {name: values[0] if len(set(map(repr, values))) == 1 else values for name, values in columns.items()}
+    n = len(positives)
+    return Extras(shared, query, list(enumerate(cells[:n])), list(enumerate(cells[n:])))

@@ -19,10 +19,10 @@ from secid.read.binding import (
     Head,
     Key,
     cell,
+    columns_named,
     extracted,
     has_word,
     look_like_ids,
-    named,
     unread_role,
 )
 from secid.read.columns import MINE, TEXTS, header_of, list_columns, ready_flags
@@ -82,7 +82,7 @@ def _has(*names: str) -> Callable[[Head], bool]:
 
 def _is_collection(head: Head) -> bool:
     ids, texts = {"_id", "docid", "doc_id", "pid", "id", "qid"}, {"text", "contents", "document_text"}
-    labelled = {"label", "score"} & set(head.kinds) or named(head, QUERY)
+    labelled = {"label", "score"} & set(head.kinds) or columns_named(head, QUERY)
     return bool(ids & set(head.kinds) and texts & set(head.kinds)) and not labelled
 
 
@@ -129,21 +129,25 @@ def _is_by_columns(head: Head) -> bool:
 def _is_chat(head: Head) -> bool:
     kinds = head.kinds
     spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS
-    return spoken and "positive_messages" not in kinds and not named(head, POSITIVE[:1])
+    return spoken and "positive_messages" not in kinds and not columns_named(head, POSITIVE[:1])
 
 
 def _has_several_queries(head: Head) -> bool:
-    queries = named(head, QUERY)
-    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(named(head, NEGATIVE))
+    queries = columns_named(head, QUERY)
+    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(columns_named(head, NEGATIVE))
 
 
 def _are_keyed(head: Head) -> bool:
-    values = [value for key in named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)]
-    return bool(named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+    values = [
+        value for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)
+    ]
+    return bool(columns_named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
 
 
 def _has_no_negatives(head: Head) -> bool:
-    return bool(named(head, QUERY)) and bool(named(head, POSITIVE)) and not named(head, NEGATIVE)
+    return (
+        bool(columns_named(head, QUERY)) and bool(columns_named(head, POSITIVE)) and not columns_named(head, NEGATIVE)
+    )
 
 
 REFUSALS = (

@@ -26,11 +26,11 @@ from secid.read.binding import (
     Head,
     Key,
     bind_columns,
+    columns_named,
     has_word,
     look_like_ids,
     look_like_words,
     make_head,
-    named,
     negative_groups,
     query_columns,
     says_negative,
@@ -82,8 +82,12 @@ def flag_columns(head: Head) -> list[Key]:
 
 def _labelled_positives(head: Head) -> list[str]:
     """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
-    labels = [key for key in named(head, LABEL) if key in flag_columns(head)]
-    return [key for key in named(head, POSITIVE) if key not in labels] if labels and not named(head, NEGATIVE) else []
+    labels = [key for key in columns_named(head, LABEL) if key in flag_columns(head)]
+    return (
+        [key for key in columns_named(head, POSITIVE) if key not in labels]
+        if labels and not columns_named(head, NEGATIVE)
+        else []
+    )
 
 
 def labelled_list(head: Head) -> list[Binding]:
@@ -91,7 +95,7 @@ def labelled_list(head: Head) -> list[Binding]:
     return [
         binding
         for query in query_columns(head)
-        for docs in named(head, DOCS) or _labelled_positives(head)
+        for docs in columns_named(head, DOCS) or _labelled_positives(head)
         for binding in _lists(head, query, docs)
     ]
 
@@ -104,12 +108,12 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
             inner="passage_text",
         )  # fmt: skip
         return
-    labels = [label for label in named(head, LABEL) if head.kinds[label] in LISTS and label != docs]
+    labels = [label for label in columns_named(head, LABEL) if head.kinds[label] in LISTS and label != docs]
     if head.kinds[docs] in LISTS and labels:
         yield from (list_binding(query, docs, label) for label in labels)
     elif head.kinds[docs] == "structs":
         passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
-        names = named(make_head(passages), LABEL)
+        names = columns_named(make_head(passages), LABEL)
         if names and all(isinstance(passage_text(item), str) for item in passages):
             yield own_labels(query, docs, names[0])
 
@@ -135,13 +139,13 @@ def _list(query: str, docs: str, label: str, columns: tuple[str, ...] | None, ex
 
 def labelled_pair(head: Head) -> list[Binding]:
     """One row a (query, passage, label): rows are grouped by query."""
-    if named(head, NEGATIVE):
+    if columns_named(head, NEGATIVE):
         return []
     return [
         pair_binding(query, passage, label)
         for query in query_columns(head)
-        for passage in named(head, PASSAGE) or named(head, PASSAGE_ID) or _labelled_positives(head)
-        for label in named(head, LABEL)
+        for passage in columns_named(head, PASSAGE) or columns_named(head, PASSAGE_ID) or _labelled_positives(head)
+        for label in columns_named(head, LABEL)
         if head.kinds[passage] in SCALARS | {"struct"} and head.kinds[query] in SCALARS
         if 2 * sum(as_label(value) is not None for value in head.column(label)) > len(head.column(label))
     ]
@@ -183,8 +187,10 @@ def dpr(head: Head) -> list[Binding]:
     if "positive_ctxs" not in head.kinds or not splits:
         return []
     if len(splits) == 1:
-        return [bind_columns(head, query, "positive_ctxs", list(splits.values())) for query in named(head, QUERY)]
-    return [_split(query, "positive_ctxs", splits) for query in named(head, QUERY)]
+        return [
+            bind_columns(head, query, "positive_ctxs", list(splits.values())) for query in columns_named(head, QUERY)
+        ]
+    return [_split(query, "positive_ctxs", splits) for query in columns_named(head, QUERY)]
 
 
 def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
@@ -200,16 +206,16 @@ def _split(query: str, positive: str, splits: dict[str, str], **options: Any) ->
 
 def several_miners(head: Head) -> list[Binding]:
     """A column or a key of an object for each miner: each is a source."""
-    negatives = [key for key in named(head, NEGATIVE) if head.kinds[key] == "struct"]
+    negatives = [key for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct"]
     negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
     negatives = [key for key in negatives if are_miners(head, key)]
-    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
+    positives = [key for key in columns_named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
     bindings = [
         Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
                 (query, positive, negative), splits=True, either=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
-    return bindings if named(head, NEGATIVE) else bindings + _a_source_each(head, miner_columns(head))
+    return bindings if columns_named(head, NEGATIVE) else bindings + _a_source_each(head, miner_columns(head))
 
 
 def all_miners(head: Head) -> list[Binding]:
@@ -219,7 +225,9 @@ def all_miners(head: Head) -> list[Binding]:
 
 
 def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
-    positives = [key for key in named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS and key not in columns]
+    positives = [
+        key for key in columns_named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS and key not in columns
+    ]
     splits = {name: name for name in columns}
     both = product(query_columns(head), positives)
     return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
@@ -315,8 +323,10 @@ def is_pair(value: Any) -> bool:
 
 def objects(head: Head) -> list[Binding]:
     """Objects that hold a text each; the query may be one, too."""
-    queries = _with_text(head, named(head, QUERY)) or [key for key in named(head, QUERY) if head.kinds[key] == "text"]
-    positives, negatives = (_with_text(head, named(head, names)) for names in (POSITIVE, NEGATIVE))
+    queries = _with_text(head, columns_named(head, QUERY)) or [
+        key for key in columns_named(head, QUERY) if head.kinds[key] == "text"
+    ]
+    positives, negatives = (_with_text(head, columns_named(head, names)) for names in (POSITIVE, NEGATIVE))
     bindings = []
     for query, positive, group in product(queries, positives, list(negative_groups(head, negatives))):
         binding = bind_columns(head, query, positive, group)

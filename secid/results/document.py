@@ -130,7 +130,7 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
     return probe
 
 
-def schema_of(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
+def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
     """JSON Schema of a document. mode: as it is written, or as it may be read."""
     schema = adapter_of(kind).json_schema(mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind.__name__, **schema}

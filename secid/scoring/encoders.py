@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.records import Record
-from secid.results.commands import probe_command
+from secid.results.inputs import probe_command
 from secid.results.probe import FEWEST_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under, under_guide
 

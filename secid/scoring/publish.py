@@ -30,12 +30,12 @@ from secid.results import (
     SourceScore,
     Status,
 )
-from secid.results.commands import no_command, repair_command
+from secid.results.inputs import no_command, repair_command
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Measured
-from secid.triplets.random_reference import QuerySums, RandomReference, total
+from secid.triplets.random_reference import QuerySums, RandomReference, summed_queries
 
 # What makes scores of a run less than they seem: a noisy encoder, too few queries, unequal samples, odd slices.
 
@@ -89,7 +89,7 @@ def chosen_queries(
         both = [pair for pair in sides if min(len(part.queries) for part in pair) >= FEWEST_SHARED]
         if own.sum() == n_queries or not both:
             continue
-        values = [total(list(parts)).value for parts in zip(*both, strict=True)]
+        values = [summed_queries(list(parts)).value for parts in zip(*both, strict=True)]
         if None not in values:
             sources[name] = [int(own.sum()), *values]
     if not sources:
@@ -130,10 +130,10 @@ def odd_slices(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
         if mixed:
             values = {"column": settings.by, "n_records": mixed}
             warnings.append(RunWarning(kind="mixed_slice_values", source=planned.name, values=values))
-    return (*warnings, *_strangers(plan, settings.by))
+    return (*warnings, *_without_common_value(plan, settings.by))
 
 
-def _strangers(plan: Plan, by: str) -> list[RunWarning]:
+def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
     """One warning on the sources whose values no other source has: nothing compares them in any slice."""
     values = {
         planned.name: {value for number in distinct(planned.slice) if (value := plan.slices[number])}

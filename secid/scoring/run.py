@@ -34,7 +34,7 @@ from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
-from secid.findings.copies import one_label, stored_positives
+from secid.findings.copies import has_one_positive, stored_positives
 from secid.findings.summary import SourceFindings, text_findings_of
 from secid.findings.texts import RunTexts, text_rules
 from secid.measure.blocks import Triplets, Vectors
@@ -47,7 +47,7 @@ from secid.pool.reading import read_plan
 from secid.pool.texts import TextStore
 from secid.progress import Clock, Progress
 from secid.read import Reader
-from secid.read.collection import as_read, noted_collection
+from secid.read.collection import noted_collection, with_commits
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
@@ -103,7 +103,7 @@ def read_sources(
     What all rows are to each other in batches is left out where the encoder chooses the positives.
     """
     settings = resolved.values
-    labels_once: list[bool] = []
+    one_positive: list[bool] = []
     texts: dict[str, SourceFindings] = {}
     batch_rows: dict[str, Conflicts] = {}
     positives: dict[str, npt.NDArray[Any]] = {}
@@ -114,7 +114,7 @@ def read_sources(
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))
-        labels_once.append(one_label(whole))
+        one_positive.append(has_one_positive(whole))
         for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
             part = restricted(planned, whole.queries, replace(settings, max_records=None))
             rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
@@ -147,7 +147,7 @@ def read_sources(
             collection=noted_collection(resolved.values, progress) if separates else None,
             batch_rows=batch_rows,
             positives=positives,
-            one_positive=labels_once[0],
+            one_positive=one_positive[0],
         )
     finally:
         plan.close()
@@ -183,9 +183,9 @@ def finished(
     run = Run(
         schema_version=SCHEMA_VERSION,
         secid_version=VERSION,
-        settings=replace(resolved, values=as_read(resolved.values)).document(),
+        settings=replace(resolved, values=with_commits(resolved.values)).document(),
         encoder=encoder.info,
-        idf=context.bench.coverages.info(settings.tokenizer, settings.idf),
+        idf=context.measurer.coverages.info(settings.tokenizer, settings.idf),
         budget=settings.budget,
         sources=sources,
         controls=controls,
@@ -205,10 +205,10 @@ def finished(
         measured=tuple(context.items),
         findings=context.findings,
         positives=read.positives,
-        frequencies=context.bench.coverages.table(settings.tokenizer, settings.idf),
+        frequencies=context.measurer.coverages.table(settings.tokenizer, settings.idf),
         reference=context.reference,
         scores={item.name: item.nats(settings.budget) for item in ranked},
-        vectors=context.bench.vectors,
+        vectors=context.measurer.vectors,
         states=tuple(
             replace(item, state=shared.state) for item, shared in zip(context.items, context.table, strict=True)
         ),

@@ -44,9 +44,9 @@ from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level,
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import Aspect, Bench, Measured, aspects, level_sets, sample_positions, tokenizer_of
+from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
 from secid.triplets.random_reference import RandomReference, passage_pool, random_reference
-from secid.triplets.table import CoverageBench, piece_stream, triplets_of
+from secid.triplets.table import CoverageTables, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
@@ -113,32 +113,34 @@ def measure(
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
     embedder, early = embedded(plan, encoder, settings, folder, clock, progress), None
     triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
-    bench, suite = bench_of(plan, triplets, embedder, encoder, settings, folder, background, clock, progress)
+    measurer, suite = measurer_of(plan, triplets, embedder, encoder, settings, folder, background, clock, progress)
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
-            plan, triplets, early = rank_early(plan, embedder, bench, settings, progress)
+            plan, triplets, early = rank_early(plan, embedder, measurer, settings, progress)
             counts.update(embedder.counts)
         note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
         for control in controls:  # nothing is left to encode but after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
-    sets = measured_sets(plan, triplets, controls, bench, suite, clock, progress)
+    sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
             sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, bench, read.texts, progress)
+        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, measurer, read.texts, progress)
         cut = ranked_sets(sets.table, sets.level, settings.budget)
-        pairs = compared_pairs(plan, sets.items, cut, bench, settings, reference, sets.table)
+        pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
-        warnings = unlike_queries(sets.items, pairs, reference) + noisy(bench.smallest_distance)
-        warnings += lexical(plan, sets.items, bench.coverages, settings, folder / "cautions")
+        warnings = unlike_queries(sets.items, pairs, reference) + noisy(measurer.smallest_distance)
+        warnings += lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions")
         warnings += few_queries({item.name: item.influence.n_queries for item in sets.items})
         warnings += not_level(sets.level, settings) + odd_slices(plan, settings)
         same = same_queries(sets.items)
-        gaps = [control_gaps(item, control.of, sets.table, bench, same_queries=same) for control, item in sets.controls]
-        without = {item.name: without_flagged(item, bench, reference) for item in sets.items}
+        gaps = [
+            control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
+        ]
+        without = {item.name: without_flagged(item, measurer, reference) for item in sets.items}
     place_of = {item.name: place for place, item in enumerate(cut)}
     order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
     places = [place_of[name] for name in order]
@@ -165,7 +167,7 @@ def measure(
         warnings=warnings,
         not_evaluated=missing | absent | unknown,
         embedder=embedder,
-        bench=bench,
+        measurer=measurer,
         stages=clock.stages,
         progress=progress,
     )
@@ -187,7 +189,7 @@ def embedded(
     return embedder
 
 
-def bench_of(
+def measurer_of(
     plan: Plan,
     triplets: Sequence[Triplets],
     embedder: Embedder,
@@ -197,20 +199,20 @@ def bench_of(
     background: Background,
     clock: Clock,
     progress: Progress,
-) -> tuple[Bench, Sequence[Aspect]]:
+) -> tuple[Measurer, Sequence[Aspect]]:
     """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     known: dict[tuple[str, str], DocumentFrequencies] = {}
     if background.frequencies:
         known[settings.tokenizer, settings.idf] = background.frequencies
-    coverages = CoverageBench(plan, triplets, folder, known, pieces, progress)
+    coverages = CoverageTables(plan, triplets, folder, known, pieces, progress)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         of_variants = (tokenizer_of(variant) for variant in variants_of(suite))
         for tokenizer in dict.fromkeys([settings.tokenizer, *of_variants]):
             coverages.lexicon(tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
-    return Bench(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
+    return Measurer(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
@@ -264,7 +266,7 @@ def measured_sets(
     plan: Plan,
     triplets: Sequence[Triplets],
     controls: Sequence[Control],
-    bench: Bench,
+    measurer: Measurer,
     suite: Sequence[Aspect],
     clock: Clock,
     progress: Progress,
@@ -273,7 +275,7 @@ def measured_sets(
 
     Variants are measured on the triplets that sources are ranked by: the table's; beyond budget 1, those of equal size.
     """
-    settings, variants = bench.settings, variants_of(suite)
+    settings, variants = measurer.settings, variants_of(suite)
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
@@ -282,7 +284,7 @@ def measured_sets(
         of_all = {id(rows) for rows in triplets}
         others = {id(rows): len(rows) for rows in (*shared, *(cuts or ())) if id(rows) not in of_all}
         progress.start("measure", PASSES * (n_triplets + sum(others.values())), "triplets")
-        watched = replace(bench, vectors=replace(bench.vectors, tick=progress.advance))
+        watched = replace(measurer, vectors=replace(measurer.vectors, tick=progress.advance))
         ranked = ranked_sets(shared, cuts, settings.budget)
         done: dict[int, Measured] = {}
 
@@ -327,16 +329,16 @@ def inspected(
     sets: MeasuredSets,
     embedder: Embedder,
     encoder: Encoder,
-    bench: Bench,
+    measurer: Measurer,
     texts: Mapping[str, SourceFindings],
     progress: Progress,
 ) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
     """Return the random reference, the findings by source, the sets with findings as columns, and what is missing."""
-    reference = random_reference(plan, [item.triplets for item in sets.items], bench.vectors, bench.settings.seed)
+    reference = random_reference(plan, [item.triplets for item in sets.items], measurer.vectors, measurer.settings.seed)
     shares = getattr(encoder, "unknown_shares", None)
     negatives = distinct(np.concatenate([item.triplets.negative for item in sets.items]))
     unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
-    inspector = Inspector(plan, bench.coverages, embedder.truncated, unknown, reference, texts, bench.settings)
+    inspector = Inspector(plan, measurer.coverages, embedder.truncated, unknown, reference, texts, measurer.settings)
     progress.start("inspect", len(sets.items), "sources")
     items, findings = [], {}
     for item in sets.items:

@@ -23,7 +23,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN, flagged, lowest_positive
+from secid.measure.in_batch import MARGIN, lowest_positive, margin_flags
 from secid.measure.sweep import sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
@@ -86,7 +86,7 @@ class GuideScores:
         scored with; False outside the sample.
         """
         lowest = lowest_positive(self.s_query_positive, self.place)
-        return np.asarray(flagged(self.s_query_negative, lowest, "relative", MARGIN))
+        return np.asarray(margin_flags(self.s_query_negative, lowest, "relative", MARGIN))
 
     def mean(self, values: Floats, cluster: Index, names: Names, share: Floats | None) -> Estimate:
         """The mean of a column over all triplets, as its sample estimates it. values: (T,); read where scored."""
@@ -197,7 +197,7 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
     """The share of random passages that the guide's margin flags, clustered by query."""
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
-    flags = flagged(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
+    flags = margin_flags(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
     return clustered_mean(flags.astype(np.float64), cluster, comparable_keys(plan.queries.keys[queries]))
 
 

@@ -18,7 +18,7 @@ from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
 from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
-from secid.triplets.table import CoverageBench, TripletTable
+from secid.triplets.table import CoverageTables, TripletTable
 
 # The settings under which one pass sums the same triplets: the run's own, and those that ablations vary.
 
@@ -145,18 +145,18 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
     return (budget, *others)
 
 
-# The bench that every set of triplets of a run is measured on, and sets cut to equal size.
+# What measures every set of triplets of a run, and sets cut to equal size.
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class Bench:
+class Measurer:
     """What every set of triplets of a run is measured with: both passes, under the base setting."""
 
     vectors: Vectors
     query_keys: npt.NDArray[np.uint8]
-    coverages: CoverageBench
+    coverages: CoverageTables
     settings: Settings
     smallest_distance: float
 

@@ -100,7 +100,7 @@ def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
     return both.difference(len(first.queries))
 
 
-def total(parts: list[QuerySums]) -> QuerySums:
+def summed_queries(parts: list[QuerySums]) -> QuerySums:
     """Add up the sums of one or more sources: the ratio is then over all of their triplets."""
     queries = distinct(np.concatenate([part.queries for part in parts]))
     place = np.concatenate([np.searchsorted(queries, part.queries) for part in parts])

@@ -132,7 +132,7 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     return lex
 
 
-class CoverageBench:
+class CoverageTables:
     """Lexicons and frequency tables of one run, made when first asked for.
 
     triplets : the scored triplets of all sources; their distinct documents are the pool (METHOD 2).
@@ -163,9 +163,9 @@ class CoverageBench:
         self._lexicons: dict[str, Lexicon] = {}
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
-    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageBench:
-        """A bench of other texts, with the same tokenizers; its pool is its own."""
-        return CoverageBench(plan, triplets, folder, pieces=self._pieces)
+    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
+        """Return the tables of other texts under the same tokenizers; their pool is their own."""
+        return CoverageTables(plan, triplets, folder, pieces=self._pieces)
 
     def tokenizers(self) -> tuple[str, ...]:
         """Names of all that can be used here: the encoder's own pieces where it has them."""

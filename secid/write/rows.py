@@ -23,7 +23,7 @@ ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
 """Fields of a mined negative, and FlagEmbedding's lists of them."""
 OF_NEGATIVES = (SCORE_COLUMNS[1], *PROVENANCE.values())
-IDS_BESIDE = (POSITIVE_IDS, NEGATIVE_IDS)
+PASSAGE_ID_COLUMNS = (POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns of ids beside those of texts, but for the numbers in them."""
 
 
@@ -76,7 +76,7 @@ def row_of(record: Record) -> Row:
     used: set[str] = set()
     passages = []
     for texts, placed, n_listed, ids, scores in zip(
-        sides, cells, extras.n_listed, IDS_BESIDE, SCORE_COLUMNS, strict=True
+        sides, cells, extras.n_listed, PASSAGE_ID_COLUMNS, SCORE_COLUMNS, strict=True
     ):
         n = {max((place for place, _ in placed), default=-1) + 1, n_listed}
         names = [name for name in columns if _is_of_ids(name, ids)]

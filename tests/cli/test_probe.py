@@ -16,7 +16,7 @@ import pytest
 import secid
 from secid.analyses.agreement import outcomes_of
 from secid.errors import SecidError, SettingsError, UsageError
-from secid.results import commands
+from secid.results import inputs
 from secid.results.document import json_of, read_probe
 from secid.tools.probing import options
 from secid.tools.probing import run as probing
@@ -26,9 +26,9 @@ from tests.cli.conftest import (
     ROOT,
     Invoke,
     invoke_in_process,
-    start,
     write_rows,
 )
+from tests.kills import fork
 from tests.snapshots import Snapshot, situations
 from tests.tiny_bert import save_tiny_bert
 from tests.tiny_probe import tiny_encoder
@@ -65,11 +65,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A run of the sources, and the probe that was added to it."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
-        before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
-        probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
+    scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
+    before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
+    probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
     assert scored.code == 0, scored.err
     return {"run": folder / "run", "score": scored, "before": before, "probe": probed}
 
@@ -265,10 +263,10 @@ def test_nothing_that_could_be_trained_exits_with_3(sources, small, invoke: Invo
 
 def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
     given = {"encoder": "minilm", "max_length": 64, "first_k": 2, "titles": False, "ablate": True, "seed": 3}
-    line = commands.probe_command(["a b.jsonl"], given)
+    line = inputs.probe_command(["a b.jsonl"], given)
     assert line == ("secid probe 'a b.jsonl' --encoder minilm --max-length 64 --set titles=no --set seed=3")
-    assert commands.probe_command(["-"], given) is None
-    assert commands.beside_run(line, "-runs/x") == f"{line} --run ./-runs/x"
+    assert inputs.probe_command(["-"], given) is None
+    assert inputs.with_run(line, "-runs/x") == f"{line} --run ./-runs/x"
 
 
 def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(sources, small):
@@ -280,7 +278,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
     cache = tmp_path / "cache"
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
-    child = start(*given, cwd=tmp_path)
+    child = fork(given, tmp_path, tmp_path / "said")
     end = time.monotonic() + 90
     while len(list(cache.glob("probes/*.json"))) < 3:  # two of the frozen encoder, and a training
         assert child.poll() is None, child.communicate()[1]

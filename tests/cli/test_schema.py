@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from secid.cli.encoder import Document
-from secid.results.document import json_of, schema_of
+from secid.results.document import json_of, json_schema
 from secid.tools.gating.baseline import baseline_from_json, baseline_to_json
 from secid.tools.gating.limits import policy_text
 from secid.tools.gating.policy import Policy, parse_policy
@@ -87,5 +87,5 @@ def test_a_policy_fits_where_the_program_takes_it(invoke):
     ],
 )
 def test_what_the_program_refuses_does_not_fit(table):
-    schema = schema_of(Policy, "validation")
+    schema = json_schema(Policy, "validation")
     assert len(disagreements(table, schema, schema)) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from secid.analyses.guide import GuideSource
 from secid.analyses.guide import curves as curves_of
-from secid.measure.in_batch import flagged
+from secid.measure.in_batch import margin_flags
 from secid.triplets.estimates import clustered_mean, stratified_mean, wilson_interval
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference
@@ -109,8 +109,8 @@ def test_the_reference_notices_damage(rows, result, damage):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_relative_margin_below_zero_lowers_the_bar(sign):
-    assert flagged(np.array([sign * 0.5 - 0.02]), np.array([sign * 0.5]), "relative", 0.05).all()
-    assert not flagged(np.array([sign * 0.5 - 0.03]), np.array([sign * 0.5]), "relative", 0.05).any()
+    assert margin_flags(np.array([sign * 0.5 - 0.02]), np.array([sign * 0.5]), "relative", 0.05).all()
+    assert not margin_flags(np.array([sign * 0.5 - 0.03]), np.array([sign * 0.5]), "relative", 0.05).any()
 
 
 def test_curves_run_over_the_range_of_the_scores():

@@ -20,7 +20,7 @@ from secid.results.catalogue import FINDINGS
 from secid.scoring.run import Scored
 from secid.settings import resolve
 from secid.triplets.measure_set import TEMPERATURES, TOKENIZERS
-from secid.triplets.table import CoverageBench
+from secid.triplets.table import CoverageTables
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import reference
 from tests.scored import score_sources
@@ -337,8 +337,8 @@ def test_sources_of_different_queries_are_the_first_warning(sources, tmp_path):
 
 def test_idf_is_built_once_per_source_and_not_for_every_example(sources, tmp_path, monkeypatch):
     asked = []
-    real = CoverageBench.idf
-    monkeypatch.setattr(CoverageBench, "idf", lambda *given: asked.append(1) or real(*given))
+    real = CoverageTables.idf
+    monkeypatch.setattr(CoverageTables, "idf", lambda *given: asked.append(1) or real(*given))
     few = score({"a": sources["a"]}, tmp_path / "few", controls="none", examples=1).run
     n_few, asked[:] = len(asked), []
     many = score({"a": sources["a"]}, tmp_path / "many", controls="none", examples=9).run

@@ -17,7 +17,7 @@ from secid import api
 from secid.errors import InputError, OutputError
 from secid.files import UNLOCKED_SECONDS, WORK_PREFIX, partial_files, partial_of, work_folder
 from secid.pool.texts import TextSpool
-from secid.read.grouping import temporary_database
+from secid.read.reader import temporary_database
 from tests.unit.scoring.made_rows import clean_rows, write
 
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.in_batch import MARGIN, flagged
+from secid.measure.in_batch import MARGIN, margin_flags
 from secid.pages.findings import STATUS
 from secid.pages.text import percent
-from secid.pool import Plan, PlannedSource, content_of, select
+from secid.pool import Plan, PlannedSource, content_of, select_records
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
 from secid.results.sources import BudgetPoint
@@ -263,7 +263,7 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     near, best = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(flagged(near, best, "relative", MARGIN), LAST - near, near)
+    return np.where(margin_flags(near, best, "relative", MARGIN), LAST - near, near)
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
@@ -311,7 +311,7 @@ class Selected:
             copies=np.ones_like(planned.copies) if "repeat" in self.rule.drop else planned.copies,
             blanks=planned.blanks.only(np.zeros(len(planned.blanks.count), np.bool_)),
         )
-        return select(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
+        return select_records(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
 
     def copy(self, plan: Plan) -> PlannedSource:
         """Return what the copy holds, under the name of the source."""

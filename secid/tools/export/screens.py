@@ -11,16 +11,16 @@ from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Line, Screen, command, screen, strong
 from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
-from secid.records import words
+from secid.records import words_of_fact
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
-from secid.results.commands import score_command
+from secid.results.inputs import score_command
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
-    from secid.tools.export.flagged import Flagged
     from secid.tools.export.left_out import Answer, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
+    from secid.tools.export.select import Flagged
     from secid.write.writer import Written
 
 TRIPLETS = (
@@ -76,7 +76,7 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
         ),
         (
             _shares(mixture),
-            *(words(REMARKS, remark) for remark in mixture.remarks),
+            *(words_of_fact(REMARKS, remark) for remark in mixture.remarks),
             *(() if written is None else (*_file(written, written.path), *_drawing(written))),
         ),
     )

@@ -26,6 +26,7 @@ from secid.settings import Settings, flag_of
 if TYPE_CHECKING:
     from secid.write.writer import Schema
 
+
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200

@@ -25,7 +25,7 @@ from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
 from secid.progress import Clock, Progress
 from secid.read import Reader
-from secid.read.collection import as_read
+from secid.read.collection import with_commits
 from secid.results import EncoderInfo, InputFile, Run
 from secid.results.probe import (
     FEWEST_GROUPS,
@@ -38,10 +38,9 @@ from secid.results.probe import (
     sign,
 )
 from secid.settings import Settings
-from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.tools.probing.schedule import Trainings
+from secid.tools.probing.schedule import Judge, Trainings, effective_number
 from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
@@ -79,7 +78,7 @@ def probe_sources(
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
         with clock.stage("train"):
-            result = probe(task, encoder, settings, options, progress)
+            result = run_probe(task, encoder, settings, options, progress)
         return replace(result, encoder=info, files=files, timing=clock.stages)
     finally:
         task.close()
@@ -134,7 +133,9 @@ def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str],
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 
 
-def probe(task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress) -> Probe:
+def run_probe(
+    task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress
+) -> Probe:
     """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
 
     `files` and `timing` are empty: the caller has them.
@@ -204,7 +205,7 @@ def _untrained(
         secid_version=VERSION,
         encoder=encoder,
         files={},
-        collection=as_read(settings).collection,
+        collection=with_commits(settings).collection,
         trainable="lora" if options.lora else "full",
         steps=options.steps,
         batch=options.batch,

@@ -122,7 +122,7 @@ class ShardPart:
         return own if keep.all() else own.rows(np.flatnonzero(keep))
 
 
-class Between:
+class MergedPairs:
     """Pairs of sources, by place in `names`.
 
     counts     : the queries that they share.

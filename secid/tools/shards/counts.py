@@ -23,7 +23,7 @@ from secid.findings.openings import (
     Openings,
     PassageFacts,
     RunOpenings,
-    house_style,
+    common_phrases,
     ordinary_lengths,
     queries_by_opening,
     shared_openings,
@@ -106,7 +106,7 @@ class Counts:
         hubs = {name: hub_forms(self.table("served", name)) for name in names}
         lengths = {name: ordinary_lengths(self.table("lengths", name)) for name in names}
         excess = {name: formal_excess(dict(zip(DAMAGE, own, strict=True))) for name, own in self.formal.items()}
-        return RunTexts(RunOpenings(house_style(self.phrases), shared), hubs, lengths, excess)
+        return RunTexts(RunOpenings(common_phrases(self.phrases), shared), hubs, lengths, excess)
 
 
 def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | None) -> tuple[GapMoments, ...]:
@@ -115,7 +115,7 @@ def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | N
     return tuple(a.plus(b) for a, b in zip(one, other, strict=True))
 
 
-def total(parts: Callable[[], Iterable[Counts]]) -> Counts:
+def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
     """All parts together, in any order, without the openings and forms that cannot be shared or hubs: what is frequent
     in the whole is as frequent in some part.
 
@@ -133,7 +133,7 @@ def total(parts: Callable[[], Iterable[Counts]]) -> Counts:
     return reduce(Counts.__add__, (part.only(keys) for part in parts()), Counts())
 
 
-def count(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
+def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
     """What one part counts: its queries' rows, and its passages of all rows.
 
     readers : opened, not yet read.   folder : an empty one for spool files.

@@ -20,7 +20,7 @@ from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
 from secid.findings.rows import SAMPLED as OF_SAMPLE
-from secid.findings.rows import fraction
+from secid.findings.rows import part_of_total
 from secid.findings.status import FLAGGED, readable, status_of
 from secid.findings.summary import among_positives, source_finding
 from secid.measure.blocks import Vectors
@@ -50,7 +50,7 @@ from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, few_queries, repair_of, score_fields, unlike
-from secid.tools.shards.between import NO_SUM, Between, MergedScore, ShardPart
+from secid.tools.shards.between import NO_SUM, MergedPairs, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
 from secid.tools.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
@@ -85,18 +85,19 @@ class Sums:
         self.priorities = np.sort(np.append(self.priorities, arrays[f"{number}.priorities"]))[: sample + 1]
 
 
-class Whole:
+class MergedSource:
     """One source, added up over shards.
 
-    parts    : its numbers in the shards that hold some of it, in order.   silent : in those without a triplet of it.
+    parts    : its numbers in the shards that hold some of it, in order.
+    without_triplets : its numbers in the other shards.
     score    : of all its triplets.   sound : of those without a counted defect; `score` where none has any.
     weights, information : of all triplets under "", and of those with each finding.
     keys, per_query : of its queries, and their influence at the first budget, by shard.
     """
 
-    def __init__(self, sums: Sums, silent: list[ListedNumbers], device: torch.device | None) -> None:
+    def __init__(self, sums: Sums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
         n = int(sums.total.n_negatives)
-        self.parts, self.silent, self.priorities = sums.parts, silent, sums.priorities
+        self.parts, self.without_triplets, self.priorities = sums.parts, without_triplets, sums.priorities
         self.score = self.sound = MergedScore.of(sums.total, curve_budgets(1.0, n), device)
         if sums.sound.n_negatives < n:
             self.sound = MergedScore.of(sums.sound, (1.0,), device)
@@ -110,7 +111,7 @@ class Whole:
 
     def n_listed(self, name: str) -> int:
         """The sum of a number of all shards."""
-        return self.n(name) + sum(int(getattr(part, name)) for part in self.silent)
+        return self.n(name) + sum(int(getattr(part, name)) for part in self.without_triplets)
 
     def mean(self, name: str, weight: str = "result.n_triplets") -> float:
         """The mean of a number of its parts."""
@@ -119,14 +120,14 @@ class Whole:
     def moments(self) -> dict[str, Moments]:
         """Of each share, over the shards that evaluated it."""
         sums: dict[str, Moments] = {}
-        for part in (*self.parts, *self.silent):
+        for part in (*self.parts, *self.without_triplets):
             for name, own in part.moments.items():
                 sums[name] = sums[name].plus(own) if name in sums else own
         return sums
 
     def compared(self) -> dict[str, GapMoments]:
         """Of each formal finding, over all shards."""
-        first, *others = (part.compared for part in (*self.parts, *self.silent))
+        first, *others = (part.compared for part in (*self.parts, *self.without_triplets))
         sums = dict(first)
         for other in others:
             sums = {name: moments.plus(other[name]) for name, moments in sums.items()}
@@ -156,7 +157,7 @@ def whole_run(
     device: str,
     dtype: torch.dtype,
     progress: Progress,
-) -> tuple[dict[str, Whole], Between, dict[str, Tally]]:
+) -> tuple[dict[str, MergedSource], MergedPairs, dict[str, Tally]]:
     """What the shards of a run come to, by source.
 
     headers : of the states, in order.   sample : queries of each source that are to be sampled.
@@ -165,7 +166,7 @@ def whole_run(
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, Sums] = defaultdict(Sums)
     tallies: dict[str, Tally] = {}
-    between = Between(tuple(sorted({part.result.name for own in shards.values() for part in own.sources})))
+    between = MergedPairs(tuple(sorted({part.result.name for own in shards.values() for part in own.sources})))
     progress.start("merge", 2 * len(shards), "shards")
     for numbers, arrays, _ in _shards(state, shards, folder, rows=False):
         for number, part in enumerate(numbers.sources):
@@ -177,8 +178,10 @@ def whole_run(
         del arrays  # before the next are read
         progress.advance(1)
     gpu = gpu_of(device)
-    silent = {name: [s.silent[name] for s in shards.values() if name in s.silent] for name in sums}
-    wholes = {name: Whole(own, silent[name], gpu) for name, own in sums.items()}
+    without_triplets = {
+        name: [s.without_triplets[name] for s in shards.values() if name in s.without_triplets] for name in sums
+    }
+    wholes = {name: MergedSource(own, without_triplets[name], gpu) for name, own in sums.items()}
     tallies = {name: _added(tallies[name], tallies[unassigned_of(own.parts[0].file)]) for name, own in sums.items()}
     between.settle()
     for numbers, arrays, path in _shards(state, shards, folder, rows=True) if between.members else ():
@@ -237,10 +240,10 @@ OF_PAIRS = ("few_shared_queries", "own_queries", "traces_compared")
 """Warnings that are made again from the pairs of the whole run."""
 
 
-def report(
+def merged_run(
     sample: Run,
-    wholes: Mapping[str, Whole],
-    between: Between,
+    wholes: Mapping[str, MergedSource],
+    between: MergedPairs,
     tallies: Mapping[str, Tally],
     files: Mapping[str, InputFile],
     counts: Counts,
@@ -297,7 +300,7 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
 
-def on_shared(between: Between, name: str, sample: SourceReport) -> TableNumbers | None:
+def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
     """Return a source's columns of the table, None if they use all its queries. The hardness is the sample's."""
     key = between.in_table(*between.places(name))
     if key not in between.sets:
@@ -315,7 +318,7 @@ def on_shared(between: Between, name: str, sample: SourceReport) -> TableNumbers
     )
 
 
-def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, counts: Counts) -> Overlap:
+def overlap(a: str, b: str, n_queries: Mapping[str, int], between: MergedPairs, counts: Counts) -> Overlap:
     """Return what two sources share."""
     pair = between.places(a, b)
     n_documents = min(counts.shared[name, name] for name in (a, b))
@@ -325,7 +328,7 @@ def overlap(a: str, b: str, n_queries: Mapping[str, int], between: Between, coun
 
 
 def source_of(
-    whole: Whole,
+    whole: MergedSource,
     sample: SourceReport,
     tally: Tally,
     files: Mapping[str, InputFile],
@@ -375,7 +378,7 @@ def source_of(
     )
 
 
-def merged_without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
+def merged_without_flagged(whole: MergedSource, sample: SourceScore) -> WithoutFlagged:
     """The source without its counted defects; its hardness is the sample's."""
     sound = whole.sound
     if not sound.state.n_negatives:
@@ -389,7 +392,7 @@ def merged_without_flagged(whole: Whole, sample: SourceScore) -> WithoutFlagged:
 
 
 def merged_findings(
-    whole: Whole, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
+    whole: MergedSource, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
     """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
     findings, compared = [], whole.compared()
@@ -399,7 +402,7 @@ def merged_findings(
             findings += [] if own is None else [own]
             continue
         examples = own.examples if own is not None and own.examples else examples_of(whole, name)
-        weight, information = (fraction(sums[name], sums[""]) for sums in (whole.weights, whole.information))
+        weight, information = (part_of_total(sums[name], sums[""]) for sums in (whole.weights, whole.information))
         share, nats = moments[name], whole.score.nats * information
         finding = source_finding(name, share.n, share, examples, weight, nats)
         positives = among_positives(compared[name]) if name in compared else None
@@ -408,13 +411,13 @@ def merged_findings(
     return findings
 
 
-def examples_of(whole: Whole, name: str) -> tuple[TripletExample, ...]:
+def examples_of(whole: MergedSource, name: str) -> tuple[TripletExample, ...]:
     """Those of the first shard that has any."""
     findings = (part.result.finding(name) for part in whole.parts)
     return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
 
 
-def merged_overlaps(whole: Whole, sample: SourceReport) -> dict[str, dict[str, int]]:
+def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict[str, int]]:
     """How many negatives have two findings at once."""
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():
@@ -426,7 +429,7 @@ def merged_overlaps(whole: Whole, sample: SourceReport) -> dict[str, dict[str, i
 
 
 def states_of(
-    run: Run, sample: Sequence[Measured], wholes: Mapping[str, Whole], between: Between
+    run: Run, sample: Sequence[Measured], wholes: Mapping[str, MergedSource], between: MergedPairs
 ) -> tuple[Measured, ...]:
     """Return what the run folder keeps of each source, in rank order.
 

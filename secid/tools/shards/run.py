@@ -81,7 +81,7 @@ def score_shard(
     values = resolved.values
     from secid.pool.plan import Shard
     from secid.read import given_sources, opened
-    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score_shard
 
     job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
@@ -109,7 +109,7 @@ def score_shard(
             if not prepare:
                 with opened(files, values) as readers:
                     named = None if run is None else fspath(run)
-                    scored = score(job, counts, readers, loaded, work, recorder, clock, named)
+                    scored = score_shard(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
     n_done = len(all_parts(kind, part.of).keys() & job.state.names())
@@ -152,7 +152,7 @@ def merge(
     from secid.results.run import Merged
     from secid.scoring.run import finished, read_sources
     from secid.scoring.stages import Background, measure
-    from secid.tools.shards.merge import report, states_of, whole_run
+    from secid.tools.shards.merge import merged_run, states_of, whole_run
     from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
     from secid.tools.shards.state import SAMPLED
     from secid.tools.shards.store import StateDir
@@ -223,7 +223,7 @@ def merge(
                     sampled_queries=None if subset.has is None else sample,
                 )
                 recorder.note(merged_sentence(merged))
-                done = report(scored.run, wholes, between, tallies, input_files, counts, merged, values.seed)
+                done = merged_run(scored.run, wholes, between, tallies, input_files, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
                 analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
                 one_positive = all(header["numbers"]["one_positive"] for header in headers.values())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from secid.encode import Encoder
     from secid.scoring.run import Scored
     from secid.tools.shards.counts import Counts
-    from secid.tools.shards.merge import Whole
+    from secid.tools.shards.merge import MergedSource
     from secid.tools.shards.state import ShardNumbers
 
 Header = dict[str, Any]
@@ -162,10 +162,10 @@ class Job:
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         """Counts a part, and writes what it counted."""
-        from secid.tools.shards.counts import count, total
+        from secid.tools.shards.counts import count_part, summed_counts
 
-        counts = count(readers, self.resolved.values, shard, folder, progress)
-        return self._written(total(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
+        counts = count_part(readers, self.resolved.values, shard, folder, progress)
+        return self._written(summed_counts(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
 
     def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
         from secid.tools.shards.state import state_of_counts
@@ -179,7 +179,7 @@ class Job:
 
         Raises UsageError where some did and others did not.
         """
-        from secid.tools.shards.counts import total
+        from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
 
         if self.is_done(COUNTS, WHOLE):
@@ -197,7 +197,7 @@ class Job:
             )
         headers = {name: self.state.header(name) for name in parts}
         check_same(self.state, headers, self.run)
-        counts = total(lambda: (counts_of_state(self.state, name) for name in headers))
+        counts = summed_counts(lambda: (counts_of_state(self.state, name) for name in headers))
         return self._written(counts, WHOLE, next(iter(headers.values()))["files"])
 
 
@@ -206,7 +206,7 @@ def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
     return {file.path: asdict(file) for reader in readers for file in reader.content()}
 
 
-def score(
+def score_shard(
     job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
     run_folder: str | None,
 ) -> Scored | None:  # fmt: skip
@@ -216,7 +216,7 @@ def score(
     """
     from secid.scoring.run import finished, read_sources
     from secid.scoring.stages import Background, measure
-    from secid.tools.shards.state import ShardNumbers, silent_of, state_of, write_vectors
+    from secid.tools.shards.state import ShardNumbers, numbers_without_triplets, state_of, write_vectors
 
     name = name_of(SHARD, job.shard)
     resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
@@ -242,7 +242,11 @@ def score(
                 job.state.write(name, header(numbers, files), arrays, {ROWS: work / ROWS})
             return scored
     except EmptyShardError as error:
-        job.state.write(name, header(ShardNumbers(error.tallies, silent_of(error.silent)), files_of(readers)), {})
+        job.state.write(
+            name,
+            header(ShardNumbers(error.tallies, numbers_without_triplets(error.without_triplets)), files_of(readers)),
+            {},
+        )
         return None
 
 
@@ -312,7 +316,7 @@ def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: E
     )
 
 
-def subset_of_sample(wholes: Mapping[str, Whole], sample: int, seed: int) -> QuerySubset:
+def subset_of_sample(wholes: Mapping[str, MergedSource], sample: int, seed: int) -> QuerySubset:
     """The queries that some source has among its first `sample`; where these are all, all."""
     if all(whole.score.n_queries <= sample for whole in wholes.values()):
         return QuerySubset()

@@ -79,17 +79,17 @@ class SourceNumbers(ListedNumbers):
 
 @dataclass(frozen=True)
 class ShardNumbers:
-    """What a shard leaves beside arrays. A shard without a triplet has tallies and silent sources alone.
+    """What a shard leaves beside arrays. A shard without a triplet has only tallies and `without_triplets`.
 
     tallies : what became of its rows, by source; of each file under `unassigned_of` those too broken to tell theirs.
-    silent  : the sources without a triplet here, by name.
+    without_triplets  : the sources without a triplet here, by name.
     n_texts : distinct queries and passages.   dimension : of its rows.
     jaccard : of each pair of its sources by name, the sum of `jaccard_sums`.   smallest_distance : of its encoder.
     one_positive : whether no query of the shard has a second labelled positive.
     """
 
     tallies: Mapping[str, Tally]
-    silent: Mapping[str, ListedNumbers]
+    without_triplets: Mapping[str, ListedNumbers]
     sources: tuple[SourceNumbers, ...] = ()
     jaccard: tuple[tuple[str, str, float], ...] = ()
     n_texts: int = 0
@@ -108,7 +108,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     numbers = ShardNumbers(
         plan.tallies,
-        silent_of(plan.silent),
+        numbers_without_triplets(plan.without_triplets),
         tuple(
             stored_numbers(item, plan, results[item.name], scored.findings[item.name].compared)
             for item in scored.measured
@@ -174,7 +174,7 @@ def stored_numbers(
     )
 
 
-def silent_of(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
+def numbers_without_triplets(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
     """The numbers of sources without a triplet: they may list blank negatives."""
     found = {}
     for planned in sources:

@@ -20,7 +20,7 @@ from secid.encode.batching import (
     Tokens,
     halves,
     longest_first,
-    merge,
+    merged_items,
     next_batch,
     text_windows,
     token_chunks,
@@ -77,7 +77,7 @@ def taken_from(feed: Feed) -> Iterator[TokenBatch]:
 def test_a_feed_hands_each_text_to_one_thread() -> None:
     feed = fed(LISTS * 40, 16)
     producers = [lambda: taken_from(feed)] * 4
-    batches: list[TokenBatch] = list(merge(producers, 3, "test"))
+    batches: list[TokenBatch] = list(merged_items(producers, 3, "test"))
     alone = list(taken_from(fed(LISTS * 40, 16)))
     assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(len(LISTS) * 40))
     assert sorted(batch.positions.tolist() for batch in batches) == sorted(batch.positions.tolist() for batch in alone)
@@ -190,10 +190,10 @@ def numbers(*values: int, broken: bool = False) -> Iterator[int]:
 
 
 def test_merged_keeps_each_makers_order_and_raises_its_error() -> None:
-    items = list(merge([lambda: numbers(1, 2, 3), lambda: numbers(11, 12)], 1, "test"))
+    items = list(merged_items([lambda: numbers(1, 2, 3), lambda: numbers(11, 12)], 1, "test"))
     assert sorted(items) == [1, 2, 3, 11, 12]
     assert [item for item in items if item < 10] == [1, 2, 3]
-    stream = merge([lambda: numbers(1, 2, broken=True)], 2, "test")
+    stream = merged_items([lambda: numbers(1, 2, broken=True)], 2, "test")
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(KeyError, match="broken"):
         next(stream)
@@ -207,12 +207,12 @@ def test_leaving_early_and_errors_stop_the_threads() -> None:
             produced.append(1)
             yield 1
 
-    items = merge([endless, endless], 3, "secid-test")
+    items = merged_items([endless, endless], 3, "secid-test")
     next(items)
     items.close()
     count = len(produced)
     with pytest.raises(KeyError, match="broken"):
-        list(merge([lambda: numbers(broken=True), endless], 3, "secid-test"))
+        list(merged_items([lambda: numbers(broken=True), endless], 3, "secid-test"))
     later = len(produced)
     time.sleep(0.05)
     assert len(produced) == later <= count + 6

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
+from secid.findings.form import LANGUAGES, is_refusal, phrase
 from secid.findings.openings import (
     SHARED_CHANCE,
     chance_of_fewer,
     opening,
     opening_flags,
 )
-from secid.findings.preambles import LANGUAGES, is_refusal, phrase
 from tests.unit.findings.planned import pool_of
 
 PREAMBLES = {

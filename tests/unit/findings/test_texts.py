@@ -15,7 +15,7 @@ from secid.findings.copies import restored, stored_positives
 from secid.findings.openings import NO_KEYS, RunOpenings
 from secid.findings.texts import RunTexts, mask_of, restored_texts
 from secid.pool import normal_form as forms_module
-from secid.pool import select
+from secid.pool import select_records
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed
 from secid.results.catalogue import BITS
@@ -370,7 +370,7 @@ def test_stored_positives_that_do_not_fit_are_refused(name):
 def test_a_source_without_triplets_has_an_empty_mask():
     with pooled([("q", [passage(1)], [passage(2)])]) as plan:
         (source,) = plan.sources
-        nothing = select(source, np.zeros(1, np.bool_), np.zeros(1, np.bool_))
+        nothing = select_records(source, np.zeros(1, np.bool_), np.zeros(1, np.bool_))
         assert [len(mask) for mask in text_masks(plan.queries, plan.passages, [nothing])] == [0]
         assert text_masks(plan.queries, plan.passages, []) == []
         assert (

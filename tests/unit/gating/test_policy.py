@@ -10,7 +10,7 @@ import pytest
 
 from secid.errors import SettingsError, UsageError
 from secid.pages.explain import explained
-from secid.results.document import schema_of
+from secid.results.document import json_schema
 from secid.settings import resolve
 from secid.tools.gating.policy import CHECK_NAMES, LIMITED, Policy, parse_policy, read_policy
 from tests.snapshots import Snapshot, refusal, situations
@@ -67,7 +67,7 @@ def test_a_missing_file_and_one_that_is_not_toml_are_refused(tmp_path):
 
 
 def test_the_schema_names_every_key():
-    schema = schema_of(Policy, "validation")
+    schema = json_schema(Policy, "validation")
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == set(Policy.model_fields)
     assert "description" in schema["$defs"]["FindingsPolicy"]["properties"]["preamble"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.pages.charts import forest_chart, gains_chart, hardness_chart
+from secid.pages.charts import SOURCE_COLOUR, Scale, around, forest_chart, gains_chart, hardness_chart, tag, ticks
 from secid.pages.formats import FORMATS
-from secid.pages.svg import SOURCE_COLOUR, Scale, around, tag, ticks
 from tests.unit.pages import probes, samples, situations
 
 
@@ -73,16 +71,12 @@ def test_without_the_page_s_style_sources_keep_their_colour():
     assert not re.search(r'class="src"(?![^>]* color=)', page)
 
 
-def test_dots_at_one_place_lie_side_by_side():
-    run = situations.RUN
-    one, other, *others = run.sources
-    same = samples.changed(
-        other, hardness=one.hardness, inversion_fraction=one.score.inversion_fraction, findings=one.findings
+def test_hardness_and_outscoring_have_a_strip_each():
+    text = str(hardness_chart(situations.RUN).draw())
+    rows = [re.findall(r'<circle cx="([\d.]+)%"', row) for row in text.split("<bdi>") if "<circle" in row]
+    assert {len(row) for row in rows} == {2}
+    hardness = [source.hardness.value for source in situations.RUN.sources]
+    places = [float(first) for first, _ in rows[: len(hardness)]]
+    assert sorted(range(len(hardness)), key=places.__getitem__) == sorted(
+        range(len(hardness)), key=hardness.__getitem__
     )
-    apart, together = (
-        re.findall(r'cx="([^"]+)" cy="([^"]+)"[^>]*?class="src"(?:[^>]*translate\((\S+) 0\))?', str(chart.draw()))
-        for chart in map(hardness_chart, (run, replace(run, sources=(one, same, *others))))
-    )
-    assert len({dot[:2] for dot in apart}) == len(run.sources)
-    assert together[0][:2] == together[1][:2]
-    assert together[0][2] != together[1][2]

@@ -12,7 +12,7 @@ from secid.analyses.registry import from_json, read_run, to_json
 from secid.errors import InputError, NumericalError
 from secid.pages.formats import FORMATS
 from secid.results import Run
-from secid.results.document import schema_of
+from secid.results.document import json_schema
 from tests.schemas import disagreements
 from tests.snapshots import refusal
 from tests.unit.pages import samples
@@ -110,7 +110,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_schema_and_report_agree():
     """Every field of a report is in the schema, and every field that the schema asks for is in the report."""
-    schema = schema_of(Run)
+    schema = json_schema(Run)
     document = json.loads(to_json(samples.sliced(samples.early(samples.golden()))))
     assert disagreements(document, schema, schema) == []
     del document["sources"][0]["score"]["rank"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from secid.pages.charts import ROW_HEIGHT, separation_chart
+from secid.pages.charts import CURVES, separation_chart
 from secid.pages.formats import FORMATS
 from secid.pages.sections.cost import cost_section
 from secid.pages.sections.in_batch import in_batch_section
@@ -45,7 +45,7 @@ def _rows(table):
 
 def test_the_curves_are_those_of_the_histograms():
     picture = str(separation_chart([SOURCE]).draw())
-    positive, negative, roc = re.findall(r'<path d="([^"]+)"', picture)
+    positive, negative, _, roc = re.findall(r'<path d="([^"]+)"', picture)
     steps = [float(y) for y in re.findall(r"V([\d.]+)h1", positive)]
     assert steps == pytest.approx([100, 100, 100 - 100 / 3, 0], abs=0.1)  # of the highest bar, which is 0.75
     assert [float(y) for y in re.findall(r"V([\d.]+)h1", negative)] == pytest.approx([66.7, 33.3, 70, 96.7], abs=0.1)
@@ -53,7 +53,7 @@ def test_the_curves_are_those_of_the_histograms():
     assert points == [(0, 100), (2.5, 25), (25, 0), (75, 0), (100, 0)]
     area = sum((x - before) * (200 - y - y_before) / 2 for (before, y_before), (x, y) in pairwise(points))
     assert area / 1e4 == pytest.approx(0.95625)  # 0.75 (0.975 + 0.025 / 2) + 0.25 (0.75 + 0.225 / 2)
-    assert f'height="{ROW_HEIGHT:.0f}"' in picture
+    assert f'height="{CURVES:.0f}"' in picture
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])

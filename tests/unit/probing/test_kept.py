@@ -22,7 +22,7 @@ from secid.settings import Settings
 from secid.tools.probing import learner, schedule
 from secid.tools.probing.learner import Work
 from secid.tools.probing.options import Options
-from secid.tools.probing.run import probe
+from secid.tools.probing.run import run_probe
 from secid.tools.probing.schedule import TrainingFiles
 from secid.tools.probing.task import Arm, RowLists, Task
 from tests.kills import _environment
@@ -45,7 +45,7 @@ def settings_of(folder: Path, **more: Any) -> Settings:
 
 
 def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Probe:
-    return probe(task, encoder, settings_of(folder, **more), options, Silent())
+    return run_probe(task, encoder, settings_of(folder, **more), options, Silent())
 
 
 def files(folder: Path) -> list[Path]:

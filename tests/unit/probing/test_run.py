@@ -22,7 +22,7 @@ from secid.tools.probing import learner as training
 from secid.tools.probing import schedule
 from secid.tools.probing.learner import DivergedError, Learner, Step, Work
 from secid.tools.probing.options import Options
-from secid.tools.probing.run import RANDOM, probe
+from secid.tools.probing.run import RANDOM, run_probe
 from secid.tools.probing.task import Arm, RowLists, Task
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
@@ -54,7 +54,7 @@ class Notes(Silent):
 
 def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Probe:
     given = Settings(**{"device": "cpu", "cache": False, **settings})
-    return probe(task, encoder, given, options, progress or Notes())
+    return run_probe(task, encoder, given, options, progress or Notes())
 
 
 @pytest.fixture(scope="module")

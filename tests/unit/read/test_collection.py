@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from secid.read.collection import Collection, open_collection
-from secid.read.grouping import temporary_database
+from secid.read.reader import temporary_database
 from secid.records import Record
 from secid.settings import Settings
 

@@ -20,7 +20,7 @@ from secid.cli.app import main
 from secid.errors import InputError, SecidError, UsageError
 from secid.read import hub as hub_module
 from secid.read import on_disk, open_source, resolve_sources
-from secid.read.collection import BEIR_FOLDER, CollectionFiles, as_read, collection_files, open_collection
+from secid.read.collection import BEIR_FOLDER, CollectionFiles, collection_files, open_collection, with_commits
 from secid.read.evaluation import of_split, read_evaluation, relevant_pairs
 from secid.read.sources import passed_over
 from secid.settings import Settings
@@ -302,7 +302,7 @@ def test_a_collection_in_every_layout_is_the_folder(hub: Hub) -> None:
         assert content(found) == expected, name
         assert found.where == word.replace(name, f"{name}@{commit}", 1)
         assert bool(found.note) == (name == "converted")
-        assert as_read(Settings(collection=word)).collection == found.where
+        assert with_commits(Settings(collection=word)).collection == found.where
         assert content(collection_files(found.where, BEIR_FOLDER)) == expected  # as a report names it
 
 
@@ -312,7 +312,7 @@ def test_single_files_of_a_collection(hub: Hub) -> None:
     given = Settings(corpus="m/configs:corpus:corpus", queries="hf://datasets/m/configs/x/q-*")
     folder = open_collection(Settings(collection=str(BEIR)))
     assert list(open_collection(given).passages()) == list(folder.passages())
-    read = as_read(given)
+    read = with_commits(given)
     assert (read.corpus, read.queries) == (
         f"m/configs@{commit}:corpus:corpus",
         f"hf://datasets/m/configs@{commit}/x/q-*",

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from secid.read import grouping, open_source
+from secid import files
+from secid.read import open_source
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
 
@@ -118,7 +119,7 @@ def test_groups_reach_across_the_files_of_a_source(tmp_path: Path) -> None:
 def test_groups_larger_than_memory_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"query {n % 500}", f"text {n} " + "x" * 500, int(n % 7 == 0)) for n in range(5000)]
     whole = pairs(tmp_path, rows)
-    monkeypatch.setattr(grouping, "CACHE_KIB", 64)
+    monkeypatch.setattr(files, "CACHE_KIB", 64)
     assert pairs(tmp_path, rows) == whole
     assert sum(len(item.positives) + len(item.negatives) for item in whole if isinstance(item, Record)) == 5000
 

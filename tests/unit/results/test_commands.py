@@ -6,8 +6,7 @@ import shlex
 
 import pytest
 
-from secid.results.commands import flagged_command, in_folder, no_command, repair_command
-from secid.results.inputs import InputFile
+from secid.results.inputs import InputFile, flagged_command, in_folder, no_command, repair_command
 
 NAMES = ["a", "a b", "a_b", "a/b", "a:b", "-a", "_a", "ä", "a.b"]
 
