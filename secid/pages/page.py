@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Literal
 
 from markupsafe import Markup
 
-from secid.pages.text import short
-from secid.results import TripletExample
+from secid.pages.text import plural, short
+from secid.results import Match, TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Names in the description of a chart, and characters of each; the table next to it has all."""
@@ -33,6 +34,13 @@ class Column:
 
     title: str
     kind: Literal["text", "number", "wrapped", "status", "foreign"] = "text"
+
+
+text = partial(Column, kind="text")
+number = partial(Column, kind="number")
+wrapped = partial(Column, kind="wrapped")
+foreign = partial(Column, kind="foreign")
+status = partial(Column, kind="status")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,26 +153,17 @@ def described(items: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
-def text(title: str) -> Column:
-    """A column of our own words."""
-    return Column(title)
-
-
-def number(title: str) -> Column:
-    """A column of numbers."""
-    return Column(title, "number")
-
-
-def wrapped(title: str) -> Column:
-    """A column of numbers with their intervals."""
-    return Column(title, "wrapped")
-
-
-def foreign(title: str) -> Column:
-    """A column of foreign text."""
-    return Column(title, "foreign")
-
-
-def status(title: str) -> Column:
-    """A column of statuses."""
-    return Column(title, "status")
+def match_words(match: Match | None) -> str:
+    """What the negative of an example repeats; "" where nothing is known of it."""
+    if match is None:
+        return ""
+    where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)
+    if match.kind == "positive":
+        return f"equals the labelled positive in {where}" if where else "equals a labelled positive of its query"
+    if match.kind == "earlier":
+        return f"listed earlier, as negative {match.n} in {where}"
+    return (
+        f"listed {match.n} times"
+        if match.kind == "copies"
+        else f"a negative of {plural(match.n or 0, 'query', 'queries')}"
+    )
