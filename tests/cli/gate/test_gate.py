@@ -294,6 +294,18 @@ def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
         assert f"encoder {field}: baseline" in result.err
 
 
+def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
+    for name in ("b.json", "b.idf.safetensors"):
+        shutil.copy(prepared.folder / name, tmp_path / name)
+    table = tmp_path / "b.idf.safetensors"
+    table.write_bytes(table.read_bytes()[:-1] + b"x")
+    result = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
+    assert result.code == 2
+    assert "b.idf.safetensors: " in result.err
+    table.unlink()
+    assert invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json").code == 2
+
+
 WRONG_USE = (
     "gate x.jsonl",
     "gate --against b.json",
