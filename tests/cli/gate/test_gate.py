@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +18,6 @@ import pytest
 import secid
 from secid.encode import load
 from secid.errors import InputError, NothingToScoreError, SettingsError, UsageError
-from secid.results.catalogue import TEXT_FINDINGS
 from secid.settings import Settings
 from tests.cli.conftest import FIXTURES, Invoke, invoke_for_a_reader_that_has_gone, run_child, write_rows
 from tests.cli.gate.conftest import Prepared, fresh, items, save_vectors, variant
@@ -147,9 +145,8 @@ def test_a_dated_name_is_compared_with_its_predecessor(prepared, tmp_path, invok
     assert "names.other = 'nothing' " in result.err
 
 
-@pytest.mark.parametrize("name", ["used", "new"])
-def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, invoke, name):
-    source = variant(tmp_path, "few", name)
+def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, invoke):
+    source = variant(tmp_path, "few", "new")
     code, checks = gated(prepared, invoke, source)
     assert code == 3
     assert {check["outcome"] for check in checks.values()} == {"pass", "undecided"}
@@ -161,8 +158,7 @@ def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, 
     assert printed.count("would decide") == 1
 
 
-@pytest.mark.parametrize("n", [1, 4])
-@pytest.mark.parametrize("name", ["used", "new"])
+@pytest.mark.parametrize(("n", "name"), [(1, "used"), (4, "new")])
 def test_fewer_queries_than_an_interval_needs_are_undecided_and_other_sources_get_their_verdict(
     prepared, tmp_path, invoke, n, name
 ):
@@ -210,12 +206,8 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
 
 
 WRONG_CALLS = {
-    "an unknown key": ({"policy": {"bucket": {}}}, SettingsError, "'bucket'"),
-    "a missing policy": ({"policy": "none.toml"}, UsageError, "none.toml: "),
-    "a missing baseline": ({"against": "none.json"}, InputError, "none.json: "),
     "no source": ({"sources": []}, NothingToScoreError, "no source"),
     "a missing source": ({"sources": ["none.jsonl"]}, InputError, "none.jsonl: "),
-    "another temperature": ({"temperature": 0.1}, UsageError, "temperature: baseline 0.05, now 0.1"),
     "an unknown setting": ({"seeds": 1}, SettingsError, "seeds"),
 }
 
@@ -286,18 +278,12 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
         assert checks[name]["interval_95"] == pytest.approx([0.0, 0.0], abs=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (("--temperature", "0.1"), "temperature: baseline 0.05, now 0.1"),
-        (("--set", "seed=4", "--set", "tokenizer=whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
-        (("--set", "idf=uniform"), "idf: baseline 'pooled', now 'uniform'"),
-    ],
-)
-def test_another_recipe_is_refused(prepared, tmp_path, invoke, flags, line):
+def test_another_recipe_is_refused(prepared, tmp_path, invoke):
+    flags = ("--temperature", "0.1", "--set", "tokenizer=whitespace")
     result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, *flags)
     assert result.code == 2
-    assert line in result.err
+    for line in ("temperature: baseline 0.05, now 0.1", "tokenizer: baseline 'alphanumeric', now 'whitespace'"):
+        assert line in result.err
 
 
 def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
@@ -533,26 +519,6 @@ def test_false_negatives_are_the_run_s_and_the_baseline_s(prepared, tmp_path, in
     assert measured == pytest.approx(known["value"])
 
 
-def test_the_verdict_and_the_report_have_the_same_findings(prepared, tmp_path, invoke):
-    source = fresh(tmp_path, known=2)
-    (verdict,) = json.loads(invoke("gate", source, "--against", prepared.baseline, "--json").out)["sources"]
-    scored = invoke("score", source, "--encoder", prepared.encoder, "--run", "run", "--json")
-    (report,) = json.loads(scored.out)["sources"]
-    (lint,) = json.loads(invoke("check", source, "--json").out)["sources"]
-
-    def numbers(source: dict[str, Any], names: Sequence[str]) -> list[list[Any]]:
-        fields = ("name", "n_negatives", "share", "interval_95", "standard_error")
-        return [[finding[field] for field in fields] for finding in source["findings"] if finding["name"] in names]
-
-    own = verdict["report"]
-    assert numbers(own, TEXT_FINDINGS) == numbers(report, TEXT_FINDINGS) == numbers(lint, TEXT_FINDINGS)
-    of_rows = ("inversion", "low_locality", "random_like")  # the others depend on the document frequencies of the pool
-    assert len(numbers(own, of_rows)) == 3
-    assert numbers(own, of_rows) == numbers(report, of_rows)
-    check = next(check for check in verdict["checks"] if check["name"] == "findings.false_negative")
-    assert check["measured"] == pytest.approx(70 / 700)
-
-
 def test_a_source_is_read_once(prepared, tmp_path, invoke, monkeypatch):
     """So it may be a pipe."""
     rows = write_rows(tmp_path / "used.jsonl", items(140, 1000)).read_bytes()
@@ -623,12 +589,9 @@ def test_fresh_halves_of_the_fixtures_never_fail(tiny, tmp_path, invoke):
     for name in ("bm25.jsonl.gz", "dense.parquet", "counterfactual.jsonl", "random.jsonl"):
         for number, rows in enumerate(halves(FIXTURES / "sources" / name)):
             write_rows(tmp_path / str(number) / f"{name.split('.')[0]}.jsonl", rows)
-    for first, second in ((0, 1), (1, 0)):
-        run = f"run-{first}"
-        scored = invoke("score", *Path(str(first)).iterdir(), "--encoder", tiny, "--run", run, "--quiet")
-        assert scored.code == 0, scored.err
-        assert invoke("baseline", run, "-o", f"b{first}.json").code == 0
-        gate = ("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
-        result = invoke(*gate, "--encoder", tiny)
-        assert result.code in (0, 3), result.out + result.err
-        assert len(json.loads(result.out)["sources"]) == 4
+    scored = invoke("score", *Path("0").iterdir(), "--encoder", tiny, "--run", "run", "--quiet")
+    assert scored.code == 0, scored.err
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
+    result = invoke("gate", *Path("1").iterdir(), "--against", "b.json", "--json", "--encoder", tiny)
+    assert result.code in (0, 3), result.out + result.err
+    assert len(json.loads(result.out)["sources"]) == 4
