@@ -307,17 +307,10 @@ def test_addresses(address: str, expected: tuple[str, str | None]) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *(
-            "http://",
-            "http://[::1",
-            "http://h:abc/v1",
-            "http://h:70000/v1",
-            "http://h:0/v1",
-            "http://h/v 1",
-            "http://hö/v1",
-        ),
+        *("http://", "http://[::1", "http://h:abc/v1", "http://h:70000/v1", "http://h:0/v1", "http://h/v 1",
+            "http://hö/v1"),
     ],
-)
+)  # fmt: skip
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(EncoderError):
         parse_address(address)

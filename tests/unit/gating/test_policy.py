@@ -130,14 +130,10 @@ def test_a_table_with_letters_swapped_is_refused(tmp_path):
         ("p.toml", "minimum_queries = 9\n[gate]\n", "'minimum_queries'", "did you mean 'gate.minimum_queries'?"),
         ("p.toml", "[gate]\n[drift]\nunrelated = 0.5\n", "'drift'", "did you mean 'gate.drift'?"),
         ("secid.toml", "[gate]\n[findings]\nempty = 0.0\n", "'findings'", "did you mean 'gate.findings'?"),
-        (
-            "pyproject.toml",
-            "[tool.secid.gate]\n[tool.secid.drift]\nunrelated = 0.1\n",
-            "'tool.secid.drift'",
-            "did you mean 'tool.secid.gate.drift'?",
-        ),
+        ("pyproject.toml", "[tool.secid.gate]\n[tool.secid.drift]\nunrelated = 0.1\n", "'tool.secid.drift'",
+            "did you mean 'tool.secid.gate.drift'?"),
     ],
-)
+)  # fmt: skip
 def test_a_limit_outside_the_policy_is_refused(tmp_path, name, text, key, remedy):
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=f": {key} .*outside") as caught:
