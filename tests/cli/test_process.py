@@ -92,16 +92,6 @@ def test_an_error_on_the_way_out_is_no_error_of_ours():
     assert code_of_ending(broken_off(ValueError("ours"))) is None
 
 
-def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, invoke):
-    child = start_encoding(slow, tmp_path)
-    child.kill()
-    child.communicate()
-    (left,) = listing("here/runs")
-    assert left.startswith(".partial-")
-    assert invoke("score", source, "--encoder", tiny, "--run", "here/runs/two", "--quiet").code == 0
-    assert listing("here/runs") == ["two"]
-
-
 def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     """More JSON than a pipe holds, and a reader that closes it after the first line."""
     sources = sorted((FIXTURES / "sources").iterdir())
