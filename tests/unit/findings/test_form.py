@@ -33,24 +33,16 @@ def test_unfinished(text, unfinished):
 @pytest.mark.parametrize(
     ("text", "wrapped"),
     [
-        *(
-            (text, True)
-            for text in ('{"passage": "Goats."}', "  {'text' : 'Goats.", '["Goats.", "Rocks."]', "```\nGoats")
-        ),
-        *(
-            (text, True)
-            for text in ('"hard_negative": Goats', "**'Negative passage 2'**: Goats", '[{"a": 1}]', "~~~md\nx")
-        ),
-        *(
-            (text, False)
-            for text in ("[1] Goats climb.", "{x | x > 0} is open.", "“Goats” is a film.", "`ls` lists files.")
-        ),
-        *(
-            (text, False)
-            for text in ('"Query by Humming": a system', "def f():\n    return {}", "", "[", '["Goats" he said.')
-        ),
+        *((text, True) for text in ('{"passage": "Goats."}', "  {'text' : 'Goats.", '["Goats.", "Rocks."]',
+            "```\nGoats")),
+        *((text, True) for text in ('"hard_negative": Goats', "**'Negative passage 2'**: Goats", '[{"a": 1}]',
+            "~~~md\nx")),
+        *((text, False) for text in ("[1] Goats climb.", "{x | x > 0} is open.", "“Goats” is a film.",
+            "`ls` lists files.")),
+        *((text, False) for text in ('"Query by Humming": a system', "def f():\n    return {}", "", "[",
+            '["Goats" he said.')),
     ],
-)
+)  # fmt: skip
 def test_wrapper(text, wrapped):
     assert is_wrapped(text) == wrapped
 
@@ -204,14 +196,10 @@ def test_a_wrapper_may_follow_marks_that_no_reader_sees(start: str, text: str) -
 @pytest.mark.parametrize(
     "text",
     [
-        "List<String> names = new ArrayList<String>();",
-        "std::vector<label> goats, Vec<T>, Foo<a>",
-        "#include <stdio.h>",
-        "<class 'int'>",
-        "<Button> goats",
-        "a &lt; b and b &gt; c",
+        "List<String> names = new ArrayList<String>();", "std::vector<label> goats, Vec<T>, Foo<a>",
+        "#include <stdio.h>", "<class 'int'>", "<Button> goats", "a &lt; b and b &gt; c",
     ],
-)
+)  # fmt: skip
 def test_types_and_placeholders_are_no_markup(text: str) -> None:
     assert not is_markup(text)
 
