@@ -18,6 +18,7 @@ from secid.arrays import Flags, Index, among
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
+from secid.pool.workers import Workers
 
 RUN_WORDS = 5
 """Words of a run: five in a row are rarely shared by texts that do not copy each other. Source: METHOD 14."""
@@ -164,7 +165,7 @@ class Positives:
 
     queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
     normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
-    runs_of : the runs of the positives at these places.   every : one of so many is kept.
+    part    : the positives at these places, their texts or their runs.   every : one of so many is kept.
     least   : fewer runs of a negative than this are not compared.
     """
 
@@ -172,7 +173,7 @@ class Positives:
     offsets: Index
     forms: Keys
     n_bytes: Index
-    runs_of: Callable[[Index], RunSets]
+    part: Callable[[Index], TextStore | RunSets]
     every: int
     least: int
 
@@ -208,7 +209,7 @@ def positives_of_pairs(query: Keys, ids: Index, forms: TextForms, passages: Text
         np.append(first, len(ids)),
         forms.form[ids],
         passages.lengths[ids].astype(np.int64),
-        lambda places: _runs_of(passages, ids[places], 1),
+        lambda places: passages.only(ids[places]),
         1,
         LEAST_RUNS,
     )
@@ -227,10 +228,10 @@ def stored_positives(
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
     for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
-        runs = positives.runs_of(np.arange(start, stop))
-        chosen = runs.keys % np.uint32(KEPT_EVERY) == 0
-        keys.append(runs.keys[chosen])
-        sizes.append(np.diff(np.concatenate([[0], np.cumsum(chosen)])[runs.offsets]))
+        texts = positives.part(np.arange(start, stop))
+        runs = texts if isinstance(texts, RunSets) else _runs_of(texts, KEPT_EVERY)
+        keys.append(runs.keys)
+        sizes.append(runs.sizes)
     return {
         f"{STORED}queries": positives.queries,
         f"{STORED}offsets": positives.offsets,
@@ -286,6 +287,7 @@ class CopyFinder:
     """Finds copies of labelled positives among negatives.
 
     forms : of the passages.   known : positives from outside the run, which count as its own do.
+    workers : that compare many texts; without them this process does.
     """
 
     def __init__(
@@ -295,8 +297,10 @@ class CopyFinder:
         passages: TextStore,
         sources: Sequence[PlannedSource],
         known: Positives | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self._queries, self._forms, self._passages = queries, forms, passages
+        self._workers = workers or Workers(0)
         self._positives = [labelled_positives(queries, forms, passages, sources), *([known] if known else [])]
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
@@ -315,13 +319,38 @@ class CopyFinder:
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
         """Marks the triplets whose negative is a near copy of a positive."""
         n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
-        for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
-            part = pairs.only(slice(start, stop))
-            ids, own = np.unique(part.negative, return_inverse=True)
-            places, other = np.unique(part.positive, return_inverse=True)
-            left = _runs_of(self._passages, ids, positives.every).take(own)
-            right = positives.runs_of(places).take(other)
-            near[part.triplet[near_copies(left, right, positives.least)]] = True
+        ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
+        parts = (pairs.only(slice(*part)) for part in ranges)
+        flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
+        for (start, stop), near_copy in zip(ranges, flags, strict=True):
+            near[pairs.triplet[start:stop][near_copy]] = True
+
+
+class _Comparison(NamedTuple):
+    """n pairs to compare: negative own[i] of some texts with positive other[i] of some texts, or of their runs."""
+
+    negatives: TextStore
+    own: Index
+    positives: TextStore | RunSets
+    other: Index
+    every: int
+    least: int
+
+    @staticmethod
+    def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
+        """The comparison of some pairs."""
+        ids, own = np.unique(pairs.negative, return_inverse=True)
+        places, other = np.unique(pairs.positive, return_inverse=True)
+        texts = passages.only(ids)
+        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.least)
+
+
+def _near_copies_in(pairs: _Comparison) -> Flags:
+    """(n,) which pairs are near copies: what a worker does."""
+    left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
+    positives = pairs.positives
+    right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
+    return near_copies(left, right, pairs.least)
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
@@ -333,6 +362,6 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
         )
 
 
-def _runs_of(passages: TextStore, ids: Index, every: int) -> RunSets:
-    """The distinct runs of these passages."""
-    return run_sets(FormKeys.of(passages.packed_of(ids)), every)
+def _runs_of(texts: TextStore, every: int) -> RunSets:
+    """The distinct runs of these texts."""
+    return run_sets(FormKeys.of(texts.packed(0, len(texts))), every)
