@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secid.findings.form import _note, has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.findings.form import _note, is_markup, is_unfinished, is_wrapped, trailing_notes
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 
@@ -111,6 +111,11 @@ ORDINARY = (
     "(dt. Übersetzung: Die Ziegen und der Fluss, 2. Auflage)",
     "The query returned no document.",
 )
+
+
+def has_trailing_note(text: str) -> bool:
+    (flag,) = trailing_notes([text])
+    return bool(flag)
 
 
 @pytest.mark.parametrize("language", NOTES)

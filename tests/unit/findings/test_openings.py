@@ -6,13 +6,16 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from secid.findings.form import LANGUAGES, is_refusal, phrase
+from secid.findings.form import LANGUAGES, PATTERN, head_of, is_refusal, may_be_phrase, phrase
 from secid.findings.openings import (
+    NONE,
     SHARED_CHANCE,
     chance_of_fewer,
-    opening,
     opening_flags,
+    opening_keys,
 )
 from tests.unit.findings.planned import pool_of
 
@@ -153,6 +156,19 @@ def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
     assert phrase("Here are three passages") == phrase("here are 12 passages") != phrase("Here is a passage")
 
 
+@given(st.from_regex(PATTERN, fullmatch=True))
+@settings(max_examples=300, deadline=None)
+def test_no_text_with_a_phrase_is_ruled_out_by_its_first_characters(text):
+    for written in (text, text.upper(), text.title(), text.replace(" ", "\n"), f" {text}"):
+        assert may_be_phrase(written) or not PATTERN.match(head_of(written))
+
+
+def test_most_passages_are_ruled_out_by_their_first_characters():
+    assert not any(
+        map(may_be_phrase, ("Goats climb.", "The cows climb.", "In 1908 goats", "A goat", "Hereford", "goats"))
+    )
+
+
 def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the run"], n=20):
     return [(f"query {n}", positives(n), negatives(n)) for n in range(n)]
 
@@ -191,7 +207,7 @@ def test_a_planted_shared_opening_is_flagged(tmp_path):
     rows = rows_with(lambda n: [f"Goats of the high valley, {n} of them", f"{n} rivers flow on"])
     (flagged,) = flags_of(tmp_path, rows, name="shared_opening")
     assert flagged == {f"Goats of the high valley, {n} of them" for n in range(20)}
-    assert {opening(text) for text in flagged} == {OPENING}
+    assert len({*opening_keys([*flagged, OPENING]).tolist()}) == 1
 
 
 def test_a_shared_opening_of_a_script_without_spaces_has_eight_characters(tmp_path):
@@ -272,14 +288,24 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
         assert flags_of(tmp_path, other, shuffled, name=name) == first[::-1]
 
 
-def test_openings_of_texts():
-    assert opening("  The “quick” brown fox — jumps over") == "the quick brown fox jumps"
-    assert opening("ＴＨＥ Quick brown fox jumps") == "the quick brown fox jumps"
-    assert opening("नदी के उस पार की पहाड़ी पर") == "नदी के उस पार की"  # marks stay in their words
-    assert opening("山谷里的山羊，都在爬山") == "山谷里的山羊都在"
-    assert opening("ab 山谷里的山羊，都在爬山") == "ab山谷里的山羊"
-    for short in ("", "...", "four words are few", "山羊爬山"):
-        assert opening(short) == ""
+@pytest.mark.parametrize(
+    ("text", "opening", "other"),
+    [
+        ("  The “quick” brown fox — jumps over", "the quick brown fox jumps", "the quick brown jumps fox"),
+        ("ＴＨＥ Quick brown fox jumps", "the quick brown fox jumps", "the quick brown fox jumped"),
+        ("नदी के उस पार की पहाड़ी पर", "नदी के उस पार की", "नद के उस पार की"),  # marks stay in their words
+        ("山谷里的山羊，都在爬山", "山谷里的山羊都在", "山谷里的山羊都爬"),
+        ("ab 山谷里的山羊，都在爬山", "ab山谷里的山羊", "ba山谷里的山羊"),
+    ],
+)
+def test_openings_of_texts(text, opening, other):
+    assert len({NONE, *opening_keys([text, opening]).tolist()}) == 2
+    assert len({NONE, *opening_keys([text, other]).tolist()}) == 3
+
+
+def test_short_texts_have_no_opening():
+    assert opening_keys(["", "...", "four words are few", "山羊爬山"]).tolist() == [NONE] * 4
+    assert len(opening_keys([])) == 0
 
 
 def test_without_sources_there_are_no_flags(tmp_path):
