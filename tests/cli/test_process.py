@@ -63,14 +63,13 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     assert listing(tmp_path / "here") == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path, number, code):
+def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
     write_rows(tmp_path / "pairs.jsonl", rows(1000))
     child = start("mine", "one=random", "two=random", "--pairs", "pairs.jsonl", "-k", 100, "-o", "out", cwd=tmp_path)
     wait_for("out/*.partial", child, tmp_path)
-    child.send_signal(number)
+    child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=PATIENCE_SECONDS)
-    assert child.returncode == code, err
+    assert child.returncode == 143, err
     assert out == ""
     assert "Traceback" not in err
     assert listing(tmp_path) == ["pairs.jsonl"]
