@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import SHOWN_NAMES, by_reason, sources_named
+from secid.pages.glossary import by_reason
 from secid.pages.page import Item, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
@@ -18,6 +18,7 @@ from secid.pages.text import (
     count,
     fraction,
     is_unknown,
+    listed,
     named,
     percent,
     plain,
@@ -44,8 +45,7 @@ NOTICED_SKIPPED = 0.01
 NOTICED_OVERLAP = 0.9
 """Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
 count as one."""
-EXACT = 1e-5
-"""Relative: a share rounded to six digits is still that of a whole number of negatives."""
+FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = (
     "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "unknown_script",
 )  # fmt: skip
@@ -72,69 +72,33 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """Say in one or two sentences what to leave or repair first and why, and which sources have no defects."""
-    n = len(sources)
+    """A sentence for each status that any source has: their names, each with its largest share of what decides it."""
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    clean, unread, repair, unusable = (sorted(own, key=_largest_defect) for own in of.values())
-    if len(clean) == n:
-        who = _who(clean, n) if n == 1 else "either source" if n == 2 else f"any of the {count(n)} sources"
-        return f"{capital(_no_defects(clean, who, _who(clean, n)))}{_to_check(clean, n)}."
-    clauses = [
-        (f"do not use {_who(unusable, n)}", unusable),
-        (f"repair {_who(repair, n)} first", repair),
-        (f"no verdict on {_who(unread, n)}", unread),
-    ]
-    (first, about), *rest = [(words, own) for words, own in clauses if own]
-    others = [words for words, _ in rest]
-    if clean:
-        who = f"the other {count(len(clean))}" if len(clean) > SHOWN_NAMES else _who(clean, n)
-        others.append(f"{_no_defects(clean, who, who)}{_to_check(clean, n)}")
-    elif n > 1 and not unread:
-        others.append("no source is without defects")
-    headline = f"{capital(first)}{_because(about)}."
-    return f"{headline} {capital('; '.join(others))}." if others else headline
+    within = [source for source in of["no_defects"] if any(_shares(source, DEFECTS, above=False))]
+    groups = {
+        "Do not use": (of["unusable"], DEFECTS),
+        "Repair first": (of["repair"], DEFECTS),
+        "No verdict": (of["no_verdict"], ("unknown_script",)),
+        "No defects found": ([source for source in of["no_defects"] if source not in within], ()),
+        "No defects above their limits": (within, ()),
+        "Check before training": ([source for source in of["no_defects"] if any(_shares(source, DOUBTS))], DOUBTS),
+    }
+    lines = {label: _with_largest(own, names) for label, (own, names) in groups.items()}
+    return " ".join(f"{label}: {listed(line)}." for label, line in lines.items() if line)
 
 
-def _no_defects(clean: Sequence[SourceReport], any_of: str, all_of: str) -> str:
-    """Say that sources have no defect at all, or that the defects they have are within the limits."""
-    if any(item.share for source in clean for item in source.findings if item.name in DEFECTS):
-        return f"all defects of {all_of} are within their limits"
-    return f"no defects found in {any_of}"
+def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
+    """Share and name of those of these findings that negatives have, or have above their limits."""
+    for item in source.findings:
+        if item.name in names and ((above_limit(item) and not too_rare(item)) if above else item.share > 0):
+            yield item.share, item.name
 
 
-def _who(sources: Sequence[SourceReport], n: int) -> str:
-    return sources_named([source.name for source in sources], n)
-
-
-def _largest_defect(source: SourceReport) -> tuple[float, str]:
-    """Return minus the share, and the name, of what decides the status; 0 and "" if nothing is above its limit."""
-    names = ("unknown_script",) if source.status == "no_verdict" else DEFECTS
-    return min(((-item.share, item.name) for item in source.findings if _stands_out(item, names)), default=(0.0, ""))
-
-
-def _stands_out(finding: SourceFinding, names: Sequence[str]) -> bool:
-    return finding.name in names and above_limit(finding) and not too_rare(finding)
-
-
-def _because(sources: Sequence[SourceReport]) -> str:
-    """The largest defect of the first of these sources, which has the largest of all."""
-    share, name = _largest_defect(sources[0])
-    whose = "its negatives" if len(sources) == 1 else f"the negatives of {named(sources[0].name)}"
-    return f": {percent(-share)} of {whose} {FINDINGS[name].says}" if name else ""
-
-
-def _to_check(clean: Sequence[SourceReport], n: int) -> str:
-    """Name the sources without defects to look at before training; of a single one, say why."""
-    noticed = [source for source in clean if any(_stands_out(item, DOUBTS) for item in source.findings)]
-    if not noticed:
-        return ""
-    some = f"{count(len(noticed))} of them" if len(noticed) > SHOWN_NAMES else _who(noticed, n)
-    who = some if len(noticed) < len(clean) else "it" if len(clean) == 1 else "them"
-    if len(noticed) > 1:
-        return f", but check {who} before training"
-    share, name = max((item.share, item.name) for item in noticed[0].findings if _stands_out(item, DOUBTS))
-    check = f". Check {who}" if n == 1 else f", but check {who}"
-    return f"{check} before training: {percent(share)} of its negatives {FINDINGS[name].says}"
+def _with_largest(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
+    """The sources, the largest share of any of these findings first and behind the name."""
+    largest = {source.name: max(_shares(source, names), default=(0.0, "")) for source in sources}
+    ordered = sorted(largest.items(), key=lambda item: -item[1][0])
+    return [f"{named(name)} ({percent(share)} {of})" if of else named(name) for name, (share, of) in ordered]
 
 
 def heat_table(sources: Sequence[SourceReport]) -> Table | None:
@@ -311,9 +275,7 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     return sentences
 
 
-def sentence(
-    finding: SourceFinding, n_scored: int | None = None, n_sampled: int | None = None, queries: str = ""
-) -> str:
+def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
     """What a finding comes to, and what to do about it.
 
     n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
@@ -325,7 +287,7 @@ def sentence(
         return f"{n} {says(finding)} ({estimate}). {do}"
     rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
     also = f" ({compared(finding)})" if finding.positives else ""
-    n = f"{negatives(finding, n_scored)} ({percent(finding.share)})"
+    n = f"{plural(finding.n_negatives, 'negative')} ({percent(finding.share)})"
     return f"{n} {says(finding)}{queries}{also}{rows}. {do}"
 
 
@@ -346,7 +308,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
     entry = FINDINGS[finding.name]
     repaired = entry.counted and finding.dropping_helps and source.repair is not None
     rows = "" if no_command(source.name, source.files) else flagged_command(run.rows_folder, source.name, entry.name)
-    said = sentence(finding, source.n_triplets, _n_sampled(run, source.name, finding), _queries(source, finding))
+    said = sentence(finding, _n_sampled(run, source.name, finding), _queries(source, finding))
     item = Item(
         name=entry.name,
         sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
@@ -389,12 +351,10 @@ def _skipped(source: SourceReport) -> list[Ranked]:
     n = sum(source.rows.skipped.values())
     if not source.rows.n_read or n / source.rows.n_read < NOTICED_SKIPPED:
         return []
-    were = "was" if n == 1 else "were"
-    text = f"{plural(n, 'row')} of {count(source.rows.n_read)} {were} left out ({by_reason(source.rows.skipped)})"
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
-        sentence=f"{text}. Fix the file: the remaining rows may not be representative.",
+        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {by_reason(source.rows.skipped)}. {FIX_THE_FILE}",
         command=shlex.join(["secid", "check", *paths]) if paths else "",
         examples=(),
         n_negatives=0,
@@ -429,21 +389,6 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
     if n_shared >= NOTICED_OVERLAP * n_larger:
         return f"{same}. Treat the two as one source."
     return f"{same}. {named(larger)} has {count(n_larger - n_shared)} more, so {named(smaller)} adds little to it."
-
-
-def negatives(finding: SourceFinding, n_scored: int | None = None) -> str:
-    """How many negatives have a finding, and of how many where that is a whole number.
-
-    n_scored: of the source; None without an encoder. A sample of queries has no such number of its own.
-    """
-    n, entry = finding.n_negatives, FINDINGS.get(finding.name)
-    total = n_scored
-    if finding.share > 0 and entry is not None and entry.needs == "texts":
-        total = round(n / finding.share)  # as listed, so more than are scored
-    if not total or abs(finding.share * total - n) > EXACT * n:
-        return plural(n, "negative")
-    listed = "listed " if n_scored is not None and total != n_scored else ""  # the table has the number scored
-    return f"{count(n)} of {plural(total, f'{listed}negative')}"
 
 
 def match_words(match: Match | None) -> str:

@@ -185,8 +185,6 @@ TYPICAL = {
 """What to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
-SHOWN_NAMES = 3
-"""Of sources in a sentence: of more, only how many."""
 ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries")
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
@@ -277,15 +275,9 @@ def terms(*names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, EXPLANATIONS[name]) for name in names)
 
 
-def sources_named(names: Sequence[str], n: int) -> str:
-    """Which of n sources: their names, or how many where there are more than SHOWN_NAMES."""
-    if len(names) == n > 1:
-        return "both sources" if n == 2 else f"all {count(n)} sources"
-    return (
-        listed([named(name) for name in names])
-        if len(names) <= SHOWN_NAMES
-        else f"{count(len(names))} of {count(n)} sources"
-    )
+def sources_listed(names: Sequence[str]) -> str:
+    """The names of some sources; of more than four, three and how many more."""
+    return listed([named(name) for name in names])
 
 
 def kind_name(kind: str) -> str:

@@ -8,13 +8,15 @@ from itertools import zip_longest
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.page import Section, Table, number, text, wrapped
-from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
+from secid.pages.text import budget, count, fraction, listed, named, nats, plain, shown_interval
 from secid.results import Run
 from secid.settings import in_words
 
 SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
 SHOWN_SETTINGS, SHOWN_PAIRS = 6, 3
+OF_SAMPLE = "scored with the document frequencies of the whole run; --max-records counts over its sample alone"
+OF_ENCODERS = "only encoders of the target's own family say anything about the target"
 UNBROKEN = 8
 """Sources whose order fits one line."""
 
@@ -25,15 +27,13 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
         return ""
-    n_swapping = sum(bool(row.swapped) for row in known)
     leader = run.sources[0].name
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
-    kinds = listed([plain(in_words(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
-    lost = f", and the place of {named(leader)} under {count(n_leader)}" if n_leader else ""
-    under = f"of {plural(len(known), 'other setting')} ({kinds})"
-    if not n_swapping:
-        return f"The order of sources changes under none {under}."
-    return f"The order of sources changes under {count(n_swapping)} {under}{lost}."
+    kinds = ", ".join(plain(in_words(item.name)) for item in ablations if item.name != SAMPLE)
+    return (
+        f"Settings that change the order of sources: {count(sum(bool(row.swapped) for row in known))} of "
+        f"{count(len(known))} others ({kinds}). Settings that change the place of {named(leader)}: {count(n_leader)}."
+    )
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
@@ -44,7 +44,7 @@ def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
         link="Settings",
         title="How far the order depends on the settings",
         paragraphs=(summary,) if summary else (),
-        bullets=tuple(f"{plain(in_words(item.name))}: {_aspect(item)}" for item in ablations),
+        bullets=tuple(f"{plain(in_words(item.name))}, pairs that change places: {_aspect(item)}" for item in ablations),
         tables=tuple(_table(run, item) for item in ablations),
         terms=_terms(run, ablations),
     )
@@ -53,42 +53,27 @@ def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
 def _aspect(item: Ablation) -> str:
     """At which settings of one aspect which sources change places, and the stability within blocks."""
     rows = [row for row in item.rows if row.setting != item.base]
+    settings = [plain(in_words(row.setting)) for row in rows if row.swapped]
+    pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
+    which = listed([f"{named(first)} with {named(second)}" for first, second in pairs], SHOWN_PAIRS)
     if all(row.stability is None for row in rows):
         clauses = ["no pair of sources could be ordered"]
-    elif not any(row.swapped for row in rows):
-        clauses = ["no pair of sources changes places"]
     else:
-        clauses = [_swaps(item, rows)]
+        clauses = [f"{which} under {listed(settings, SHOWN_SETTINGS)}" if pairs else "no pair of sources"]
     if item.name == SAMPLE:
-        clauses.append(
-            "scored with the document frequencies of the whole run; --max-records counts over its sample alone"
-        )
+        n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
+        clauses += [f"swaps that are not significant: {count(n_noise)} of {count(n_swaps)}"] if n_swaps else []
+        clauses.append(OF_SAMPLE)
     if item.kendall_tau_b:
-        taus = [f"{named(name)} {_tau(tau)}" for name, tau in item.kendall_tau_b.items()]
-        clauses.append(f"Kendall tau-b with {named(item.base)}: {listed(taus, len(taus))}")
-        clauses.append("only encoders of the target's own family say anything about the target")
+        taus = {named(name): "undefined" if tau is None else f"{tau:+.2f}" for name, tau in item.kendall_tau_b.items()}
+        every = ", ".join(f"{name} {tau}" for name, tau in taus.items())
+        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", OF_ENCODERS]
     for block in dict.fromkeys(block for row in rows for block in row.block_stability):
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
             least, setting = min(known)
-            where = plain(in_words(setting))
-            clauses.append(f"within {named(block)} stability is at least {fraction(least)} ({where})")
+            clauses.append(f"least stability within {named(block)}: {fraction(least)} ({plain(in_words(setting))})")
     return f"{'; '.join(clauses)}."
-
-
-def _tau(tau: float | None) -> str:
-    return "undefined" if tau is None else f"{tau:+.2f}"
-
-
-def _swaps(item: Ablation, rows: Sequence[AblationRow]) -> str:
-    """Which settings swap which pairs; of samples, how many of the swaps are noise."""
-    settings = [plain(in_words(row.setting)) for row in rows if row.swapped]
-    pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
-    swaps = sum(len(row.swapped) for row in rows)
-    n_noise = sum(len(row.open_swaps) for row in rows)
-    which = listed([f"{named(first)} with {named(second)}" for first, second in pairs], SHOWN_PAIRS)
-    noise = f"; {count(n_noise)} of {plural(swaps, 'swap')} not significant" if item.name == SAMPLE else ""
-    return f"{listed(settings, SHOWN_SETTINGS)} {'swaps' if len(settings) == 1 else 'swap'} {which}{noise}"
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,10 @@ from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
 SHOWN_CROSSINGS = 6
+MEANING = (
+    "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. Beyond "
+    "B = 1 only samples of equal size compare."
+)
 
 
 def budgets_section(run: Run, budgets: Budgets) -> Section | None:
@@ -64,15 +68,11 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 def _meaning(run: Run) -> str:
     """What B is, and what the curves are of."""
-    first = (
-        "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. "
-        "Beyond B = 1 only samples of equal size compare"
-    )
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
-        return f"{first}, so curves and crossings are on {numbers}, also up to B = 1."
-    return f"{first}." if len(sizes) == 1 else f"{first}; these curves show each source's own sample."
+        return f"{MEANING} Curves and crossings are on {numbers}, also up to B = 1."
+    return MEANING if len(sizes) == 1 else f"{MEANING} These curves show each source's own sample."
 
 
 def _crossings(run: Run, budgets: Budgets) -> str:

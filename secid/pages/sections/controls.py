@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secid.pages.glossary import control_title, kind_name, score_name, sources_named, terms
+from secid.pages.glossary import control_title, kind_name, score_name, sources_listed, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import capital, count, nats, percent, plain, shown_interval
+from secid.pages.text import count, nats, percent, plain, shown_interval
 from secid.results import Against, ControlResult, Run
 
 KINDS = {
-    "random": ("random passages", True),
-    "known_positive": ("known positives, used as negatives,", True),
-    "bm25_pool": ("the bm25 pool, the best BM25 passages of the run,", False),
-    "dense_pool": ("the dense pool, the encoder's nearest passages,", False),
+    "random": "Random passages",
+    "known_positive": "Known positives, used as negatives",
+    "bm25_pool": "The bm25 pool, the best BM25 passages of the run",
+    "dense_pool": "The dense pool, the encoder's nearest passages",
+    "shuffled": "The same negatives assigned to other queries",
 }
-"""Controls of the line, in its order, and whether each is plural."""
+"""Controls of the line, in its order."""
 MEANING = (
     "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
     "drawn at random, other labelled positives of the query used as negatives, each source's negatives assigned to "
@@ -25,72 +26,48 @@ MEANING = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Sources against one control, by the interval of their difference (`Against.placed`).
+    """Sources against the controls of one kind, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
     missing: sources that were not compared with it.
     """
 
-    control: ControlResult
     above: tuple[str, ...]
     below: tuple[str, ...]
     tied: tuple[str, ...]
     missing: tuple[str, ...]
 
     @property
-    def n(self) -> int:
-        """Number of sources of the run."""
-        return len(self.above) + len(self.below) + len(self.tied) + len(self.missing)
-
-    @property
     def compares(self) -> bool:
         """True if any source was compared with the control."""
-        return len(self.missing) < self.n
-
-    @property
-    def not_compared(self) -> str:
-        """Name the missing sources; "" for none."""
-        return f"not compared with {sources_named(self.missing, self.n)}" if self.missing else ""
+        return bool(self.above or self.below or self.tied)
 
 
-def outcome(run: Run, kind: str) -> Outcome | None:
-    """What the control of this kind says; None where it was not scored."""
-    control = next((control for control in run.controls if control.kind == kind), None)
-    if control is None:
-        return None
+def outcome(run: Run, kind: str) -> Outcome:
+    """What the controls of this kind say; all sources are missing where none was scored."""
+    against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
-        tuple(item.source for item in control.against if item.placed == place) for place in ("below", "above", "tied")
+        tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
     )
-    compared = {item.source for item in control.against}
-    missing = tuple(source.name for source in run.sources if source.name not in compared)
-    return Outcome(control, above, below, tied, missing)
+    missing = tuple(source.name for source in run.sources if source.name not in {*above, *below, *tied})
+    return Outcome(above, below, tied, missing)
 
 
 def controls_line(run: Run) -> str:
-    """Which sources the controls score above and below, in one sentence."""
+    """A sentence for each kind of control: the sources that it scores above and is tied with, else those below it."""
     if not run.controls:
         return "No control was scored."
-    outcomes = {kind: item for kind in KINDS if (item := outcome(run, kind)) is not None and item.compares}
-    clauses = [_placed(*KINDS[kind], item) for kind, item in outcomes.items()]
-    shuffled = [item for control in run.controls if control.kind == "shuffled" for item in control.against]
-    weak = [item.source for item in shuffled if item.placed != "above"]
-    if weak:
-        n, do = len(run.sources), "does" if len(weak) == 1 else "do"
-        who = "no source scores" if len(weak) == n > 1 else f"{sources_named(weak, n)} {do} not score"
-        clauses.append(f"{who} above the same negatives assigned to other queries")
-    if not clauses:
-        return "No control could be compared with a source."
-    at = "" if run.budget == 1.0 else "at B = 1, "
-    return f"{capital(f'{at}{clauses[0]}')}. {' '.join(f'{capital(clause)}.' for clause in clauses[1:])}".rstrip()
+    found = {name: outcome(run, kind) for kind, name in KINDS.items()}
+    lines = [f"{name}: {_placed(item)}." for name, item in found.items() if item.compares]
+    at = "" if run.budget == 1.0 else "At B = 1. "
+    return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."
 
 
-def _placed(name: str, is_plural: bool, item: Outcome) -> str:
-    """Where a control scores among the sources; below all that are not named."""
-    score, tied, were = ("score", "are tied with", "were") if is_plural else ("scores", "is tied with", "was")
-    places = ((f"{score} above", item.above), (tied, item.tied))
-    clauses = [f"{word} {sources_named(names, item.n)}" for word, names in places if names]
-    missing = f"; {'they' if is_plural else 'it'} {were} {item.not_compared}" if item.missing else ""
-    return f"{name} {' and '.join(clauses) or f'{score} below {sources_named(item.below, item.n)}'}{missing}"
+def _placed(item: Outcome) -> str:
+    """Where a control scores; all sources that are not named score above it."""
+    places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
+    places["not compared with"] = item.missing
+    return "; ".join(f"{place} {sources_listed(names)}" for place, names in places.items() if names)
 
 
 def controls_section(run: Run) -> Section | None:

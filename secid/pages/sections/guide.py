@@ -12,6 +12,12 @@ from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, shown_interval, with_interval
 from secid.results import Run
 
+WORTH = {
+    "evidence": "",
+    "level": " These are not significantly more than of random passages, so they are no evidence.",
+    "blind": " Do not filter these by it: it flags random passages too.",
+}
+"""What suspects are worth, by what is known of them against random passages."""
 READ_SOME = (
     "Not every suspect is relevant: read some, or measure the guide against labels "
     f"({code('secid audit --guide NAME')})."
@@ -19,42 +25,19 @@ READ_SOME = (
 
 
 def suspects_sentences(guide: GuideResult) -> list[str]:
-    """The suspects of the sources for which they are evidence, and where they are none, why: two sentences at most."""
-    the_guide, evidence = f"The guide {named(guide.encoder.name)}", [own for own in guide.sources if own.is_evidence]
-    blind = [own for own in guide.sources if own.is_blind]
+    """The suspects of each source for which they are evidence, and where they are none, why."""
+    name = named(guide.encoder.name)
     if all(own.repeats_target for own in guide.sources):
-        return [f"{the_guide} orders all negatives as the encoder does: it is no second opinion."]
+        return [f"The guide {name} orders all negatives as the encoder does: it is no second opinion."]
     if all(own.random_share is None for own in guide.sources):
-        return [f"{the_guide} had no random passages to be measured on, so its suspects are no evidence."]
-    if not evidence and not blind:
-        random = f"not significantly more than of random passages ({_of_random(guide.sources)})"
-        return [f"{the_guide} suspects {_range(guide.sources)}: {random}."]
-    sentences = []
-    if evidence:
-        random = f"against {_of_random(evidence)} of random passages"
-        sentences.append(f"{the_guide} suspects {_range(evidence)}, {random}.")
-    if len(blind) == len(guide.sources):
-        sentences.append(f"{the_guide} flags {_of_random(blind)} of random passages too: do not filter by it.")
-    elif blind:
-        which, by = listed([named(own.name) for own in blind]), "it" if evidence else the_guide.replace("The", "the", 1)
-        sentences.append(f"Do not filter {which} by {by}: there it flags {_of_random(blind)} of random passages too.")
-    return sentences
-
-
-def _range(sources: Sequence[GuideSource]) -> str:
-    """Which source has the fewest suspects and which the most."""
-    shares = sorted((source.suspect_share, source.name) for source in sources)
-    (least, fewest), (most, highest) = shares[0], shares[-1]
-    if percent(least) == percent(most):
-        which = f" of {named(highest)}" if len(shares) == 1 else ""
-        return f"{percent(most)} of the negatives{which}"
-    return f"{percent(least)} ({named(fewest)}) to {percent(most)} ({named(highest)}) of the negatives"
-
-
-def _of_random(sources: Sequence[GuideSource]) -> str:
-    shares = [source.random_share for source in sources if source.random_share is not None]
-    low, high = percent(min(shares)), percent(max(shares))
-    return low if low == high else f"{low} to {high}"
+        return [f"The guide {name} had no random passages to be measured on, so its suspects are no evidence."]
+    groups: dict[str, list[str]] = {}
+    for own in guide.sources:
+        kind = "evidence" if own.is_evidence else "blind" if own.is_blind else "level"
+        shares = f"{percent(own.suspect_share)}, {percent(own.random_share)}"
+        groups.setdefault(kind, []).append(f"{named(own.name)} ({shares})")
+    first = f"Suspects of the guide {name}, and the share of random passages that it flags too"
+    return [f"{first}: {listed(groups[kind])}.{says}" for kind, says in WORTH.items() if kind in groups]
 
 
 def trusted(run: Run) -> Run:

@@ -137,16 +137,14 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
     shares = [(share, item) for item in items if (share := item.gradient_shares.get("inversion")) is not None]
     if not shares:
         return "No objective has a gradient on these negatives."
-    (least, low), (most, high) = (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
-    ends = f"Between {percent(least)} ({_place(low)}) and {percent(most)} ({_place(high)})"
-    return (
-        f"{percent(most) if percent(least) == percent(most) else ends} of the gradient falls on negatives that "
-        "outscore their positive. If those are false negatives, training pushes relevant passages away."
+    least, most = (
+        f"{percent(share)} ({NAMES.get(item.objective, plain(item.objective))} on {named(item.source)})"
+        for share, item in (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
     )
-
-
-def _place(item: ObjectiveResult) -> str:
-    return f"{NAMES.get(item.objective, plain(item.objective))} on {named(item.source)}"
+    return (
+        f"Share of the gradient on negatives that outscore their positive: from {least} to {most}. If those are false "
+        "negatives, training pushes relevant passages away."
+    )
 
 
 def _used(item: RecordSize) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from secid.pages.findings import TO_REPAIR
-from secid.pages.glossary import TIE_TERM, kind_name, sources_named, why_not
+from secid.pages.glossary import TIE_TERM, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
@@ -60,6 +60,11 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
 }
 """Why nothing can be ranked and what to do, by the kind in `not_evaluated`."""
+NO_GAIN = (
+    "The probe names no source to train on: after training on any of them the encoder is not significantly better than "
+    "before."
+)
+NO_DIFFERENCE = "No difference between them is significant."
 PROBE_TERMS = (
     ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
     (
@@ -80,44 +85,26 @@ def probe_headline(probe: Probe) -> str:
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
         return f"The probe ranks nothing: {why}."
-    first = probe.sources[0]
+    first, tied = probe.sources[0], probe.tied_with_first
     if len(probe.sources) == 1:
         return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
-    tied = probe.tied_with_first
-    if not tied:
-        return f"Training on {named(first.name)} is significantly better than training on {_others(probe)}."
-    which = _others(probe) if len(tied) == len(probe.sources) - 1 else sources_named(tied, len(probe.sources))
-    return (
-        f"No source is established as the best: {named(first.name)} gains most, but is statistically tied with {which}."
-    )
-
-
-def _which(names: Sequence[str], probe: Probe) -> str:
-    """These sources, any of which something holds for."""
-    return "any source" if len(names) == len(probe.sources) > 1 else sources_named(names, len(probe.sources))
-
-
-def _others(probe: Probe) -> str:
-    """All sources but one, in words."""
-    return "the other source" if len(probe.sources) == 2 else "every other source"
+    if tied:
+        with_first = f"{named(first.name)} gains most, statistically tied with {sources_listed(tied)}"
+        return f"No source is established as the best: {with_first}."
+    return f"Training on {named(first.name)} is significantly better than training on every other source."
 
 
 def _no_gain(probe: Probe) -> str:
     """That none is worth training on, what is established among them all the same, and what to try."""
-    established = [pair for pair in probe.pairs if pair.established]
-    if len(probe.sources) > 1 and not probe.tied_with_first:
-        among = f" Among them, {named(probe.sources[0].name)} is significantly better than {_others(probe)}."
-    elif established:
-        pairs = [f"{named(pair.first)} is significantly better than {named(pair.second)}" for pair in established]
-        among = f" Among them, {listed(pairs)}."
-    else:
-        among = " Nor is a difference between them significant." if probe.pairs else ""
     harmful = [source.name for source in probe.sources if sign(source.interval_95) < 0]
-    harm = f" Training on {_which(harmful, probe)} made it significantly worse." if harmful else ""
-    return (
-        "The probe names no source to train on: after training on any of them the encoder is not significantly better "
-        f"than before.{harm}{among} Try {' or '.join(_other_trainings(probe, len(harmful) == len(probe.sources)))}."
-    )
+    pairs = [f"{named(pair.first)} over {named(pair.second)}" for pair in probe.pairs if pair.established]
+    sentences = [
+        NO_GAIN,
+        f"Significantly worse than before after training on: {sources_listed(harmful)}." if harmful else "",
+        f"Significant differences: {listed(pairs)}." if pairs else NO_DIFFERENCE if probe.pairs else "",
+        f"Try {' or '.join(_other_trainings(probe, len(harmful) == len(probe.sources)))}.",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _other_trainings(probe: Probe, smaller: bool) -> Iterator[str]:
@@ -137,19 +124,17 @@ def cautions(probe: Probe) -> Iterator[str]:
     yield from (DOUBTS[kind] for kind in probe.doubts)
     worse = [item.name for item in probe.sources if item.vs_random and sign(item.vs_random.interval_95) < 0]
     if worse:
-        yield f"Training on {_which(worse, probe)} is significantly worse than training on random passages."
+        yield f"Significantly worse than training on random passages: {sources_listed(worse)}."
     stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
     if stopped:
-        fewest, verb = min(source.n_seeds for source in probe.sources), "was" if len(stopped) == 1 else "were"
-        which = sources_named(stopped, len(probe.sources))
+        fewest = min(source.n_seeds for source in probe.sources)
         yield (
-            f"{which} {verb} stopped before the last seed: the interval of the difference to the best "
-            "source, each pair by itself, lay below 0. Gains and their order are of the "
-            f"{plural(fewest, 'seed')} that all sources have."
+            f"Stopped before the last seed: {sources_listed(stopped)}. The interval of the difference to the best "
+            "source, each pair by itself, lay below 0. Gains and their order are of the seeds that all sources have: "
+            f"{count(fewest)}."
         )
     for names in probe.identical:
-        same = listed([named(name) for name in names])
-        yield f"{same} have the same negatives for these queries: they were trained once, and have one result."
+        yield f"The same negatives for these queries, so trained once with one result: {sources_listed(names)}."
     lost = [rate.rate for rate in probe.rates if rate.gain is None]
     if lost:
         yield f"Training diverged at the rate {listed([f'{rate:g}' for rate in lost])}, so it was left out."

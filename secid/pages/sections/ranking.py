@@ -20,7 +20,6 @@ from secid.pages.text import (
     nats,
     percent,
     plain,
-    plural,
     points,
     probability,
     shown_interval,
@@ -138,19 +137,15 @@ def _paired(item: PairedDifference | None, write: Callable[[float | None], str])
 
 def pairs_sentence(run: Run) -> str:
     """How many differences are significant, and how many queries the others would need."""
-    n, tied = len(run.comparisons), [pair for pair in run.comparisons if not pair.established]
-    if not tied:
-        return "The difference is significant." if n == 1 else f"All {count(n)} differences are significant."
+    tied = [pair for pair in run.comparisons if not pair.established]
+    n = len(run.comparisons)
+    first = f"Significant differences: {count(n - len(tied))} of {count(n)} (Holm)."
     needed = sorted(pair.queries_needed_80 for pair in tied if pair.queries_needed_80 is not None)
-    several = len(tied) == n
-    some = "The difference is not significant" if n == 1 else f"None of the {count(n)} differences is significant"
-    first = some if several else f"{count(n - len(tied))} of {count(n)} differences are significant (Holm)"
     if not needed:
-        return f"{first}."
-    low, high = (_needed(number) for number in (needed[0], needed[-1]))
-    span = f"about {low} to {high}" if low != high else f"about {low}"
-    subject = "" if several else "the others "
-    return f"{first}; {subject}would take {span} queries to find with 80 % power."
+        return first
+    low, high = _needed(needed[0]), _needed(needed[-1])
+    span = low if low == high else f"{low} to {high}"
+    return f"{first} Queries to find the others with 80 % power: about {span}."
 
 
 def _needed(number: int | None) -> str:
@@ -243,50 +238,28 @@ SHOWN_PAIRS = 8
 def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
     """What the looks needed, what is decided of these files, and what would decide more."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
-    tie = "" if stop.tie_nats is None else f" Differences below {nats(stop.tie_nats)} nats count as ties."
-    counted = _limit(run) is not None and run.idf.corpus != "uniform"
-    files = f"these files, with the document frequencies of {_max_records(run)}" if counted else "these files"
-    needed = (
-        f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached ones "
-        f"included. With {percent(stop.confidence)} confidence every decided order is that of all queries of "
-        f"{files}.{tie}"
-    )
-    return [
-        needed,
-        f"Undecided: {listed(pairs, SHOWN_PAIRS)}.{_more_queries(run, stop)}" if pairs else "Every pair is decided.",
-        f"An order decided for these files may still be a tie for the process that made them.{_whole(run, stop)}",
-    ]
-
-
-def _more_queries(run: Run, stop: EarlyStop) -> str:
-    """What decides a pair that the looks left undecided."""
     concerned = {name for pair in stop.undecided for name in pair}
-    if any(source.rows.n_not_sampled for source in run.sources if source.name in concerned):
-        return f" The looks ended at {_max_records(run)}: more queries may decide."
-    return " All queries were scored: only other files could decide."
-
-
-def _limit(run: Run) -> int | None:
-    """The number of --max-records, where it left anything out or may have."""
+    left_out = {source.name for source in run.sources if source.rows.n_not_sampled}
     entry = run.settings.get("max_records")
-    limit = entry.get("value") if isinstance(entry, Mapping) else None
-    return limit if isinstance(limit, int) and any(source.rows.n_not_sampled for source in run.sources) else None
-
-
-def _max_records(run: Run) -> str:
-    """The flag with its number; without, where there is none."""
-    limit = _limit(run)
-    return "--max-records" if limit is None else f"--max-records {count(limit)}"
-
-
-def _whole(run: Run, stop: EarlyStop) -> str:
-    """What narrows the intervals of tied pairs: the queries that were left out, by what."""
+    limit = entry.get("value") if left_out and isinstance(entry, Mapping) else None
+    flag = "--max-records" if limit is None else f"--max-records {count(limit)}"
+    of_limit = f", with the document frequencies of {flag}" if limit and run.idf.corpus != "uniform" else ""
     n_tied = sum(not pair.established for pair in run.comparisons)
-    if not n_tied or not any(source.rows.n_not_sampled for source in run.sources):
-        return ""
     all_looks = len(stop.looks) >= len(stop.planned_looks)
-    how = f"raise {_max_records(run)}" if _limit(run) is not None and all_looks else "score without --until-ranked"
-    return f" {plural(n_tied, 'pair')} tied in this way: to narrow the intervals, {how}."
+    sentences = [
+        f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached or not.",
+        f"With {percent(stop.confidence)} confidence decided orders hold for all queries of these files{of_limit}.",
+        "" if stop.tie_nats is None else f"Differences below {nats(stop.tie_nats)} nats count as ties.",
+        f"Undecided: {listed(pairs, SHOWN_PAIRS)}." if pairs else "Every pair is decided.",
+    ]
+    if pairs:
+        more = f"The looks ended at {flag}: more queries may decide."
+        sentences.append(more if concerned & left_out else "All queries were scored: only other files could decide.")
+    sentences.append("An order decided for these files may still be a tie for the process that made them.")
+    if n_tied and left_out:
+        how = f"raise {flag}" if limit and all_looks else "score without --until-ranked"
+        sentences.append(f"Pairs tied in this way: {count(n_tied)}. To narrow their intervals, {how}.")
+    return list(filter(None, sentences))
 
 
 def early_section(run: Run) -> Section | None:

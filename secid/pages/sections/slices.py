@@ -8,7 +8,7 @@ from math import inf
 from secid.analyses.slices import Slice, SliceSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import count, fraction, letter, named, nats, percent, plain, plural, shown_interval
+from secid.pages.text import count, fraction, letter, named, nats, percent, plain, shown_interval
 from secid.results import Run
 
 SHOWN_SLICES = 50
@@ -47,18 +47,17 @@ def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
 
 def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
     """In how many slices another source leads, and in how many of them significantly."""
-    leader, field = run.sources[0].name, named(slices[0].field)
+    leader = run.sources[0].name
     having = [item for item in slices if any(source.name == leader for source in item.sources)]
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(slices) - len(having)
-    lacking = f" {plural(n_lacking, 'slice')} of {field} {'has' if n_lacking == 1 else 'have'} no record of it."
-    first = (
-        f"{named(leader)} scores highest in {count(len(having) - len(others))} of {plural(len(having), 'slice')} by "
-        f"{field}"
+    first = f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest"
+    lacking = f" Slices without a record of it: {count(n_lacking)}." if n_lacking else ""
+    return (
+        f"{first}: {count(len(having) - len(others))} of {count(len(having))}. Another source leads in "
+        f"{count(len(others))}, significantly in {count(n_sure)}.{lacking}"
     )
-    sure = f"; another source leads in {count(len(others))}, significantly in {count(n_sure)}" if others else ""
-    return f"{first}{sure}.{lacking if n_lacking else ''}"
 
 
 def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:

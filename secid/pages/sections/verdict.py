@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from secid.analyses.guide import GUIDE
@@ -15,14 +16,13 @@ from secid.pages.glossary import (
     TO_CHECK,
     equal_numbers_text,
     on_own_queries,
-    sources_named,
+    sources_listed,
 )
 from secid.pages.page import Column, Table, foreign, number, status, text
-from secid.pages.sections.controls import Outcome, outcome
+from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import (
     budget,
-    capital,
     count,
     fraction,
     letter,
@@ -137,64 +137,59 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _noisy(_: str, values: Mapping[str, Any]) -> str:
-    return (
-        f"The encoder is not batch-invariant: positive and negative closer than {values['distance']:.2g} count as the "
-        f"same (limit {values['limit']:.2g}), so scores and ranks mean little."
-    )
+def _filled(kind: str, source: str, values: Mapping[str, Any]) -> str:
+    """The sentence of a warning with its values."""
+    return TEMPLATES[kind].format(source=named(source), **{name: _written(value) for name, value in values.items()})
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        own = [f"{named(name)} has {listed([named(each) for each in of])}" for name, of in value.items()]
+        return listed(own, WARNED_NAMES)
+    if isinstance(value, str):
+        return named(value)
+    return count(value) if isinstance(value, int) else f"{value:.2g}"
+
+
+TEMPLATES: Mapping[str, str] = {
+    "noisy_encoder": "The encoder is not batch-invariant: positive and negative closer than {distance} count as the "
+    "same (limit {limit}), so scores and ranks mean little.",
+    "few_queries": "Too few queries for an interval: {source} has {n_queries}; its order is not established.",
+    "few_shared_queries": "Of {n_pairs} pairs {n_apart} share too few queries to be compared, such as {first} and "
+    "{second} ({n_shared_queries} shared): score sources of the same queries.",
+    "own_queries": "Queries in every source: {n_common}; the largest source has {n_largest}. So each row of the table "
+    "is of the source's own queries, marked *: compare sources by their pairs, not by these rows.",
+    "traces_compared": "Of {n_pairs} pairs {n_traces} are compared by tr M: the sources share too many different sets "
+    "of queries to score each.",
+    "unequal_sizes": f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal "
+    "numbers, so the order beyond B = 1 favours the larger ones; rank at B = 1, or with "
+    f"{flag_of('positives', 'first')}.",
+    "no_slice_value": "No row of {source} has a value of {column}: all are in the slice without one.",
+    "mixed_slice_values": "Records of {source} whose rows differ in {column}: {n_records}. Each counts under the value "
+    "of its first row, so the order of rows matters.",
+    "no_common_slice_value": "Some sources share no slice: write the values of {column} the same way in all "
+    "({sources}).",
+    "inactive_lexical_gate": "The lexical gate is inactive for {source}: under {tokenizer} the labelled positives "
+    "cover {coverage} of their queries on average.",
+}
+"""Sentences of warnings by kind, with their values by name."""
 
 
 def _inactive(source: str, values: Mapping[str, Any]) -> str:
-    low = (
-        f"The lexical gate is inactive for {named(source)}: under {plain(values['tokenizer'])} the labelled positives "
-        f"cover {fraction(values['coverage'])} of their queries on average"
-    )
-    best, positives = plain(values["best"]), values["best_positives"]
+    low = _filled("inactive_lexical_gate", source, values)
+    best, positives = values["best"], fraction(values["best_positives"], 2)
     if not values["helps"]:
-        return f"{low}, and no tokenizer that leaves words whole helps (most: {best}, about {fraction(positives)})."
+        return f"{low} No tokenizer that leaves words whole helps (most: {plain(best)}, {positives})."
     apart = "" if values["for_all"] else " in a run of its own"
-    return (
-        f"{low}. Use {flag_of('tokenizer', best)}{apart}: the positives then cover about "
-        f"{fraction(positives, 2)}, the negatives {fraction(values['best_negatives'], 2)}."
-    )
+    negatives = fraction(values["best_negatives"], 2)
+    return f"{low} Use {flag_of('tokenizer', best)}{apart}: positives then cover {positives}, negatives {negatives}."
 
 
 def _misread(_: str, values: Mapping[str, Any]) -> str:
     shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
-    where = listed(shares, WARNED_NAMES)
     does = MISREADS.get(values["effect"], "misreads words")
+    where = listed(shares, WARNED_NAMES)
     return f"Use {flag_of('tokenizer', values['best'])}: {plain(values['tokenizer'])} {does} ({where})."
-
-
-def _few_queries(source: str, values: Mapping[str, Any]) -> str:
-    n = values["n_queries"]
-    few = "1 query is" if n == 1 else f"{count(n)} queries are"
-    return f"{named(source)}: {few} too few for an interval; its order is not established."
-
-
-def _unpaired(_: str, values: Mapping[str, Any]) -> str:
-    first, second, n = named(values["first"]), named(values["second"]), values["n_shared_queries"]
-    shared = f"{first} and {second} share {plural(n, 'query', 'queries') if n else 'no queries'}"
-    if values["n_apart"] == 1:
-        return f"{shared}, too few to compare them: score sources of the same queries."
-    pairs = f"{count(values['n_apart'])} of {plural(values['n_pairs'], 'pair')}"
-    return f"{pairs} share too few queries to be compared ({shared}): score sources of the same queries."
-
-
-def _own_queries(_: str, values: Mapping[str, Any]) -> str:
-    n, largest = values["n_common"], values["n_largest"]
-    shared = f"only {plural(n, 'query', 'queries')} are" if n > 1 else "only 1 query is" if n else "no query is"
-    return (
-        f"{capital(shared)} in every source; the largest has {count(largest)}. So each row of the table is of the "
-        "source's own queries, marked *: compare sources by their pairs, not by these rows."
-    )
-
-
-def _traces(_: str, values: Mapping[str, Any]) -> str:
-    return (
-        f"{count(values['n_traces'])} of {plural(values['n_pairs'], 'pair')} are compared by tr M: the sources share "
-        "too many different sets of queries to score each."
-    )
 
 
 def _chosen(_: str, values: Mapping[str, Any]) -> str:
@@ -207,53 +202,19 @@ def _chosen(_: str, values: Mapping[str, Any]) -> str:
     return f"{listed(parts, WARNED_NAMES)}."
 
 
-def _unequal(_: str, values: Mapping[str, Any]) -> str:
-    return (
-        f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal numbers, so the "
-        f"order at B = {budget(values['budget'])} favours the larger ones; rank at B = 1, or with "
-        f"{flag_of('positives', 'first')}."
-    )
-
-
-def _no_value(source: str, values: Mapping[str, Any]) -> str:
-    return f"No row of {named(source)} has a value of {named(values['column'])}: all are in the slice without one."
-
-
-def _mixed(source: str, values: Mapping[str, Any]) -> str:
-    n = values["n_records"]
-    return (
-        f"{named(source)}: the rows of {plural(n, 'record')} differ in {named(values['column'])}; a record counts "
-        "under the value of its first row, so the order of rows matters."
-    )
-
-
-def _no_common_value(_: str, values: Mapping[str, Any]) -> str:
-    own = [f"{named(name)} has {listed([named(value) for value in of])}" for name, of in values["sources"].items()]
-    return (
-        f"Some sources share no slice: write the values of {named(values['column'])} the same way in all "
-        f"({listed(own, WARNED_NAMES)})."
-    )
-
-
 SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
-    "noisy_encoder": _noisy,
+    **{kind: partial(_filled, kind) for kind in TEMPLATES},
     "inactive_lexical_gate": _inactive,
     "misread_words": _misread,
-    "few_queries": _few_queries,
-    "few_shared_queries": _unpaired,
-    "own_queries": _own_queries,
-    "traces_compared": _traces,
     "chosen_queries": _chosen,
-    "unequal_sizes": _unequal,
-    "no_slice_value": _no_value,
-    "mixed_slice_values": _mixed,
-    "no_common_slice_value": _no_common_value,
 }
 
 
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
-SHOWN_NAMES, SHOWN_WARNINGS = 4, 3
+SHOWN_WARNINGS = 3
+NO_ORDER = "the score cannot tell hard negatives from easy ones here, so do not choose by rank."
+SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 INVERTED = 0.5
 """A source whose outscoring share is above this is named in the headline."""
 
@@ -281,12 +242,12 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 def headline(run: Run) -> str:
     """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
-    sources, n = run.sources, len(run.sources)
-    hard = [source.name for source in sources if most_outscore(source.in_table(run.budget))]
-    weak = [source.name for source in sources if source.name in hard and _has_weak_positives(source)]
-    outscored = f"Most negatives outscore the positive in {sources_named(hard, n)}." if hard else ""
-    why = f"Many positives look no better than random passages in {sources_named(weak, n)}." if weak else ""
-    return " ".join(filter(None, (statuses_line(sources), outscored, why, ONE_LABEL if _one_label(run) else "")))
+    hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
+    weak = [source.name for source in hard if _has_weak_positives(source)]
+    outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
+    why = f"Many positives look no better than random passages: {sources_listed(weak)}."
+    label = ONE_LABEL if _one_label(run) else ""
+    return " ".join(filter(None, (statuses_line(run.sources), outscored if hard else "", why if weak else "", label)))
 
 
 def _has_weak_positives(source: SourceReport) -> bool:
@@ -345,39 +306,25 @@ def _shared(run: Run) -> str:
 def ranking(run: Run) -> str:
     """What the order by score is worth here: nothing where random passages score above sources."""
     random = outcome(run, "random")
-    alone = len(run.sources) == 1
-    if random is not None and random.above:
-        rank = "" if alone else ", so do not choose by rank"
-        which = named(run.sources[0].name) if alone else sources_named(random.above, random.n)
-        what = f"the score cannot tell hard negatives from easy ones here{rank}"
-        return f"Random passages score higher than {which}: {what}.{_not_compared(random)}"
-    if random is not None and random.compares and not random.below:
-        what = "The source does not score" if alone else "No source scores"
-        return f"{what} significantly above random passages.{_not_compared(random)}"
-    if alone:
+    missing = f" Not compared with random passages: {sources_listed(random.missing)}." if random.missing else ""
+    if random.above:
+        return f"Random passages score higher than {sources_listed(random.above)}: {NO_ORDER}{missing}"
+    if random.compares and not random.below:
+        return f"No source scores significantly above random passages.{missing}"
+    if len(run.sources) == 1:
         return "One source alone has no rank: read its score against the controls."
-    return _leader(run)
-
-
-def _not_compared(random: Outcome) -> str:
-    return f" They were {random.not_compared}." if random.missing else ""
-
-
-def _leader(run: Run) -> str:
-    """Who scores highest, and who is tied with it."""
     leader = run.sources[0].name
-    first = f"{_names([leader])} {'ranks first by pairwise comparisons' if on_own_queries(run) else 'scores highest'}"
+    first = f"{named(leader)} ranks first"
     pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
     ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
     if ahead:
-        return f"{first}, but is significantly below {_names(ahead)} on the queries that both have."
+        return f"{first}, but on the queries that both have it is significantly below {sources_listed(ahead)}."
     tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
     if tied:
-        others = _names(tied) if len(tied) < len(run.sources) - 1 else "every other source"
-        return f"{first}, but is statistically tied with {others}."
+        return f"{first}, statistically tied with {sources_listed(tied)}."
     if len(pairs) < len(run.sources) - 1:
         return f"{first}, but not every source could be compared with it."
-    return f"{_names([leader])} scores significantly above every other source."
+    return f"{first}, significantly above every other source."
 
 
 def _budget(run: Run) -> str:
@@ -388,24 +335,12 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """The hardest and the easiest source; "" where their numbers are the same."""
+    """The hardest and the easiest source, and those without a number; "" where all numbers are the same."""
     shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]
-    missing = f" Hardness was not evaluated for {_names(unknown)}." if unknown else ""
-    if not known or on_own_queries(run):
-        return ""
-    scale = "0 means as close to the query as random passages, 1 as close as the positives"
-    (least, easiest), (most, hardest) = known[0], known[-1]
-    if len(known) == 1:
-        return f"The hardness of {_names([hardest])} is {fraction(most, 2)}: {scale}.{missing}"
-    if fraction(least, 2) == fraction(most, 2):
-        return missing.strip()
-    return (
-        f"Hardness runs from {fraction(least, 2)} ({_names([easiest])}) to {fraction(most, 2)} ({_names([hardest])}): "
-        f"{scale}.{missing}"
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    return listed([named(name) for name in names], SHOWN_NAMES)
+    missing = f"Hardness was not evaluated: {sources_listed(unknown)}." if unknown and known else ""
+    if not known or on_own_queries(run) or fraction(known[0][0], 2) == fraction(known[-1][0], 2):
+        return missing
+    least, most = (f"{fraction(value, 2)} ({named(name)})" for value, name in (known[0], known[-1]))
+    return f"Hardness runs from {least} to {most}: {SCALE} {missing}".rstrip()

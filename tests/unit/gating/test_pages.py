@@ -242,7 +242,7 @@ def test_what_keeps_a_source_from_passing(outcome, excused, holds):
 
 def test_every_page_says_what_was_left_out():
     accepted = verdict(check(outcome="pass"), outcome="pass")
-    left_out = "left out 12 rows (12 × no negatives); left out 3 negatives (3 × empty negative); 2 records not sampled"
+    left_out = "not sampled: 2; queries: 60; negatives: 2,000. Left out: 12 × no negatives, 3 × empty negative."
     for page in (
         printed(accepted, 400),
         GATE_FORMATS[".md"](accepted),
@@ -281,3 +281,21 @@ def test_a_name_that_is_not_utf_8_is_written():
     assert json.loads(to_json(named).encode())["sources"][0]["report"]["name"] == "ne\ufffdw"
     for page in (to_junit(named), GATE_FORMATS[".md"](named), *github_annotations(named)):
         assert b"ne\xef\xbf\xbdw" in page.encode()
+
+
+def test_a_formal_finding_is_a_difference_in_points():
+    formal = check(
+        "findings.mojibake",
+        measured=0.0214,
+        interval_95=(0.012, 0.03),
+        limit=0.01,
+        before=-0.002,
+        basis="source",
+        **SHARE,
+    )
+    text = printed(verdict(formal), 400)
+    assert (
+        "+2.14 points of 2,000 (95 % CI +1.20 to +3.00); limit: at most 1 points (dense, in the baseline: −0.20)"
+        in text
+    )
+    assert "minus the share of such positives" in text

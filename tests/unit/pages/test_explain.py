@@ -9,10 +9,9 @@ import pytest
 from secid.pages.check_page import answer
 from secid.pages.explain import CHECKS, TERMS, explained
 from secid.pages.findings import STATUS
-from secid.pages.gate_page import gate_page
+from secid.pages.gate_page import gate_page, mark
 from secid.pages.page import STATUSES
 from secid.pages.sections.verdict import answer_table
-from secid.pages.verdict_words import mark
 from secid.results import Status
 from secid.results.gate import Outcome
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS

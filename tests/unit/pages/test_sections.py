@@ -22,6 +22,7 @@ from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import own_score, verdict
+from secid.pages.text import without_isolates
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples
@@ -70,9 +71,9 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
     first, lacking = samples.sliced(RUN).analyses["slices"]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(0.01, 0.2))
     said = slices_sentence(RUN, (first, turned, lacking))
-    assert "in 1 of 2 slices" in said
+    assert "scores highest: 1 of 2." in without_isolates(said)
     assert "leads in 1, significantly in 1" in said
-    assert "1 slice" in said.split(". ")[1]
+    assert "without a record of it: 1." in said
 
 
 def test_scores_under_other_weights_are_not_subtracted():
@@ -244,7 +245,7 @@ def _titles(run):
 def test_a_finding_of_a_sample_says_so():
     run = _suspected(samples.guided(RUN, sample=300))
     finding = run.sources[0].finding("suspect")
-    words = sentence(finding, 330, 300).replace("\u00a0", " ")
+    words = sentence(finding, 300).replace("\u00a0", " ")
     assert all(number in words for number in ("90", "300", "30.0 %", "25.0 %", "36.0 %"))
     assert "330" not in words
     texts = [item.sentence for own in findings_of(run) for item in own.items]

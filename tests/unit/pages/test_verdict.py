@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import findings_of, heat_table, most_urgent, negatives, ranked, statuses_line
+from secid.pages.findings import findings_of, heat_table, most_urgent, ranked, statuses_line
 from secid.pages.glossary import skipped_lines
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
@@ -75,7 +75,8 @@ def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_firs
     first, second = without_isolates(statuses_line(sources)).split(". ")
     assert first.index("bm25") < first.index("random")
     assert percent(0.5) in first
-    assert not any(percent(share) in first for share in (0.2, 0.3, 0.9))  # hub is no defect
+    assert percent(0.3) in first
+    assert not any(percent(share) in first for share in (0.2, 0.9))  # hub is no defect
     assert "dense" in second
 
 
@@ -84,8 +85,9 @@ def test_sources_are_counted_where_their_names_would_fill_the_line():
     one, other = run.sources[:2]
     sources = [*(replace(one, name=f"r{n}") for n in range(4)), *(replace(other, name=f"u{n}") for n in range(5))]
     text = without_isolates(statuses_line(sources))
-    assert re.findall(r"\b\d+\b(?!\.\d|\s%)", text) == ["4", "9", "5"]
-    assert "u0" not in text
+    assert re.findall(r"\d+ more", text) == ["2 more"]
+    assert "r3" in text
+    assert "u3" not in text
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -113,7 +115,7 @@ def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_
     (source,) = with_status(status).sources[:1]
     hard = samples.changed(source, hardness=hardness, inversion_fraction=outscoring)
     run = replace(ONE, sources=(hard,))
-    assert ("Most negatives outscore the positive in" in verdict(run)[0]) is said
+    assert ("Most negatives outscore the positive: " in verdict(run)[0]) is said
     assert verdict(run)[0].startswith(statuses_line(run.sources))
 
 
@@ -122,17 +124,16 @@ def test_weak_positives_of_a_source_that_outscores_them_are_in_the_headline(shar
     run = with_finding("weak_positive", share, inversion_fraction=outscoring, hardness=0.5)
     name = run.sources[1].name
     text = without_isolates(headline(run))
-    assert (f"Many positives look no better than random passages in {name}." in text) is said
+    assert (f"Many positives look no better than random passages: {name}." in text) is said
 
 
 def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
     few = tuple(finding(item.name, 0.004 if item.name == "repeat" else 0.0, 1) for item in ABSENT)
     run = with_status("repair", "no_defects")
     first, second = run.sources[:2]
-    for findings, words in ((ABSENT, "no defects found in"), (few, "all defects of")):
-        line = statuses_line((first, replace(second, findings=findings)))
-        assert words in line.lower()
-        assert ("within their limits" in line) is (findings is few)
+    for findings, words in ((ABSENT, "No defects found"), (few, "No defects above their limits")):
+        line = without_isolates(statuses_line((first, replace(second, findings=findings))))
+        assert line.endswith(f" {words}: {second.name}.")
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
@@ -164,8 +165,8 @@ def test_inversion_names_only_the_checks_for_false_negatives_that_the_run_lacks(
 )
 def test_where_random_passages_are_not_below_every_source_nothing_is_said_of_the_order(differences, separates):
     run = compared(random_passages(CLEAN, *differences), True)
-    assert ("highest" in ranking(run) or "every other" in ranking(run)) is separates
-    assert ("random" in without_isolates(ranking(run)).lower().replace("random scores", "")) is not separates
+    assert ("every other" in ranking(run)) is separates
+    assert ("andom passages" in ranking(run)) is not separates
     above = [value < -0.02 for value in differences]
     assert ("do not choose by rank" in ranking(run)) is any(above)
 
@@ -389,19 +390,6 @@ def test_sources_are_one_only_if_neither_has_many_queries_of_its_own(n_larger, w
     assert (f"{n_larger - 66} more" in text) is not whole
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "share", "n_scored", "expected"),
-    [
-        ("false_negative", 37, 37 / 330, 314, "37 of 330 listed negatives"),
-        ("inversion", 31, 31 / 314, 314, "31 of 314 negatives"),
-        ("random_like", 31, 0.5, 314, "31 negatives"),
-        ("repeat", 1, 1.0, None, "1 of 1 negative"),
-    ],
-)
-def test_of_how_many_negatives_is_said_only_where_it_is_known(name, n, share, n_scored, expected):
-    assert negatives(finding(name, share, n), n_scored) == expected
-
-
 def test_the_heat_table_has_what_any_source_has_shaded_by_share():
     table = heat_table(RUN.sources)
     titles = [item.title for item in table.columns]
@@ -419,7 +407,7 @@ def test_the_controls_line_names_those_above_and_tied():
     assert "bm25" not in line
     found = outcome(RUN, "random")
     assert (len(found.above), len(found.tied), len(found.below)) == (4, 1, 0)
-    assert outcome(replace(RUN, controls=()), "random") is None
+    assert not outcome(replace(RUN, controls=()), "random").compares
 
 
 @pytest.mark.parametrize("difference", [-0.1, 0.01, 0.3])
@@ -429,7 +417,7 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
     part = replace(random, against=random.against[:3])
     some = replace(run, controls=tuple(part if control is random else control for control in run.controls))
     for text in (controls_line(some), *([] if difference > 0.1 else [ranking(some)])):
-        assert f"not compared with {NAMES[3]} and {NAMES[4]}" in without_isolates(text)
+        assert re.search(f"ot compared with[^.]* {NAMES[3]} and {NAMES[4]}", without_isolates(text))
         assert "all 5" not in text
     assert "not compared" not in controls_line(run)
     assert outcome(some, "random").missing == NAMES[3:]
@@ -438,17 +426,17 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
 def test_a_source_without_a_hardness_is_named_beside_the_range():
     sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
     (text,) = [line for line in verdict(replace(RUN, sources=sources)) if "Hardness runs" in line]
-    assert f"not evaluated for {NAMES[0]}" in without_isolates(text)
+    assert f"not evaluated: {NAMES[0]}" in without_isolates(text)
 
 
 def test_pairs_are_one_sentence_with_the_range_of_queries():
-    assert pairs_sentence(compared(RUN, True)).startswith("All 10")
+    assert "10 of 10" in pairs_sentence(compared(RUN, True))
     few, many = (
         replace(pair, established=False, queries_needed_80=n)
         for pair, n in zip(RUN.comparisons[:2], (937, 140_321), strict=True)
     )
     text = pairs_sentence(replace(RUN, comparisons=(few, many)))
-    assert text.startswith("None of the 2")
+    assert "0 of 2" in text
     assert "940 to 150,000" in text
     assert "over 1,000,000" in pairs_sentence(replace(RUN, comparisons=(few, replace(many, queries_needed_80=10**9))))
 
@@ -457,7 +445,7 @@ def test_other_settings_are_counted_and_samples_are_not():
     n = sum(
         row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
     )
-    assert f"of {n} other settings" in ablations_sentence(RUN, RUN.analyses["ablations"])
+    assert f"of {n} others" in ablations_sentence(RUN, RUN.analyses["ablations"])
     assert ablations_sentence(CLEAN, CLEAN.analyses["ablations"]) == ""
 
 
