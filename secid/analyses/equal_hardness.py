@@ -9,7 +9,7 @@ above, it weighs 0.4 * 0.1 + 0.6 * 0.2 = 0.16 more at equal margins.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -27,6 +27,7 @@ LEAST_OVERLAP = 0.2
 """Sources whose margins overlap less are not compared: there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
+SIGNIFICANT = 0.05
 FEWEST_SOURCES = 3
 """With fewer sources, overlaps leave none out of the ranking."""
 
@@ -41,7 +42,8 @@ class EqualMargins:
     overlap     : sum over deciles of the margin of the smaller of both sources' shares, in [0, 1].
     difference  : None if the overlap is below LEAST_OVERLAP.
     interval_95 : queries being the sampling unit, the shares taken as fixed; None with too few queries.
-    established : the interval excludes 0.
+    p_holm      : two-sided p value over all compared pairs of the run; None without a difference.
+    established : p_holm is below 0.05.
     """
 
     first: str
@@ -50,6 +52,7 @@ class EqualMargins:
     overlap: float
     difference: float | None
     interval_95: tuple[float, float] | None
+    p_holm: float | None
     established: bool
 
 
@@ -65,15 +68,29 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
     """Compare every pair of sources that share enough queries for a comparison of their scores."""
     distance = context.measurer.smallest_distance
     compared = {frozenset((gap.first, gap.second)) for gap in context.pairs.gaps}
-    pairs = tuple(
-        equal_margins(first, second, distance)
-        for first, second in combinations(context.items, 2)
-        if frozenset((first.name, second.name)) in compared
+    pairs = adjusted(
+        [
+            equal_margins(first, second, distance)
+            for first, second in combinations(context.items, 2)
+            if frozenset((first.name, second.name)) in compared
+        ]
     )
     names = [item.name for item in context.items]
     ends = {name: finite(estimate.interval) for name, estimate in context.hardness.items()}
     easiest = {name: end[1] for name, end in ends.items() if end is not None}
     return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
+
+
+def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
+    """Return the pairs with Holm's p values. pairs : each with its own p value, None without a difference."""
+    from secid.measure.uncertainty import holm
+
+    p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())
+    found = []
+    for pair, p in pairs:
+        own = None if p is None else next(p_holm)
+        found.append(replace(pair, p_holm=own, established=own is not None and own < SIGNIFICANT))
+    return tuple(found)
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, Reason]:
@@ -89,8 +106,8 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     return {} if len(found) == len(names) else found
 
 
-def equal_margins(first: Measured, second: Measured, smallest_distance: float) -> EqualMargins:
-    """Compare two sources on the queries that both have, at least one.
+def equal_margins(first: Measured, second: Measured, smallest_distance: float) -> tuple[EqualMargins, float | None]:
+    """Compare two sources on the queries that both have, at least one; the p value is that of this pair alone.
 
     smallest_distance : ||n - p|| at or below which a triplet weighs 0, as in tr M.
     """
@@ -111,16 +128,17 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
         )
         error = float(np.sqrt(((one[1] - other[1]) ** 2).sum()))
         gap = Difference(one[0] - other[0], error, len(shared), len(shared))
-    ends = None if gap is None else finite(gap.interval)
-    return EqualMargins(
+    pair = EqualMargins(
         first=first.name,
         second=second.name,
         n_queries=len(shared),
         overlap=overlap,
         difference=None if gap is None else gap.value,
-        interval_95=ends,
-        established=gap is not None and gap.z is not None and ends is not None and not ends[0] <= 0 <= ends[1],
+        interval_95=None if gap is None else finite(gap.interval),
+        p_holm=None,
+        established=False,
     )
+    return pair, None if gap is None else gap.p()
 
 
 def deciles(margins: Floats, weights: Floats) -> Floats:

@@ -76,6 +76,13 @@ EXPLANATIONS = {
     "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
     "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
+    "λ": "1 − c, 0 to 1: how little the negative repeats the query's words; the score rewards more.",
+    "gap to random": "mean weight of a source minus that of random passages for the same queries; the Shapley values "
+    "of the gates add up to it.",
+    "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
+    "s(q, n), averaged over the margins that both have.",
+    "overlap of margins": "share of the margins that two sources have in common, 0 to 100 %; below 20 % they are not "
+    "compared.",
     "Holm p": "two-sided p value of the difference, 0 to 1, corrected for the number of pairs; below 0.05 the "
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
@@ -141,7 +148,6 @@ WORDS = {
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
     "top problem": "the most urgent finding above its limit.",
-    "λ": "1 − c, 0 to 1: c is the IDF share of the query's words that the negative repeats; the score rewards more.",
     "accepted": "every check passed, or the policy excuses those that are undecided.",
     "rejected": "at least one check failed.",
     "undecided": "no check failed, and at least one is undecided: its interval holds the limit, or it could not be "

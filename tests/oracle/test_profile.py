@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from math import exp, sqrt
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from secid.analyses.equal_hardness import EqualMargins, deciles, equal_margins, unranked
+from secid.analyses.equal_hardness import EqualMargins, adjusted, deciles, equal_margins, unranked
 from secid.analyses.profile import FACTORS, gap_to_random, profile, shapley
 from secid.measure.blocks import Triplets
 from secid.measure.interval import reach_95
@@ -214,6 +213,11 @@ def at_equal_margins(first: list[Row], second: list[Row]) -> dict[str, Any]:
     }
 
 
+def at_equal(first: list[Row], second: list[Row]) -> EqualMargins:
+    (found,) = adjusted([equal_margins(measured(first), measured(second, "b"), SMALLEST)])
+    return found
+
+
 def numbers(found: EqualMargins) -> dict[str, Any]:
     own = {"n_queries": found.n_queries, "overlap": found.overlap, "difference": found.difference}
     return own if found.difference is None else own | {"interval_95": found.interval_95}
@@ -223,13 +227,13 @@ def numbers(found: EqualMargins) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(4))
 def test_differences_at_equal_margins_are_those_of_the_loops(seed, harder):
     first, second = rows(seed, range(40)), rows(seed + 50, range(10, 60), harder)
-    expected, found = at_equal_margins(first, second), equal_margins(measured(first), measured(second, "b"), SMALLEST)
+    expected, found = at_equal_margins(first, second), at_equal(first, second)
     assert (expected["difference"] is None) == (found.difference is None)
     assert_close(numbers(found), expected, rel=1e-9, abs=1e-12)
     assert found.established == (
         found.interval_95 is not None and not found.interval_95[0] <= 0 <= found.interval_95[1]
     )
-    turned = equal_margins(measured(second, "b"), measured(first), SMALLEST)
+    turned = at_equal(second, first)
     assert (turned.overlap, turned.difference) == (
         pytest.approx(found.overlap),
         None if found.difference is None else pytest.approx(-found.difference),
@@ -237,14 +241,14 @@ def test_differences_at_equal_margins_are_those_of_the_loops(seed, harder):
 
 
 def test_pairs_that_hardly_overlap_are_not_compared():
-    found = equal_margins(measured(rows(0, range(40))), measured(rows(1, range(40), 0.6), "b"), SMALLEST)
+    found = at_equal(rows(0, range(40)), rows(1, range(40), 0.6))
     assert found.overlap < 0.2
     assert (found.difference, found.interval_95, found.established) == (None, None, False)
 
 
 def test_the_reference_notices_a_moved_margin_and_weights_of_one_source():
     first, second = rows(0, range(40)), rows(50, range(40), 0.2)
-    found = equal_margins(measured(first), measured(second, "b"), SMALLEST)
+    found = at_equal(first, second)
     moved = at_equal_margins([row._replace(qn=row.qn + 0.05) for row in first], second)
     assert moved["difference"] != pytest.approx(found.difference, rel=1e-6)
     plain = mean(first, lambda row: row.weight) - mean(second, lambda row: row.weight)
@@ -253,8 +257,8 @@ def test_the_reference_notices_a_moved_margin_and_weights_of_one_source():
 
 def test_rows_in_another_order_give_the_same_differences():
     first, second = rows(2, range(40)), rows(52, range(40), 0.2)
-    shuffled = replace(equal_margins(measured(first[::-1]), measured(second[::-1], "b"), SMALLEST))
-    assert_close(numbers(shuffled), numbers(equal_margins(measured(first), measured(second, "b"), SMALLEST)), rel=1e-9)
+    shuffled = at_equal(first[::-1], second[::-1])
+    assert_close(numbers(shuffled), numbers(at_equal(first, second)), rel=1e-9)
 
 
 def test_edges_part_the_weights_not_the_rows():
@@ -263,7 +267,14 @@ def test_edges_part_the_weights_not_the_rows():
 
 def pair(first: str, second: str, overlap: float) -> EqualMargins:
     return EqualMargins(
-        first=first, second=second, n_queries=50, overlap=overlap, difference=None, interval_95=None, established=False
+        first=first,
+        second=second,
+        n_queries=50,
+        overlap=overlap,
+        difference=None,
+        interval_95=None,
+        p_holm=None,
+        established=False,
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from secid.analyses.lambda_only import MeanResidual
 
 from secid.analyses.budgets import Budgets, EqualNumbers
-from secid.analyses.lambda_only import MeanResidual
 from secid.analyses.registry import ANALYSES
 from secid.pages.findings import findings_of, sentence
 from secid.pages.formats import to_markdown
