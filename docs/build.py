@@ -8,8 +8,9 @@ tests/test_docs.py fails while a generated part is not current.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
-import subprocess
 import sys
 import tempfile
 from enum import Enum
@@ -167,11 +168,19 @@ def _capital(text: str) -> str:
 
 def first_output() -> str:
     """What the README's first command prints on standard output."""
+    from secid.cli.app import main as secid
+
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "fixtures" / "sources").iterdir())
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "secid", "score", *sources, "--encoder", "minilm", "--run", f"{folder}/run"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(ROOT),
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
+        code = secid(["score", *sources, "--encoder", "minilm", "--run", f"{folder}/run"])
+    if code:
+        raise SystemExit(err.getvalue())
+    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())
 
 
 def shown(output: str) -> str:

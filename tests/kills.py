@@ -6,9 +6,11 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,6 +33,9 @@ NOT_OF_THE_RESULT = ("timing", "environment", "folder")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 """A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
 batches; differences of scores and their z lose digits to it."""
+
+
+Run = Callable[[list[str]], None]
 
 
 class Killable:
@@ -57,14 +62,8 @@ class Killable:
         )
 
     def fork(self, run: str) -> Forked:
-        """A child that scores, on one thread, with all imports made: a fork of a server that has nothing else."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(IMPORTED)
-        err = self.folder / f"{run}.err"
-        process = context.Process(target=run_forked, args=(self.arguments(run), self.folder, err))
-        with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
-            process.start()
-        return Forked(process, err)
+        """A child that scores, on one thread, with all imports made."""
+        return fork(self.arguments(run), self.folder, self.folder / run)
 
     def report(self, run: str) -> dict[str, Any] | None:
         """The report of a run, None where it left none."""
@@ -118,18 +117,66 @@ def run_program(arguments: list[str]) -> None:
     entry()
 
 
-def run_forked(arguments: list[str], folder: Path, err: Path) -> None:
-    """`run_program` in a forked child, which writes what it says to a file."""
+def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None = None, **environment: str) -> Forked:
+    """A child that runs a command in a folder, on one thread: a fork of a server that has the imports and nothing else.
+
+    said : without its suffixes, the files that take what the child prints. run : what runs the command line, a function
+    of a module; by default `run_program`. environment : more of it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    process = context.Process(
+        target=run_forked, args=(run or run_program, [*map(str, arguments)], folder, said, environment)
+    )
+    with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
+        process.start()
+    return Forked(process, said)
+
+
+def run_forked(run: Run, arguments: list[str], folder: Path, said: Path, environment: dict[str, str]) -> None:
+    """A command in a forked child, which writes what it prints to files. Ctrl-C works there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(environment)
     os.chdir(folder)
-    with err.open("w", encoding="utf-8") as sys.stderr, Path(os.devnull).open("w", encoding="utf-8") as sys.stdout:
-        run_program(arguments)
+    out, err = (said.with_suffix(suffix) for suffix in (".out", ".err"))
+    with err.open("w", encoding="utf-8") as sys.stderr, out.open("w", encoding="utf-8") as sys.stdout:
+        run(arguments)
+
+
+def die_with_a_file_written(arguments: list[str]) -> None:
+    """A miner that is killed when its first file is whole, under its partial name."""
+    from secid.tools.mining import find
+
+    write = find.write_rows
+
+    def killed(*given: Any) -> None:
+        write(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    find.write_rows = killed
+    run_program(arguments)
+
+
+def die_between_names(n: int, arguments: list[str]) -> None:
+    """A miner that is killed when n files in `out` have their own names."""
+    replace, names = Path.replace, []
+
+    def killed(path: Path, target: Any) -> Path:
+        if path.name.endswith(".partial") and path.parent.name == "out":
+            if len(names) == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            names.append(target)
+        return replace(path, target)
+
+    Path.replace = killed  # type: ignore[method-assign]
+    run_program(arguments)
 
 
 class Forked:
     """A forked child, in the words of subprocess.Popen."""
 
-    def __init__(self, process: Any, err: Path) -> None:
-        self._process, self._err = process, err
+    def __init__(self, process: Any, said: Path) -> None:
+        self._process, self._said = process, said
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -141,10 +188,15 @@ class Forked:
     def kill(self) -> None:
         self._process.kill()
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self._process.join(timeout)
         assert self._process.exitcode is not None, "still running"
-        return "", self._err.read_text(encoding="utf-8") if self._err.is_file() else ""
+        paths = (self._said.with_suffix(suffix) for suffix in (".out", ".err"))
+        out, err = (path.read_text(encoding="utf-8") if path.is_file() else "" for path in paths)
+        return out, err
 
 
 Child = subprocess.Popen[str] | Forked

@@ -6,12 +6,17 @@ import dataclasses
 import json
 import math
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from secid.encode import Role
 from secid.findings.rows import SAMPLED
 from secid.results import Run, SourceReport
+from tests.fake_encoder import HashEncoder
 
 TO_1E_12 = 1e-12
 OF_SAMPLE = frozenset({"hardness", "languages", "repair"})
@@ -56,6 +61,19 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         paths.append(str(path))
     return paths
+
+
+def score_shard_slowly(arguments: list[str]) -> None:
+    """The API's function on sources, a shard and a folder of states, with time to kill it."""
+    import secid
+
+    class Slow(HashEncoder):
+        def encode(self, texts: Sequence[str], role: Role) -> np.ndarray:
+            time.sleep(0.03 * len(texts))
+            return super().encode(texts, role)
+
+    *sources, shard, folder = arguments
+    secid.score_shard(sources, Slow(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
 
 
 def _without_cost(run: Run) -> Run:

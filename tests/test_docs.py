@@ -78,13 +78,12 @@ def trackers() -> dict[str, Any]:
 
 @pytest.fixture
 def here(monkeypatch, tmp_path_factory):
-    """Where snippets run: a folder with the fixtures in it, and a cache that all of them share."""
+    """Where snippets run: a folder with the fixtures in it."""
     folder = tmp_path_factory.mktemp("snippets")
     (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
     places = "".join(f"bread-q01 Q0 bread-0{n} {n} {9.5 - n} bm25\n" for n in range(1, 8))
     (folder / "run.trec").write_text(places, encoding="utf-8")
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name, module in trackers().items():
         monkeypatch.setitem(sys.modules, name, module)

@@ -75,7 +75,7 @@ def test_without_a_tool_only_its_own_commands_and_functions_are_missing(tmp_path
     cases = []
     gone = {tool: [name for name in COMMANDS if TOOL_OF.get(name) == tool] for tool in TOOLS}
     for tool in TOOLS:
-        shutil.copytree(PACKAGE, tmp_path / tool / "secid", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PACKAGE, tmp_path / tool / "secid")
         shutil.rmtree(tmp_path / tool / "secid" / "tools" / tool)
         words = [["--help"], ["check", str(source)], score, [gone[tool][0]]]
         cases.append([str(tmp_path / tool), words, FUNCTIONS[tool]])

@@ -15,7 +15,6 @@ from secid.pages.findings import (
     drops,
     form_table,
     heat_table,
-    match_words,
     repeated_rows,
     sentence,
     statuses_line,
@@ -23,7 +22,7 @@ from secid.pages.findings import (
 )
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
-from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
+from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, match_words, number, status, text
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS

@@ -243,6 +243,16 @@ NAME_CHARACTERS = 30
 DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Of a hash: report.json has the whole."""
+SHOWN_PAIRS = 3
+KINDS = {
+    "setting": "settings",
+    "harmless": "settings that change no score",
+    "encoder": "encoder",
+    "idf": "IDF",
+    "secid": "secid",
+    "numbers": "numbers",
+}
+"""Kinds of a change, as pages write them."""
 NOTICED_CHANGE = 0.01
 """Difference of two shares from which a finding below its limit is shown."""
 
@@ -252,7 +262,7 @@ def page_of_comparison(runs: RunComparison) -> Page:
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
-        verdict=tuple(filter(None, (_headline(runs), _order(runs), _changed(runs), _comparable(runs), CAUTION))),
+        verdict=(" ".join((_statuses(runs), *_order(runs))), _changed(runs), _comparable(runs), CAUTION),
         answer=_scores(runs),
         heat=_findings(runs),
         details=(_differences(runs),),
@@ -260,76 +270,56 @@ def page_of_comparison(runs: RunComparison) -> Page:
     )
 
 
-def _headline(runs: RunComparison) -> str:
-    """What changed that matters: statuses of sources, and an order that is significant in both runs."""
-    swapped = _swapped(runs, established=True)
-    changes = [*_status_changes(runs), *([f"{swapped} change places significantly"] if swapped else [])]
-    if changes:
-        return f"{listed(changes)}."
-    shared = [item for item in runs.sources if None not in item.ranks]
-    if len(shared) < 2:
-        return "The runs share fewer than two sources, so there is no order to compare."
-    order = "no change of order is significant" if runs.reversals else "the order is the same"
-    return f"Every shared source keeps its status, and {order}."
-
-
-def _status_changes(runs: RunComparison) -> list[str]:
-    """A clause for each source and run with another status than in the first, and the defect that changed most."""
-    clauses = []
+def _statuses(runs: RunComparison) -> str:
+    """Each source and run with another status than in the first, and the defect that changed most."""
+    changes = []
     for item in runs.sources:
         before = item.statuses[0]
-        for place, after in enumerate(item.statuses):
+        for label, place, after in zip(runs.runs, range(len(runs.runs)), item.statuses, strict=True):
             if before is None or after is None or after == before:
                 continue
             shares = {name: (values[0] or 0.0, values[place] or 0.0) for name, values in item.findings.items()}
             defects = [(abs(new - old), name) for name, (old, new) in shares.items() if FINDINGS[name].counted]
-            clause = f"{named(item.name)} changes from “{STATUS[before]}” to “{STATUS[after]}”"
-            if len(runs.runs) > 2:
-                clause += f" in {named(runs.runs[place])}"
-            if defects:
-                name = max(defects)[1]
-                clause += f" ({plain(name)} {' → '.join(map(percent, shares[name]))})"
-            clauses.append(clause)
-    return clauses
+            notes = [f"in {named(label)}"] if len(runs.runs) > 2 else []
+            notes += [f"{plain(name)} {' → '.join(map(percent, shares[name]))}" for _, name in sorted(defects)[-1:]]
+            note = f" ({', '.join(notes)})" if notes else ""
+            changes.append(f"{named(item.name)} from “{STATUS[before]}” to “{STATUS[after]}”{note}")
+    return f"Status changes: {listed(changes)}." if changes else "Every shared source keeps its status."
 
 
-def _swapped(runs: RunComparison, established: bool) -> str:
-    """The pairs of sources in another order than in the first run; established: in both runs."""
+def _order(runs: RunComparison) -> list[str]:
+    """The pairs of sources in another order than in the first run, those first that are significant in both."""
+    if sum(None not in item.ranks for item in runs.sources) < 2:
+        return ["The runs share fewer than two sources, so there is no order to compare."]
     sure = {(item.first, item.second) for item in runs.reversals if item.established}
-    pairs = [pair for item in runs.reversals if ((pair := (item.first, item.second)) in sure) == established]
-    joint = " with " if len(set(pairs)) > 1 else " and "
-    return listed([joint.join(map(named, pair)) for pair in dict.fromkeys(pairs)])
+    every = dict.fromkeys((item.first, item.second) for item in runs.reversals)
+    sentences = []
+    for label, established in (("significant in both runs", True), ("not significant in both runs", False)):
+        pairs = [" and ".join(map(named, pair)) for pair in every if (pair in sure) == established]
+        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:SHOWN_PAIRS])}{_more(pairs)}."] if pairs else []
+    return sentences or ["The order is the same."]
 
 
-def _order(runs: RunComparison) -> str:
-    """Changes of order that are not significant; the headline has the others."""
-    swapped = _swapped(runs, established=False)
-    return f"{swapped} change places, but not significantly in both runs." if swapped else ""
+def _more(pairs: Sequence[str]) -> str:
+    return f"; {len(pairs) - SHOWN_PAIRS} more" if len(pairs) > SHOWN_PAIRS else ""
 
 
 def _changed(runs: RunComparison) -> str:
     kinds: dict[str, list[str]] = {}
     for change in runs.changes:
-        kinds.setdefault(change.what, []).append(change.name)
-    settings = kinds.get("setting", [])
-    fields = kinds.get("encoder", [])
-    encoder = f"the encoder's {listed(fields)}" if SAME_ENCODER.issuperset(fields) else "the encoder"
-    lists = {
-        "settings ({})": [plain(name) for name in settings if name not in HARMLESS],
-        "settings that change no score ({})": [plain(name) for name in settings if name in HARMLESS],
-        encoder: fields,
-        "the IDF table": kinds.get("idf", []),
-        "the version of secid": kinds.get("secid", []),
-        "how many negatives sources are compared on": kinds.get("numbers", []),
-        "the files of {}": [named(item.name) for item in runs.sources if item.same_files is False],
-        "which sources took part ({})": [named(item.name) for item in runs.sources if None in item.ranks],
+        kind = KINDS["harmless"] if change.name in HARMLESS and change.what == "setting" else KINDS[change.what]
+        kinds.setdefault(kind, []).append(plain(change.name))
+    kinds |= {
+        "files": [named(item.name) for item in runs.sources if item.same_files is False],
+        "perhaps files": [
+            named(item.name) for item in runs.sources if item.same_files is None and None not in item.ranks
+        ],
+        "sources that not all runs have": [named(item.name) for item in runs.sources if None in item.ranks],
     }
-    parts = [words.format(listed(names)) for words, names in lists.items() if names]
-    unknown = [named(item.name) for item in runs.sources if item.same_files is None and None not in item.ranks]
-    rest = f"; whether the files of {listed(unknown)} are the same is unknown" if unknown else ""
-    if parts:
-        return f"The runs differ in {listed(parts, len(parts))}{rest}."
-    return f"The runs have the same settings{' and encoder' if unknown else ', encoder and files'}{rest}."
+    parts = [f"{kind} ({listed(names)})" for kind, names in kinds.items() if names]
+    if not parts:
+        return "The runs have the same settings, encoder and files."
+    return f"The runs differ in: {', '.join(parts)}."
 
 
 def _comparable(runs: RunComparison) -> str:
@@ -337,8 +327,7 @@ def _comparable(runs: RunComparison) -> str:
         return "Scores mean the same in all runs; read their differences with the intervals."
     of_encoder = {change.name for change in runs.changes if change.what == "encoder"}
     names = list(dict.fromkeys("encoder" if name in of_encoder else plain(name) for name in runs.unlike))
-    differ = "differs" if len(names) == 1 else "differ"
-    return f"Scores do not mean the same in all runs ({listed(names)} {differ}): compare ranks."
+    return f"Scores do not mean the same in all runs, so compare ranks. What differs: {listed(names)}."
 
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:

@@ -1,4 +1,6 @@
-"""What stands out in each source of a run, and the command that acts on it. What a finding is, the catalogue says."""
+"""What stands out in each source of a run, the command that acts on it, and all findings in numbers. What a finding is,
+the catalogue says.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import by_reason
-from secid.pages.page import Item, ShownFindings, Table, foreign, number, text
+from secid.pages.glossary import by_reason, rule_of, terms
+from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
     capital,
@@ -20,13 +23,13 @@ from secid.pages.text import (
     is_unknown,
     listed,
     named,
+    nats,
     percent,
     plain,
     plural,
     points,
-    short,
 )
-from secid.results import Match, Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
+from secid.results import Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
 from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
 from secid.results.inputs import flagged_command, no_command
 
@@ -167,13 +170,10 @@ def _is_trait(source: SourceReport, item: Item) -> bool:
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """What stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
-    entries = _with_number(sorted(entries, key=itemgetter(0)), source)
+    entries.sort(key=itemgetter(0))
+    items = with_number([item for _, item in entries], source)
+    entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
     return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
-
-
-def _with_number(entries: Sequence[Ranked], source: SourceReport) -> list[Ranked]:
-    """Say at the first finding that the repair drops how many negatives it drops."""
-    return list(zip([place for place, _ in entries], with_number([item for _, item in entries], source), strict=True))
 
 
 def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
@@ -391,23 +391,74 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
     return f"{same}. {named(larger)} has {count(n_larger - n_shared)} more, so {named(smaller)} adds little to it."
 
 
-def match_words(match: Match | None) -> str:
-    """What the negative of an example repeats; "" where nothing is known of it."""
-    if match is None:
-        return ""
-    where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)
-    if match.kind == "positive":
-        return f"equals the labelled positive in {where}" if where else "equals a labelled positive of its query"
-    if match.kind == "earlier":
-        return f"listed earlier, as negative {match.n} in {where}"
-    return (
-        f"listed {match.n} times"
-        if match.kind == "copies"
-        else f"a negative of {plural(match.n or 0, 'query', 'queries')}"
-    )
-
-
 def share_interval(finding: SourceFinding) -> str:
     """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
     low, high = finding.interval_95
     return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
+
+
+# Findings of all sources in numbers, their rules, and which coincide.
+
+
+def findings_section(run: Run) -> Section | None:
+    """All findings with their numbers; None for a run that looked for none."""
+    evaluated = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
+    if not evaluated:
+        return None
+    present = present_names(run.sources)
+    absent = [plain(name) for name in evaluated if name not in present]
+    return Section(
+        anchor="numbers",
+        link="Findings",
+        title="Findings in numbers",
+        paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
+        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
+        terms=terms("share", "95 % CI", "share of weight", "part of the score"),
+    )
+
+
+def _numbers(run: Run) -> tuple[Table, ...]:
+    rows = tuple(
+        (
+            plain(source.name),
+            plain(item.name),
+            count(item.n_negatives),
+            percent(item.share),
+            share_interval(item),
+            percent(item.weight_fraction),
+            nats(item.score_nats),
+        )
+        for source in run.sources
+        for item in source.findings
+        if item.n_negatives
+    )
+    heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
+    columns = (foreign("source"), text("finding"), *map(number, heads))
+    return (Table(caption="Findings by source", columns=columns, rows=rows),) if rows else ()
+
+
+def _rules(run: Run, names: list[str]) -> Table:
+    """What each finding is, and from which share it is listed."""
+    rows = tuple(
+        (
+            plain(name),
+            plain(rule_of(name, run)),
+            percent(FINDINGS[name].limit) if name in FINDINGS else "–",
+            code(f"secid explain {name}") if name in FINDINGS else "–",
+        )
+        for name in names
+    )
+    columns = (text("finding"), text("rule"), number("listed above"), text("more"))
+    return Table(caption="Rules of the findings", columns=columns, rows=rows)
+
+
+def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
+    """Negatives with two findings at once; pairs that no source has are left out."""
+    rows = []
+    for first, second in combinations(names, 2):
+        shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
+        if any(shared):
+            rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
+    columns = (text("findings"), *(number(plain(source.name)) for source in run.sources))
+    table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
+    return (table,) if rows else ()

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
-from secid.pages.findings import match_words
-from secid.pages.page import STATUSES, Item, Page, Section, ShownFindings, Table
+from secid.pages.page import STATUSES, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
 from secid.pages.text import markdown as safe

@@ -13,8 +13,8 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from secid.pages.text import short
-from secid.results import TripletExample
+from secid.pages.text import plural, short
+from secid.results import Match, TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Names in the description of a chart, and characters of each; the table next to it has all."""
@@ -168,3 +168,19 @@ def foreign(title: str) -> Column:
 def status(title: str) -> Column:
     """A column of statuses."""
     return Column(title, "status")
+
+
+def match_words(match: Match | None) -> str:
+    """What the negative of an example repeats; "" where nothing is known of it."""
+    if match is None:
+        return ""
+    where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)
+    if match.kind == "positive":
+        return f"equals the labelled positive in {where}" if where else "equals a labelled positive of its query"
+    if match.kind == "earlier":
+        return f"listed earlier, as negative {match.n} in {where}"
+    return (
+        f"listed {match.n} times"
+        if match.kind == "copies"
+        else f"a negative of {plural(match.n or 0, 'query', 'queries')}"
+    )

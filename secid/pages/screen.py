@@ -13,8 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from secid.pages.findings import match_words
-from secid.pages.page import STATUSES, Page, Section, ShownFindings, Table
+from secid.pages.page import STATUSES, Page, Section, ShownFindings, Table, match_words
 from secid.pages.text import CODE, SPACE, inert, plain, without_isolates
 from secid.results import TripletExample
 

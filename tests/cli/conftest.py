@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from secid import api
 from secid.cli.app import ENDING, main
 from tests.tiny_bert import save_tiny_bert
 
@@ -34,14 +35,31 @@ Invoke = Callable[..., Outcome]
 def invoke_in_process(*arguments: object) -> Outcome:
     """The command line in this process; spares a second import of torch."""
     out, err = io.StringIO(), io.StringIO()
+    with _handlers(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(argument) for argument in arguments])
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _handlers() -> Iterator[None]:
+    """Those of this process are back at the end."""
     handlers = {number: signal.getsignal(number) for number in ENDING}
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([str(argument) for argument in arguments])
+        yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def invoke_for_a_reader_that_has_gone(*arguments: object) -> tuple[int, str]:
+    """The code and stderr of a command whose stdout is a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    err = io.StringIO()
+    with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "w", buffering=1) as out, _handlers():  # noqa: SIM117
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(argument) for argument in arguments])
+    return code, err.getvalue()
 
 
 def child_environment(**more: str) -> dict[str, str]:
@@ -80,12 +98,11 @@ def run_child(*arguments: object, cwd: Path, text: str | None = None, **environm
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, no settings from the environment, the test session's own cache."""
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working directory, no settings from the environment."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("SECID_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
@@ -115,6 +132,15 @@ def write_rows(path: Path, items: Iterator[dict[str, Any]] | list[Any]) -> Path:
     return path
 
 
+def score_in(folder: Path, encoder: Path, tables: dict[str, list[dict[str, Any]]], **settings: Any) -> Path:
+    """Writes a file for each table, and `run`, a run of them. The folder may be copied: it holds no path of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        paths = [write_rows(Path(f"{name}.jsonl"), table) for name, table in tables.items()]
+        api.score(paths, str(encoder), run="run", **settings)
+    return folder
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "small.jsonl", rows(8))
@@ -132,7 +158,6 @@ def fixture_run(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Fixture
     base = tmp_path_factory.mktemp("fixture-run")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
         for name in [name for name in os.environ if name.startswith("SECID_")]:
             patch.delenv(name)
         outcome = invoke_in_process(

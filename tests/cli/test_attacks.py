@@ -91,13 +91,13 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_damaged_documents(attacked, name, seed):
     path, draw = Path(name), random.Random(f"{name} {seed}")
     document = json.loads(path.read_text())
     keys = list(places(document))
     settings = [key for key in keys if "settings" in key[:1]]
-    for number in range(24):
+    for number in range(18):
         key = draw.choice(settings if number % 3 == 0 and settings else keys)
         value = draw.choice((*VALUES, REMOVED))
         path.write_text(json.dumps(damaged(document, key, value)))
@@ -256,7 +256,7 @@ needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="no umask there
 
 
 @needs_posix
-@pytest.mark.parametrize("mask", [0o077, 0o027, 0o022, 0o002])
+@pytest.mark.parametrize("mask", [0o077, 0o002])
 def test_what_is_written_follows_the_umask(attacked, mask):
     before = set(Path().rglob("*"))
     mined = ("mine", "a=random", "--pairs", "used.jsonl", "-k", 2, "-o", "mined")

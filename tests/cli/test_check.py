@@ -171,16 +171,16 @@ def test_standard_input(tmp_path):
     assert outcome.out.startswith("No defects found: stdin")
 
 
-def test_the_hash_seed_of_python_changes_nothing(tmp_path):
+def test_the_hash_seed_of_python_changes_nothing(tmp_path, invoke):
+    """The seed of this process is drawn."""
     items = list(rows(60))
     starts = ("sure it is", "now it was", "then it became", "once there stood", "far away lay", "long ago lived")
     for number, item in enumerate(items):  # six openings and two hubs, equally common: ties that hashes could order
         item["neg"] += [f"hub {number % 2} of them all", f"{starts[number % 6]} so that number {number}"]
     path = write_rows(tmp_path / "tied.jsonl", items)
-    found = [
-        json.loads(run_child("check", path, POISONED, "--json", "-q", cwd=tmp_path, PYTHONHASHSEED=seed).out)
-        for seed in "12"
-    ]
+    words = ("check", path, POISONED, "--json", "-q")
+    child = run_child(*words, cwd=tmp_path, PYTHONHASHSEED="1")
+    found = [json.loads(outcome.out) for outcome in (invoke(*words), child)]
     for document in found:
         document["seconds"] = None
     assert found[0] == found[1]
@@ -193,19 +193,20 @@ def test_the_hash_seed_of_python_changes_nothing(tmp_path):
 PROBE = """
 import sys
 from secid.cli.app import main
-code = main(["check", sys.argv[1], "--against-eval", sys.argv[2], "--quiet"])
-{more}
-print(code, "torch" in sys.modules, "transformers" in sys.modules)
+print(main(["check", *sys.argv[1:], "--quiet"]), "torch" in sys.modules, "transformers" in sys.modules)
+import torch
+print("torch" in sys.modules)
 """
 
 
-@pytest.mark.parametrize(("more", "torch"), [("", "False"), ("import torch", "True")])
-def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path, more, torch):
+def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path):
+    """A file in the working directory stands in for torch."""
+    (tmp_path / "torch.py").touch()
     done = subprocess.run(
-        [sys.executable, "-c", PROBE.format(more=more), str(POISONED), str(FIXTURES / "collection")],
+        [sys.executable, "-c", PROBE, str(POISONED), "--against-eval", str(FIXTURES / "collection")],
         capture_output=True, text=True, check=True, env=child_environment(), cwd=tmp_path,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == f"0 {torch} False"
+    assert done.stdout.splitlines()[-2:] == ["0 False False", "True"]
 
 
 def test_the_page_names_every_key():
@@ -213,18 +214,6 @@ def test_the_page_names_every_key():
     kinds = (Check, SourceReport, RowCounts, TextFacts, SourceFinding, SourceCaution)
     keys = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
-
-
-def test_the_hook_names_a_command_line_that_works(invoke, tmp_path):
-    import yaml
-
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-    assert hook["id"] == "secid-check"
-    program, *arguments = hook["entry"].split()
-    assert program == "secid"
-    clean = write_rows(tmp_path / "clean.jsonl", rows(4, 1))
-    assert invoke(*arguments, *hook["args"], clean).code == 0
-    assert invoke(*arguments, *hook["args"], POISONED).code == 1
 
 
 def test_help_lists_findings_and_exit_codes(invoke):

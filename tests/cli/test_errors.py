@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from secid.cli.app import INTERNAL, WRONG_USE
-from tests.cli.conftest import FIXTURES, child_environment, listing, run_child
+from tests.cli.conftest import FIXTURES, child_environment, listing
 from tests.tiny_bert import save_in_hub_cache
 
 BROKEN = FIXTURES / "broken"
@@ -100,10 +100,9 @@ def test_a_wrong_variable_is_told(source, invoke, monkeypatch):
     assert "did you mean 'seed'?" in outcome.err
 
 
-def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, source):
-    outcome = run_child(
-        "score", source, "--encoder", "e5-base", "--quiet", cwd=tmp_path, HF_HOME=str(tmp_path / "empty")
-    )
+def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, source, invoke, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "empty" / "hub"))
+    outcome = invoke("score", source, "--encoder", "e5-base", "--quiet")
     assert outcome.code == WRONG_USE
     assert outcome.out == ""
     (message, remedy) = [line for line in outcome.err.splitlines() if not line.startswith("small:")]
@@ -120,12 +119,11 @@ def test_a_page_that_cannot_be_written_is_refused_before_any_work(command, sourc
     assert "small.jsonl/a.json: " in outcome.err
 
 
-def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source):
+def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, source, invoke, monkeypatch):
     """The weights are a tiny BERT's; the path is that of the real E5."""
     save_in_hub_cache(tmp_path / "hf", "intfloat/e5-base")
-    outcome = run_child(
-        "score", source, "--encoder", "e5-base", "--run", "run", cwd=tmp_path, HF_HOME=str(tmp_path / "hf")
-    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+    outcome = invoke("score", source, "--encoder", "e5-base", "--run", "run")
     assert outcome.code == 0, outcome.err
     assert "intfloat/e5-base: mean pooling, query prefix 'query: ', passage prefix 'passage: '" in outcome.err
     import secid

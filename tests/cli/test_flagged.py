@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,19 @@ import pytest
 from secid import api
 from secid.pool.normal_form import normal_form
 from secid.tools.export.select import NUMBERS
-from tests.cli.conftest import listing, rows, write_rows
+from tests.cli.conftest import listing, rows, score_in, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory, tiny) -> Path:
+    tables = {"in": planted(), "other": list(rows(12, 4, "terse"))}
+    return score_in(tmp_path_factory.mktemp("flagged"), tiny, tables, controls="none")
+
+
 @pytest.fixture
-def run(tmp_path, tiny) -> Path:
-    write_rows(tmp_path / "in.jsonl", planted())
-    write_rows(tmp_path / "other.jsonl", rows(12, 4, "terse"))
-    api.score(["in.jsonl", "other.jsonl"], str(tiny), run="run", controls="none")
+def run(scored_once, tmp_path) -> Path:
+    shutil.copytree(scored_once, tmp_path, dirs_exist_ok=True)
     return Path("run")
 
 
@@ -143,21 +148,21 @@ def test_a_hub_says_how_many_queries_it_serves(tmp_path, tiny):
 
 
 @pytest.mark.parametrize("sample", [{}, {"max_records": 10}, {"first_k": 2}])
-@pytest.mark.parametrize("name", ["repeat", "hub", "false_negative", "empty"])
-def test_rows_of_the_texts_are_those_that_score_counts_and_select_drops(tmp_path, tiny, sample, name):
+def test_rows_of_the_texts_are_those_that_score_counts_and_select_drops(tmp_path, tiny, sample):
     table = [*planted(), *list(rows(40, 4))[14:]]
     for number in range(14, 24):
         table[number]["neg"] += ["One passage for many", ""]
     write_rows(tmp_path / "in.jsonl", table)
     (source,) = api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_bad_fraction=1.0, **sample).sources
-    assert api.flagged("run", name, "rows.jsonl").n_rows == {"in": source.finding(name).n_negatives}
-    written = read_rows("rows.jsonl")
-    left_out = read_rows(api.select("run", "copy.jsonl", drop=name).left_out_path)
-    dropped = [(row["line"], row["ordinal"]) for row in left_out if name in row["findings"]]
-    assert dropped == [(row["line"], row["ordinal"]) for row in written]
-    assert (None in {row["weight"] for row in written}) == (bool(sample) or name == "empty")
-    for example in source.finding(name).examples:
-        if name == "hub":
-            assert example.match.n == written[0]["match"]["n"] == 10
-    if name == "empty":
-        assert {(row["negative"], row["ordinal"]) for row in written} == {("", None)}
+    for name in ("repeat", "hub", "false_negative", "empty"):
+        assert api.flagged("run", name, f"{name}-rows.jsonl").n_rows == {"in": source.finding(name).n_negatives}
+        written = read_rows(f"{name}-rows.jsonl")
+        left_out = read_rows(api.select("run", f"{name}.jsonl", drop=name).left_out_path)
+        dropped = [(row["line"], row["ordinal"]) for row in left_out if name in row["findings"]]
+        assert dropped == [(row["line"], row["ordinal"]) for row in written]
+        assert (None in {row["weight"] for row in written}) == (bool(sample) or name == "empty")
+        for example in source.finding(name).examples:
+            if name == "hub":
+                assert example.match.n == written[0]["match"]["n"] == 10
+        if name == "empty":
+            assert {(row["negative"], row["ordinal"]) for row in written} == {("", None)}

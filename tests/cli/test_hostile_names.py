@@ -84,16 +84,16 @@ def test_lines_of_commands_are_safe(text, capsys):
 NAMES = ("a\n::error::pwned", "b\x1b[31m\u202e", "c\nVERDICT: pass", "d\n  ##[error]x")
 
 
-def test_log_and_terminal_of_a_score(invoke: Invoke, tmp_path):
+def test_log_and_terminal_of_a_score(invoke: Invoke, tiny, tmp_path):
     paths = [write_rows(tmp_path / f"{name}.jsonl", rows(8)) for name in NAMES]
-    scored = invoke("score", *paths, "--encoder", "minilm", "--run", "run")
+    scored = invoke("score", *paths, "--encoder", tiny, "--run", "run")
     assert scored.code == 0
     log = Path("run/log.txt").read_bytes().decode("utf-8")
     assert "pwned" in log
     *err, verdict = lines_of(scored.err)
     assert verdict.startswith("VERDICT: ")
     assert all(map(is_safe, lines_of(log) + lines_of(scored.out) + err))
-    as_json = invoke("score", *paths, "--encoder", "minilm", "--run", "again", "--json")
+    as_json = invoke("score", *paths, "--encoder", tiny, "--run", "again", "--json")
     assert all(map(is_safe, lines_of(as_json.out)))
     assert {source["name"] for source in json.loads(as_json.out)["sources"]} >= {NAMES[0]}
 
@@ -121,10 +121,10 @@ def test_an_internal_error_is_safe(invoke: Invoke, monkeypatch):
     assert all(map(is_safe, lines_of(result.err)))
 
 
-def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tmp_path):
+def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tiny, tmp_path):
     items = [{**row, "neg": [*row["pos"], *HOSTILE[:-1]]} for row in rows(8)]
     source = write_rows(tmp_path / "a.jsonl", items)
-    assert invoke("score", source, "--encoder", "minilm", "--run", "run", "--quiet").code == 0
+    assert invoke("score", source, "--encoder", tiny, "--run", "run", "--quiet").code == 0
     shown = invoke("flagged", "run", "--finding", "false_negative", "-o", "-")
     assert shown.code == 0
     assert shown.out.count("\n") == 8

@@ -13,7 +13,7 @@ from tests.cli.conftest import FIXTURES
 from tests.kills import Killable, differences, kill
 from tests.tiny_bert import save_tiny_bert
 
-KILLS = 3
+KILLS = 2
 SEED = 7
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")

@@ -8,10 +8,10 @@ import os
 import random
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -26,8 +26,9 @@ from secid.errors import BadRecordsError, InputError, OutputError, UsageError
 from secid.files import locked
 from secid.results.document import json_of
 from secid.tools.mining import questions as module
-from tests.cli.conftest import ROOT, child_environment, listing, run_child, write_rows
+from tests.cli.conftest import ROOT, listing, write_rows
 from tests.fake_encoder import HashEncoder
+from tests.kills import die_between_names, die_with_a_file_written, fork
 from tests.oracle.test_mining import collection
 
 FIXTURES = ROOT / "fixtures" / "collection"
@@ -35,6 +36,9 @@ PAIRS = [
     {"anchor": f"question {n} of subject {n % 3}", "positive": f"answer {n} on subject {n % 3} in full", "lang": "en"}
     for n in range(12)
 ]
+
+
+needs_sigkill = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -468,32 +472,24 @@ def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(
     assert not Path("d").exists()
 
 
-KILLED = """
-import os
-from secid.cli.app import main
-from secid.tools.mining import find as run
-write = run.write_rows
-def killed(*arguments):
-    write(*arguments)
-    os.kill(os.getpid(), 9)
-run.write_rows = killed
-main({})
-"""
-"""Dies when the first file is whole, under its partial name."""
+def mine_and_die(folder: Path, run: Any) -> None:
+    """A child that mines and is killed on the way."""
+    words = ["mine", "lex=bm25", "any=random", "--collection", FIXTURES, "-k", 4, "-o", "out"]
+    child = fork(words, folder, folder / "said", run)
+    child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGKILL
 
 
+@needs_sigkill
 def test_what_a_kill_leaves_does_not_stop_the_next_run(tmp_path):
-    arguments = ["mine", "lex=bm25", "any=random", "--collection", str(FIXTURES), "-k", "4", "-o", "out"]
-    program = KILLED.format(arguments)
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=child_environment(), check=False)
-    assert done.returncode == -signal.SIGKILL
+    mine_and_die(tmp_path, die_with_a_file_written)
     assert Path("out").is_dir()
     assert [name for name in listing("out") if not name.endswith(".partial")] == []
     for path in Path("out").iterdir():
         os.utime(path, (time.time() - 100,) * 2)
-    assert run_child(*arguments, cwd=tmp_path).code == 0
+    mine(["lex=bm25", "any=random"])
     assert listing("out") == [".manifest.json", "any.jsonl", "lex.jsonl"]
-    secid.mine(["lex=bm25", "any=random"], "whole", collection=str(FIXTURES), k=4)
+    mine(["lex=bm25", "any=random"], "whole")
     assert Path("out/any.jsonl").read_bytes() == Path("whole/any.jsonl").read_bytes()
 
 
@@ -540,29 +536,10 @@ def test_no_tokenizer_is_chosen_where_one_is_set_or_none_is_used_or_the_default_
     assert "chosen automatically" not in err
 
 
-BETWEEN = """
-import os
-from pathlib import Path
-from secid.cli.app import main
-replace, names = Path.replace, []
-def killed(self, target):
-    if self.name.endswith(".partial") and self.parent.name == "out":
-        if len(names) == {}:
-            os.kill(os.getpid(), 9)
-        names.append(target)
-    return replace(self, target)
-Path.replace = killed
-main({})
-"""
-"""Dies when so many files have their own names."""
-
-
+@needs_sigkill
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tmp_path, n):
-    arguments = ["mine", "lex=bm25", "any=random", "--collection", str(FIXTURES), "-k", "4", "-o", "out"]
-    program = BETWEEN.format(n, arguments)
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=child_environment(), check=False)
-    assert done.returncode == -signal.SIGKILL
+    mine_and_die(tmp_path, partial(die_between_names, n))
     assert [name for name in listing("out") if not name.startswith(".")] == ["any.jsonl", "lex.jsonl"][2 - n :]
     written = Path("out/lex.jsonl").read_bytes()
     Path("out/lex.jsonl").write_bytes(written + b"\n")
@@ -578,8 +555,6 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
     [
         ({}, ""),
         ({"absolute_margin": -0.005}, ",absolute=-0.005"),
-        ({"relative_margin": 0.002}, ",relative=0.002"),
-        ({"max_score": 0.98}, ",maximum=0.98"),
         ({"relative_margin": 0.001, "max_score": 0.99}, ",relative=0.001,maximum=0.99"),
     ],
 )

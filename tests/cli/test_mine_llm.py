@@ -21,9 +21,10 @@ from secid.errors import EndpointError, InputError, OutputError, SecidError
 from secid.tools.mining import llm
 from secid.tools.mining import questions as module
 from tests import llm_server
-from tests.cli.conftest import listing, start
+from tests.cli.conftest import listing
 from tests.cli.test_mine import FIXTURES, lines
 from tests.fake_encoder import HashEncoder
+from tests.kills import fork
 from tests.llm_server import Server
 from tests.notes import Notes
 
@@ -128,9 +129,10 @@ def test_what_was_paid_is_kept_where_the_run_ends_at_any_later_time(server, monk
     assert len(server.asked) == 66
 
 
-def test_ctrl_c_says_how_many_answers_are_kept(server):
+def test_ctrl_c_says_how_many_answers_are_kept(server, tmp_path):
     server.delay = lambda query: 0.1
-    run = start("mine", f"gpt=llm:model=m,url={server.url}", *OPTIONS, "--concurrency", 2, cwd=Path.cwd())
+    words = ["mine", f"gpt=llm:model=m,url={server.url}", *OPTIONS, "--concurrency", 2]
+    run = fork(words, Path.cwd(), tmp_path.with_name("said"), OPENAI_API_KEY=SECRET)
     while len(server.asked) < 8:
         assert run.poll() is None
         time.sleep(0.01)

@@ -26,9 +26,9 @@ from tests.cli.conftest import (
     ROOT,
     Invoke,
     invoke_in_process,
-    start,
     write_rows,
 )
+from tests.kills import fork
 from tests.snapshots import Snapshot, situations
 from tests.tiny_bert import save_tiny_bert
 from tests.tiny_probe import tiny_encoder
@@ -65,11 +65,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A run of the sources, and the probe that was added to it."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
-        before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
-        probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
+    scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
+    before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
+    probed = invoke_in_process("probe", *sources, "--encoder", small, *SHORT, "--run", folder / "run", "--json")
     assert scored.code == 0, scored.err
     return {"run": folder / "run", "score": scored, "before": before, "probe": probed}
 
@@ -280,7 +278,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
     cache = tmp_path / "cache"
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
-    child = start(*given, cwd=tmp_path)
+    child = fork(given, tmp_path, tmp_path / "said")
     end = time.monotonic() + 90
     while len(list(cache.glob("probes/*.json"))) < 3:  # two of the frozen encoder, and a training
         assert child.poll() is None, child.communicate()[1]

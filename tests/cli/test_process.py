@@ -16,6 +16,7 @@ import pytest
 import secid
 from secid.cli.app import code_of_ending
 from tests.cli.conftest import FIXTURES, child_environment, listing, rows, start, write_rows
+from tests.kills import Child, Forked, fork
 from tests.tiny_bert import save_tiny_bert
 
 PATIENCE_SECONDS = 90.0
@@ -24,34 +25,29 @@ PATIENCE_SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """An encoder and a source that keep a core busy for a minute, so that a signal finds them at it."""
+    """An encoder and a source that keep a core busy for a while, so that a signal finds them at it."""
     folder = tmp_path_factory.mktemp("slow")
     words = "many words that an encoder has to read letter by letter before it is done with them "
-    write_rows(folder / "big.jsonl", rows(2000, n_negatives=4, style=words))
-    return save_tiny_bert(folder / "encoder", width=256, layers=6), folder / "big.jsonl"
+    write_rows(folder / "big.jsonl", rows(400, n_negatives=4, style=words))
+    return save_tiny_bert(folder / "encoder", width=128, layers=2), folder / "big.jsonl"
 
 
-def start_encoding(slow, cwd: Path) -> subprocess.Popen[str]:
-    """A child that is in the middle of encoding."""
-    encoder, source = slow
-    child = start(
-        "score",
-        source,
-        "--encoder",
-        encoder,
-        "--set",
-        "cache=no",
-        "--set",
-        "controls=none",
-        "--run",
-        "runs/one",
-        cwd=cwd,
-    )
+def wait_for(pattern: str, child: Child, folder: Path) -> None:
+    """Returns when the child has made a file."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while not list(cwd.glob("runs/.partial-*/*/rows.f32")):
+    while not list(folder.glob(pattern)):
         assert child.poll() is None, child.communicate()[1]
-        assert time.monotonic() < end, "it never began to encode"
-        time.sleep(0.05)
+        assert time.monotonic() < end, f"no {pattern}"
+        time.sleep(0.005)
+
+
+def start_encoding(slow, folder: Path) -> Forked:
+    """A child that is in the middle of encoding, in the folder `here`."""
+    encoder, source = slow
+    (folder / "here").mkdir()
+    words = ["score", source, "--encoder", encoder, "--set", "cache=no", "--set", "controls=none", "--run", "runs/one"]
+    child = fork(words, folder / "here", folder / "said")
+    wait_for("here/runs/.partial-*/*/rows.f32", child, folder)
     return child
 
 
@@ -64,20 +60,17 @@ def test_an_interrupted_run_leaves_nothing(slow, tmp_path, number, code):
     assert out == ""
     assert "Traceback" not in err
     assert ("interrupted" in err) == (number == signal.SIGINT)
-    assert listing(tmp_path) == []
+    assert listing(tmp_path / "here") == []
 
 
-def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
-    write_rows(tmp_path / "pairs.jsonl", rows(3000))
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path, number, code):
+    write_rows(tmp_path / "pairs.jsonl", rows(1000))
     child = start("mine", "one=random", "two=random", "--pairs", "pairs.jsonl", "-k", 100, "-o", "out", cwd=tmp_path)
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not list(tmp_path.glob("out/*.partial")):
-        assert child.poll() is None, child.communicate()[1]
-        assert time.monotonic() < end, "it never began to write"
-        time.sleep(0.005)
-    child.send_signal(signal.SIGTERM)
+    wait_for("out/*.partial", child, tmp_path)
+    child.send_signal(number)
     out, err = child.communicate(timeout=PATIENCE_SECONDS)
-    assert child.returncode == 143, err
+    assert child.returncode == code, err
     assert out == ""
     assert "Traceback" not in err
     assert listing(tmp_path) == ["pairs.jsonl"]
@@ -103,15 +96,16 @@ def test_a_killed_run_is_cleared_away_by_the_next(slow, tiny, tmp_path, source, 
     child = start_encoding(slow, tmp_path)
     child.kill()
     child.communicate()
-    (left,) = listing(tmp_path / "runs")
+    (left,) = listing("here/runs")
     assert left.startswith(".partial-")
-    assert invoke("score", source, "--encoder", tiny, "--run", "runs/two", "--quiet").code == 0
-    assert listing(tmp_path / "runs") == ["two"]
+    assert invoke("score", source, "--encoder", tiny, "--run", "here/runs/two", "--quiet").code == 0
+    assert listing("here/runs") == ["two"]
 
 
-def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     """More JSON than a pipe holds, and a reader that closes it after the first line."""
-    with start("score", source, "--encoder", tiny, "--json", "--quiet", cwd=tmp_path) as child:
+    sources = sorted((FIXTURES / "sources").iterdir())
+    with start("check", *sources, "--json", "--quiet", cwd=tmp_path) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         assert child.stdout.readline() == "{\n"
@@ -120,7 +114,7 @@ def test_a_reader_that_leaves_early_is_no_error(tiny, tmp_path, source):
     assert child.returncode in (0, -signal.SIGPIPE)
 
 
-@pytest.mark.parametrize("command", ["explain", "explain --json", "schema report", "--help"])
+@pytest.mark.parametrize("command", ["explain", "schema report", "--help"])
 def test_no_output_at_all_is_read(command, tmp_path):
     """By rich, in one piece, and by the parser."""
     with start(*command.split(), cwd=tmp_path) as child:
@@ -217,56 +211,68 @@ def baseline(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("score columns.jsonl --encoder minilm", "--query-column"),
-        ("score in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
-        ("score in.jsonl --encoder minilm --encoder e5-bse", "did you mean 'e5-base'"),
-        ("score in.jsonl --encoder minilm --guide e5-bse", "did you mean 'e5-base'"),
-        ("score in.jsonl --encoder minilm --guide-reranker ./none", "check the path"),
-        ("score in.jsonl --encoder owner/none", "not in the hub cache"),
-        ("score in.jsonl --encoder none.npz", "no such file"),
-        ("check columns.jsonl", "--query-column"),
-        ("probe columns.jsonl --encoder minilm", "--query-column"),
-        ("probe in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
-        ("audit in.jsonl --encoder minilm", "no labels given"),
-        ("audit columns.jsonl --encoder minilm --collection beir", "--query-column"),
-        ("audit in.jsonl --encoder e5-bse --collection beir", "did you mean 'e5-base'"),
-        ("score columns.jsonl --encoder minilm --shard 0/2 --state-dir states", "--query-column"),
-        (
-            "score columns.jsonl --encoder minilm --shard 0/2 --state-dir states --set tokenizer=whitespace",
-            "--query-column",
-        ),
-        ("score in.jsonl --encoder e5-bse --shard 0/2 --state-dir states", "did you mean 'e5-base'"),
-        ("score in.jsonl --encoder none.npz --shard 0/2 --state-dir states", "no such file"),
-        ("mine near=dense --encoder minilm --pairs columns.jsonl -o out", "--query-column"),
-        ("mine near=dense --encoder e5-bse --pairs in.jsonl -o out", "did you mean 'e5-base'"),
-        ("mine near=dense --encoder none.npz --collection beir -o out", "no such file"),
-        ("mine near=dense --pairs in.jsonl -o out", "needs an encoder"),
-        ("mine near=dense --encoder e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
-        ("mine near=dense --encoder minilm --guide e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
-        ("gate columns.jsonl --against base.json", "--query-column"),
-        ("gate in.jsonl --against base.json --encoder ./none", "check the path"),
-        ("gate in.jsonl --against base.json --guide e5-bse", "did you mean 'e5-base'"),
-    ],
-)
-def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(words, said, tmp_path, baseline):
+REFUSED = [
+    ("score columns.jsonl --encoder minilm", "--query-column"),
+    ("score in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
+    ("score in.jsonl --encoder minilm --encoder e5-bse", "did you mean 'e5-base'"),
+    ("score in.jsonl --encoder minilm --guide e5-bse", "did you mean 'e5-base'"),
+    ("score in.jsonl --encoder minilm --guide-reranker ./none", "check the path"),
+    ("score in.jsonl --encoder owner/none", "not in the hub cache"),
+    ("score in.jsonl --encoder none.npz", "no such file"),
+    ("check columns.jsonl", "--query-column"),
+    ("probe columns.jsonl --encoder minilm", "--query-column"),
+    ("probe in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
+    ("audit in.jsonl --encoder minilm", "no labels given"),
+    ("audit columns.jsonl --encoder minilm --collection beir", "--query-column"),
+    ("audit in.jsonl --encoder e5-bse --collection beir", "did you mean 'e5-base'"),
+    ("score columns.jsonl --encoder minilm --shard 0/2 --state-dir states", "--query-column"),
+    (
+        "score columns.jsonl --encoder minilm --shard 0/2 --state-dir states --set tokenizer=whitespace",
+        "--query-column",
+    ),
+    ("score in.jsonl --encoder e5-bse --shard 0/2 --state-dir states", "did you mean 'e5-base'"),
+    ("score in.jsonl --encoder none.npz --shard 0/2 --state-dir states", "no such file"),
+    ("mine near=dense --encoder minilm --pairs columns.jsonl -o out", "--query-column"),
+    ("mine near=dense --encoder e5-bse --pairs in.jsonl -o out", "did you mean 'e5-base'"),
+    ("mine near=dense --encoder none.npz --collection beir -o out", "no such file"),
+    ("mine near=dense --pairs in.jsonl -o out", "needs an encoder"),
+    ("mine near=dense --encoder e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
+    ("mine near=dense --encoder minilm --guide e5-bse --pairs in.jsonl --sweep", "did you mean 'e5-base'"),
+    ("gate columns.jsonl --against base.json", "--query-column"),
+    ("gate in.jsonl --against base.json --encoder ./none", "check the path"),
+    ("gate in.jsonl --against base.json --guide e5-bse", "did you mean 'e5-base'"),
+    ("gate in.jsonl --against base.json --policy wrong.toml", "did you mean 'preamble'?"),
+]
+PROGRAM = f"""
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from secid.cli.app import main
+
+ended = []
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    loaded = sorted(sys.modules.keys() & {set(HEAVY)!r})
+    ended.append([code, out.getvalue(), loaded, err.getvalue()])
+print(json.dumps(ended))
+"""
+
+
+def test_wrong_columns_and_a_missing_encoder_are_errors_before_libraries_load(tmp_path, baseline):
+    """One process for all commands, none of which loads a library."""
     write_rows(tmp_path / "in.jsonl", rows(5))
     (tmp_path / "columns.jsonl").write_text('{"foo": "x", "bar": ["y"]}\n' * 5, encoding="utf-8")
     shutil.copytree(FIXTURES / "collection", tmp_path / "beir")
     for path in baseline.glob("base.*"):
         shutil.copy(path, tmp_path)
-    code = (
-        "import sys\nfrom secid.cli.app import main\n"
-        f"code = main({words.split()!r})\n"
-        f"print(code, sorted(sys.modules.keys() & {set(HEAVY)!r}))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment(), cwd=tmp_path
-    )
-    assert done.stdout == "2 []\n"
-    assert said in " ".join(done.stderr.split())
+    (tmp_path / "wrong.toml").write_text("[gate.findings]\npreambles = 0.1\n", encoding="utf-8")
+    commands = json.dumps([words.split() for words, _ in REFUSED])
+    child = [sys.executable, "-c", PROGRAM, commands]
+    done = subprocess.run(child, capture_output=True, text=True, env=child_environment(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for (words, said), (code, out, loaded, err) in zip(REFUSED, json.loads(done.stdout), strict=True):
+        assert (code, out, loaded) == (2, "", []), words
+        assert said in " ".join(err.split()), words
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("active", "active")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import secid
 from secid.cli.score import default_run
 from secid.errors import RunNotWrittenError
 from secid.run_folder.write import PARTIAL_PREFIX
-from tests.cli.conftest import FIXTURES, FixtureRun, listing, rows, run_child, write_rows
+from tests.cli.conftest import FIXTURES, FixtureRun, listing, rows, write_rows
 
 SOURCES = {"bm25", "counterfactual", "dense", "poisoned", "random"}
 
@@ -114,9 +115,9 @@ def test_a_source_can_be_named_and_shards_are_one_source(tiny, tmp_path, source,
     assert (mined["rows"]["n_read"], len(mined["files"])) == (10, 2)
 
 
-def test_standard_input_is_a_source(tiny, tmp_path, source):
-    text = source.read_text(encoding="utf-8")
-    outcome = run_child("score", "-", "--encoder", tiny, "--json", "--quiet", cwd=tmp_path, text=text)
+def test_standard_input_is_a_source(tiny, tmp_path, source, invoke, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(source.read_bytes())))
+    outcome = invoke("score", "-", "--encoder", tiny, "--json", "--quiet")
     assert (outcome.code, outcome.err) == (0, "")
     assert names_in(outcome) == ["stdin"]
     assert len(listing(tmp_path / "secid-runs")) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from secid import api
 from secid.errors import UsageError
-from tests.cli.conftest import FIXTURES, Invoke, rows, write_rows
+from tests.cli.conftest import FIXTURES, Invoke, rows, score_in, write_rows
 
 HUBS = ["the tide tables of the northern port", "an inventory of lamps kept in the customs house"]
 COLUMNS = ["record", "negative", "s_query_positive", "s_query_negative"]
@@ -25,10 +26,14 @@ def preambles() -> list[dict[str, Any]]:
     return table
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
+    return score_in(tmp_path_factory.mktemp("safe"), tiny, {"own": preambles()}, controls="none")
+
+
 @pytest.fixture
-def run(tmp_path: Path, tiny: Path) -> Path:
-    write_rows(tmp_path / "own.jsonl", preambles())
-    api.score(["own.jsonl"], str(tiny), run="run", controls="none")
+def run(scored_once: Path, tmp_path: Path) -> Path:
+    shutil.copytree(scored_once, tmp_path, dirs_exist_ok=True)
     return Path("run")
 
 

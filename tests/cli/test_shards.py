@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,25 +12,12 @@ from typing import Any
 import pytest
 
 import secid
-from tests.cli.conftest import FIXTURES, child_environment, listing, rows, write_rows
+from tests.cli.conftest import FIXTURES, listing, rows, write_rows
 from tests.fake_encoder import HashEncoder
-from tests.shard_runs import differences, write_sources
+from tests.kills import fork, kill
+from tests.shard_runs import differences, score_shard_slowly, write_sources
 
 SOURCES = [FIXTURES / "sources" / name for name in ("bm25.jsonl.gz", "poisoned.jsonl")]
-SLOW = """
-import sys, time
-import secid
-from tests.fake_encoder import HashEncoder
-
-class Slow(HashEncoder):
-    def encode(self, texts, role):
-        time.sleep(0.03 * len(texts))
-        return super().encode(texts, role)
-
-*sources, shard, folder = sys.argv[1:]
-print("ready", flush=True)
-secid.score_shard(sources, Slow(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
-"""
 
 
 def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
@@ -103,15 +87,12 @@ def test_wrong_use_of_merge(invoke: Any, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")
 def test_a_killed_shard_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    sources = write_sources(tmp_path / "sources", n_queries=120)
+    sources = write_sources(tmp_path / "sources", n_queries=60)
     state, generator = tmp_path / "state", random.Random(3)
-    for _ in range(3):
-        arguments = [sys.executable, "-c", SLOW, *sources, "0/2", str(state)]
-        with subprocess.Popen(arguments, env=child_environment(), stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-            time.sleep(generator.uniform(1.5, 3.5))
-            os.kill(child.pid, signal.SIGKILL)
+    for _ in range(2):
+        child = fork([*sources, "0/2", state], tmp_path, tmp_path / "said", score_shard_slowly)
+        time.sleep(generator.uniform(1.0, 3.0))
+        assert kill(child)
         names = listing(state) if state.exists() else []
         assert not [name for name in names if name.startswith("shard")]
     for shard in ("0/2", "1/2"):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import FIXTURES, Invoke, child_environment, run_child
+from tests.cli.conftest import FIXTURES, Invoke, child_environment, invoke_for_a_reader_that_has_gone
 
 POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" / "bm25.jsonl.gz"
 COLLECTION = FIXTURES / "collection"
@@ -19,7 +19,6 @@ COLLECTION = FIXTURES / "collection"
 @pytest.mark.parametrize(
     ("arguments", "word", "code"),
     [
-        (("check", POISONED), "repair", 0),
         (("check", POISONED, "--fail-on", "repeat"), "fail", 1),
         (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0),
         (("score", POISONED, "--run", "run", "--encoder"), "repair", 0),
@@ -63,27 +62,18 @@ def test_a_terminal_shows_none(tmp_path):
     assert b"VERDICT" not in shown
 
 
-def test_forced_colours_put_nothing_before_it(tmp_path):
+def test_forced_colours_put_nothing_before_it(invoke: Invoke, monkeypatch):
     """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
-    outcome = run_child("check", SOUND, cwd=tmp_path, FORCE_COLOR="1")
-    assert outcome.err.splitlines()[-1].startswith("VERDICT: no_defects ")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert invoke("check", SOUND).err.splitlines()[-1].startswith("VERDICT: no_defects ")
 
 
-def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict(tmp_path):
-    score = f"'{sys.executable}' -m secid score '{SOUND}' --encoder minilm --set controls=none --run run"
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        ["bash", "-c", f"{score} >&{write}"],
-        capture_output=True,
-        env=child_environment(),
-        cwd=tmp_path,
-        pass_fds=[write],
-    )
-    os.close(write)
-    lines = done.stderr.decode().splitlines()
-    assert (done.returncode, lines[-2]) == (0, "run folder: run")
-    assert lines[-1].startswith("VERDICT: no_defects command=score ")
+def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict(tiny):
+    score = ("score", SOUND, "--encoder", tiny, "--set", "controls=none", "--run", "run")
+    code, err = invoke_for_a_reader_that_has_gone(*score)
+    *_, folder, verdict = err.splitlines()
+    assert (code, folder) == (0, "run folder: run")
+    assert verdict.startswith("VERDICT: no_defects command=score ")
 
 
 def test_a_closed_stderr_leaves_the_document_alone(tmp_path):

@@ -134,7 +134,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("gate")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
         rows = [row for variant in VARIANTS.values() for row in variant]
         encoder = save_vectors(folder / "vectors.npz", items(160) + rows)
         source = write_rows(folder / "used.jsonl", items(160))

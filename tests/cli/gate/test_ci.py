@@ -6,9 +6,9 @@ is not the point, a program named secid gives it and writes down its arguments.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -94,8 +94,14 @@ def tools(folder: Path, verdict: bool) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def built():
+    """Checkouts that were made, by what is in them: each test has a copy."""
+    return {}
+
+
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, built, tmp_path_factory):
     """A checkout as services make it for a proposed change: the merge of a branch into main, which has moved on.
 
     The change deletes gone.jsonl and adds files that are no sources, and those of `files`.
@@ -103,6 +109,10 @@ def make(tmp_path):
 
     def build(files: dict[str, list[Any]] | None = None, baseline: Path | None = None) -> Repository:
         folder = tmp_path / "repo"
+        key = json.dumps([files, str(baseline)])
+        if key in built:
+            shutil.copytree(built[key].folder, folder, symlinks=True)
+            return Repository(folder, tools(folder, baseline is not None), built[key].base)
         folder.mkdir()
         git(folder, "init", "-q")
         if baseline:
@@ -129,6 +139,8 @@ def make(tmp_path):
         git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
         git(folder, "switch", "-q", "--detach")
         git(folder, "merge", "-q", "--no-ff", "-m", "merge", "change")
+        built[key] = Repository(tmp_path_factory.mktemp("built") / "repo", folder, base)
+        shutil.copytree(folder, built[key].folder, symlinks=True)
         return Repository(folder, tools(folder, baseline is not None), base)
 
     return build
@@ -384,16 +396,6 @@ def test_a_rejected_source_is_shown_on_every_page(make, prepared):
     assert "findings.false_negative" in repository.log("summary").replace("\\", "")  # Markdown escapes
 
 
-def test_an_undecided_source_is_a_warning(make, prepared):
-    repository = make({"used.jsonl": items(140, 1000)}, prepared.baseline)
-    (repository.folder / "secid.toml").write_text("[gate]\nminimum_queries = 1000\n", encoding="utf-8")
-    job = act(repository, undecided="warn")
-    assert (job.code, job.outcome) == (0, "undecided"), job
-    assert [line.split(" ")[0] for line in job.out.splitlines() if line.startswith("::")] == ["::warning"]
-    cases = ElementTree.parse(repository.folder / "secid-gate" / "gate.xml").getroot().iter("testcase")
-    assert "queries" in {case.get("name") for case in cases if case.find("error") is not None}
-
-
 def test_inputs_pass_through_the_environment_alone():
     action = document(f"{ACTION}/action.yml")
     text = (ROOT / SCRIPT).read_text(encoding="utf-8")
@@ -513,35 +515,25 @@ def hook() -> dict[str, Any]:
     return result
 
 
-def check(folder: Path, *paths: str) -> Any:
-    """pre-commit runs the entry, the arguments and the files of the commit, in this order."""
-    repository = Repository(folder, tools(folder, verdict=True), "")
-    return shell(shlex.join([*shlex.split(hook()["entry"]), *hook()["args"], *paths]), repository)
-
-
 def test_the_hook_installs_nothing_and_fails_on_every_defect():
     assert hook()["language"] == "system"
     names = {argument.removeprefix("--fail-on=") for argument in hook()["args"]}
     assert names == {*DEFECTS, "malformed_rows"}
 
 
-@pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"preamble": 2}, 1)])
-def test_the_hook_checks_a_file(tmp_path, damage, code):
-    write_rows(tmp_path / "negatives" / "a b.jsonl", items(40, **damage))
-    done = check(tmp_path, "negatives/a b.jsonl")
-    assert done.returncode == code, done
-
-
-def test_the_hook_checks_two_files_of_one_name(tmp_path):
-    paths = [f"{folder}/negatives/new.jsonl" for folder in ("train", "dev")]
+def test_the_hook_checks_files_and_two_of_one_name(tmp_path, invoke):
+    """pre-commit runs the entry, the arguments and the files of the commit, in this order."""
+    program, *words = hook()["entry"].split()
+    assert program == "secid"
+    paths = [f"{folder}/negatives/new file.jsonl" for folder in ("train", "dev")]
     for path, source in zip(paths, ("random.jsonl", "poisoned.jsonl"), strict=True):
         (tmp_path / path).parent.mkdir(parents=True)
         shutil.copy(FIXTURES / "sources" / source, tmp_path / path)
-    assert check(tmp_path, paths[0]).returncode == 0
-    done = check(tmp_path, *paths)
-    assert done.returncode == 1
-    assert "train/negatives/new" in done.stdout
-    assert "dev/negatives/new" in done.stdout
+    assert invoke(*words, *hook()["args"], paths[0]).code == 0
+    done = invoke(*words, *hook()["args"], *paths)
+    assert done.code == 1
+    assert "train/negatives/new file" in done.out
+    assert "dev/negatives/new file" in done.out
 
 
 @pytest.mark.parametrize(
