@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, among
 from secid.measure.interval import Difference, finite
-from secid.triplets.measure_set import Measured
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.triplets.measure_set import Measured
+    from secid.triplets.table import TripletTable
 
 STRATA = 10
 """Deciles of the margin. Source: METHOD 15."""

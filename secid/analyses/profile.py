@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, among, distinct
 from secid.measure.interval import finite
 from secid.triplets.estimates import Estimate, Names, comparable_keys, paired_difference, wilson_interval
-from secid.triplets.measure_set import Measured
-from secid.triplets.table import TripletTable
+
+if TYPE_CHECKING:
+    from secid.triplets.measure_set import Measured
+    from secid.triplets.table import TripletTable
 
 FACTORS = ("consistency", "locality", "residual")
 """The gates whose product is the weight of a triplet."""
