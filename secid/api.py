@@ -330,7 +330,7 @@ def audit(
     progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
         refuse_missing(encoder, values, progress)
-        from secid.scoring.check import audit_sources
+        from secid.scoring.audit import audit_sources
 
         return audit_sources(
             readers, labels, split, lambda: load_noted(encoder, values, progress), values, work, clock, progress

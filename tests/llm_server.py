@@ -13,6 +13,7 @@ from tests.loopback_server import LoopbackHandler, LoopbackServer, serving
 
 PROMPT = "Query: {query}\nPositive: {positive}\nNumber: {n}"
 """Short enough that the server can read the query back."""
+POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
 TOPICS = ("rye starter", "oven steam", "gluten network", "malt flour", "cold proofing", "baking stone", "salt ratio")
 
 
@@ -107,14 +108,14 @@ from secid.tools.mining.answers import PromptPair
 from secid.tools.mining.llm import Endpoint, llm_negatives
 from secid.tools.mining.methods import Llm, MiningPlan
 from secid.progress import Silent
-from tests.llm_server import PROMPT
+from tests.llm_server import POSITIVE, PROMPT
 
 class Loud(Silent):
     def note(self, text):
         print(text, file=sys.stderr)
 
 url, journal, n = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-positives = ("Bread rises because yeast eats sugar.",)
+positives = (POSITIVE,)
 pairs = [PromptPair(f"{place:032x}", f"question {place}", positives) for place in range(n)]
 plan = MiningPlan((), 3, 0, prompt=PROMPT, concurrency=3)
 endpoint = Endpoint(Llm(url=url, model="m"), plan.seed, Loud())

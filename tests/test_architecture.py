@@ -256,6 +256,14 @@ def test_the_help_test_can_fail():
     assert loaded_by("from secid.cli.app import main\nimport numpy") == "['numpy']"
 
 
+def test_a_check_loads_no_torch(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"query": "goats", "positive": "Goats climb.", "negative": "Cats sleep."}\n', encoding="utf-8")
+    found = loaded_by(f"from secid.cli.app import main\nassert main(['check', {str(path)!r}]) == 0")
+    assert "torch" not in found
+    assert "numpy" in found
+
+
 def test_pages_are_made_without_torch_and_pyarrow():
     found = loaded_by("import secid.analyses.registry, secid.pages.formats, secid.pages.screen")
     assert "torch" not in found

@@ -30,8 +30,8 @@ RULES = {
 }
 """The rules with a default threshold, as pages write them."""
 UNKNOWN_LABELS = {
-    "unknown_query": ("names a query", "name queries"),
-    "unknown_passage": ("names a passage", "name passages"),
+    "unknown_query": "queries",
+    "unknown_passage": "passages",
 }
 """Judgements that label nothing, by reason."""
 INCOMPLETE = (
@@ -94,9 +94,7 @@ def _headline(audit: Audit) -> str:
         f"{count(source.n_labelled_relevant)} of {named(source.name)} ({percent(source.labelled_relevant_share)})"
         for source in having
     ]
-    one = having[0].n_labelled_relevant == 1
-    shares[0] = shares[0].replace(" of ", f" {'negative' if one else 'negatives'} of ", 1)
-    return f"{listed(shares)} {'is' if one and len(having) == 1 else 'are'} labelled relevant."
+    return f"Negatives labelled relevant: {listed(shares)}."
 
 
 def _finders(audit: Audit) -> Iterator[str]:
@@ -198,20 +196,19 @@ def _labels(audit: Audit) -> Section:
     n = plural(labels.n_judgements, "judgement")
     bullets = [f"{n} from {files}, {count(labels.n_relevant)} of them relevant (a grade above 0)."]
     bullets += [
-        f"{plural(n, 'judgement')} {UNKNOWN_LABELS[reason][n > 1]} that the collection lacks."
+        f"Judgements of {UNKNOWN_LABELS[reason]} that the collection lacks: {count(n)}."
         for reason, n in labels.unknown.items()
         if n
     ]
     bullets.append(ONCE)
     for source in audit.sources:
-        parts = []
-        if source.n_unjudged_queries:
-            queries = plural(source.n_unjudged_queries, "query", "queries")
-            parts.append(f"{queries} without judgements left out ({plural(source.n_of_unjudged_queries, 'negative')})")
-        if source.n_outside:
-            parts.append(f"{plural(source.n_outside, 'negative')} that the collection lacks, which no label can match")
-        if parts:
-            bullets.append(f"{named(source.name)}: {listed(parts)}.")
+        parts = {
+            "queries without judgements, left out": source.n_unjudged_queries,
+            "their negatives": source.n_of_unjudged_queries,
+            "negatives that the collection lacks, which no label can match": source.n_outside,
+        }
+        shown = [f"{what}: {count(n)}" for what, n in parts.items() if n]
+        bullets += [f"{named(source.name)}, {'; '.join(shown)}."] if shown else []
     return Section(anchor="labels", title="Labels", link="Labels", bullets=tuple(bullets))
 
 
@@ -280,11 +277,9 @@ def chance(items: Sequence[Agreement]) -> str:
             "from chance: these results cannot show which number to trust."
         )
     unlike = unlike_chance(items)
-    if not unlike:
-        return f"None of {compared} differs significantly from chance (permutation test, Holm)."
     names = ", ".join(dict.fromkeys(plain(number_name(item.number)) for item in unlike))
-    differ = f"differ{'s' if len(unlike) == 1 else ''} significantly from chance (permutation test, Holm)"
-    return f"{count(len(unlike))} of {compared} {differ}: {names}."
+    first = "Comparisons that differ significantly from chance (permutation test, Holm)"
+    return f"{first}: {count(len(unlike))} of {count(len(items))}{f' ({names})' if names else ''}."
 
 
 def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:

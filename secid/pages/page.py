@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -33,6 +34,13 @@ class Column:
 
     title: str
     kind: Literal["text", "number", "wrapped", "status", "foreign"] = "text"
+
+
+text = partial(Column, kind="text")
+number = partial(Column, kind="number")
+wrapped = partial(Column, kind="wrapped")
+foreign = partial(Column, kind="foreign")
+status = partial(Column, kind="status")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,31 +151,6 @@ def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
 def described(items: Iterable[tuple[str, str]]) -> str:
     """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
-
-
-def text(title: str) -> Column:
-    """A column of our own words."""
-    return Column(title)
-
-
-def number(title: str) -> Column:
-    """A column of numbers."""
-    return Column(title, "number")
-
-
-def wrapped(title: str) -> Column:
-    """A column of numbers with their intervals."""
-    return Column(title, "wrapped")
-
-
-def foreign(title: str) -> Column:
-    """A column of foreign text."""
-    return Column(title, "foreign")
-
-
-def status(title: str) -> Column:
-    """A column of statuses."""
-    return Column(title, "status")
 
 
 def match_words(match: Match | None) -> str:

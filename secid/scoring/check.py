@@ -1,24 +1,20 @@
-"""`secid check`: what is in the sources and what is wrong with them, without an encoder. `secid audit`: their negatives
-against relevance judgements, under the target encoder and a guide."""
+"""`secid check`: what is in the sources and what is wrong with them, without an encoder."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from secid.analyses.audit import AuditedNegatives, source_audit
 from secid.analyses.overlap import Listed, overlaps
-from secid.arrays import among, distinct, pairs
-from secid.encode import Encoder, smallest_distance
-from secid.errors import InputError, UsageError
+from secid.arrays import distinct, pairs
+from secid.errors import UsageError
 from secid.findings.copies import has_one_positive
-from secid.findings.judgements import OTHER_COLLECTION, Judgements, Leaks, corpus_forms, read_judgements
+from secid.findings.judgements import Leaks
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
 from secid.findings.summary import (
     TOKENS_BY,
@@ -31,40 +27,26 @@ from secid.findings.summary import (
     wordless_finding,
 )
 from secid.findings.texts import text_rules
-from secid.measure.blocks import Triplets
-from secid.measure.gates import Dots
-from secid.measure.sweep import sweep
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
-from secid.pool.make import select_records
-from secid.pool.normal_form import text_forms
 from secid.pool.reading import read_plan
-from secid.progress import Clock, Progress
+from secid.progress import Progress
 from secid.read import Reader
-from secid.read.collection import Collection, noted_collection
 from secid.read.evaluation import EvaluationSet
 from secid.read.sources import changed_files
 from secid.records import Source
-from secid.results import EncoderInfo, SourceReport
+from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import (
-    AUDIT_SCHEMA_VERSION,
     CHECK_SCHEMA_VERSION,
-    Audit,
-    AuditedSource,
     Check,
     Evaluation,
-    Labels,
     SourceCaution,
     TextFacts,
     to_drop,
 )
 from secid.results.inputs import STANDARD_INPUT, hidden, repair_command, typed
-from secid.scoring.encoders import fitting, load_guide
-from secid.settings import READING, Resolved, Settings, flag_of
-from secid.triplets.embedding import Embedder
-from secid.triplets.estimates import comparable_keys
-from secid.triplets.guide import GuideScores, guide_scores
-from secid.triplets.table import triplets_of
+from secid.scoring.encoders import fitting
+from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
 SAVED = "check.json"
@@ -259,154 +241,3 @@ def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
         return Case(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
 
     return {"malformed_rows": case(bad), "rows_without_negatives": case(bare)}
-
-
-Keys = npt.NDArray[np.uint64]
-
-
-def audit_sources(
-    readers: Sequence[Reader],
-    files: Sequence[str],
-    split: str | None,
-    load: Callable[[], tuple[Encoder, EncoderInfo]],
-    settings: Settings,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-) -> Audit:
-    """Counts and measures the labelled relevant negatives of each source.
-
-    files : of qrels, as `label_files` gives them.   load : gives the encoder and its recipe; called once the labels
-    fit.   folder : an empty folder for spool files and vectors; the caller removes it.
-    Raises InputError for qrels of other texts and what reading and encoding raise (SecidError). Source: METHOD 10.
-    """
-    with clock.stage("labels"):
-        collection = noted_collection(settings, progress)
-        judgements = read_judgements(files, collection, settings.max_bad_fraction)
-    with clock.stage("read"):
-        plan, _ = read_plan(readers, settings, folder, progress, with_labels=False)
-    try:
-        with clock.stage("match"):
-            every = all(reader.uses_collection for reader in readers)
-            auditor = _Auditor(plan, judgements, None if every else collection, settings, files)
-        encoder, info = load()
-        guide = load_guide(settings, encoder, progress)
-        embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
-        with clock.stage("encode") as counts:
-            queries, passages = auditor.texts()
-            embedder.need(queries, passages)
-            counts.update(embedder.counts)
-        with clock.stage("measure"):
-            measured = auditor.measured(embedder, smallest_distance(encoder))
-        embedder.close()
-        by_guide: Sequence[GuideScores | None] = [None] * len(measured)
-        if guide is not None:
-            with clock.stage("guide") as counts:
-                own = replace(settings, guide_sample=None)  # labelled relevant negatives are too few for a sample
-                pairs = [(rows, dots.query_negative.numpy()) for rows, dots in measured]
-                by_guide = guide_scores(plan, pairs, guide, own, folder / "guide", progress, counts)
-        with clock.stage("audit"):
-            results = tuple(
-                auditor.audit(place, *of_target, of_guide)
-                for place, (of_target, of_guide) in enumerate(zip(measured, by_guide, strict=True))
-            )
-    finally:
-        plan.close()
-    return Audit(
-        schema_version=AUDIT_SCHEMA_VERSION,
-        secid_version=VERSION,
-        encoder=info,
-        guide=None if guide is None else guide.info,
-        positives=settings.positives,
-        labels=Labels(
-            files=tuple(map(str, files)),
-            split=split,
-            n_judgements=judgements.n_distinct,
-            n_relevant=judgements.n_relevant,
-            n_queries=len(judgements.queries),
-            unknown=judgements.unknown,
-        ),
-        sources=results,
-        timing=clock.stages,
-    )
-
-
-class _Auditor:
-    """The sources cut to the queries that the judgements know, with the forms of their texts."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        judgements: Judgements,
-        collection: Collection | None,
-        settings: Settings,
-        files: Sequence[str],
-    ) -> None:
-        """collection: where texts are looked for; None where all were taken from it.
-
-        Raises InputError where no query is judged, or too many positives of a source are no text of the collection.
-        """
-        self._plan, self._judgements, self._settings = plan, judgements, settings
-        self._queries, self._passages = text_forms(plan.queries).form, text_forms(plan.passages).form
-        known = [among(self._queries[planned.query], judgements.queries) for planned in plan.sources]
-        if not any(flags.any() for flags in known):
-            n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
-            raise InputError(
-                f"judges none of the {n_queries:,} queries of the sources (it judges {len(judgements.queries):,})",
-                where=", ".join(files),
-                remedy=OTHER_COLLECTION,
-            )
-        self._sources = [
-            select_records(planned, flags, np.ones(planned.n_triplets, np.bool_))
-            for planned, flags in zip(plan.sources, known, strict=True)
-        ]
-        self._outside = np.zeros(len(self._passages), np.bool_)
-        if collection is not None:
-            self._outside = ~among(self._passages, corpus_forms(collection))
-            for planned in self._sources:
-                self._refuse_other_texts(planned)
-
-    def _refuse_other_texts(self, planned: PlannedSource) -> None:
-        positives = distinct(planned.positives)
-        n_outside = int(self._outside[positives].sum())
-        if n_outside > self._settings.max_bad_fraction * len(positives):
-            raise InputError(
-                f"{n_outside:,} of {len(positives):,} positives of {planned.name} are no text of the collection (at "
-                f"most {100 * self._settings.max_bad_fraction:g} % may be), so its labels cannot match them",
-                where=planned.source.paths[0],
-                remedy=f"where the source leaves out titles: {flag_of('titles', False)}; else {OTHER_COLLECTION}",
-            )
-
-    def texts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rising ids of the queries and the passages that are compared."""
-        none = np.zeros(0, np.int64)
-        queries = [none, *(planned.query for planned in self._sources)]
-        passages = [none, *(ids for planned in self._sources for ids in (planned.positives, planned.negatives))]
-        return distinct(np.concatenate(queries)), distinct(np.concatenate(passages))
-
-    def measured(self, embedder: Embedder, smallest_distance: float) -> list[tuple[Triplets, Dots]]:
-        """The triplets of each source, and their cosines under the target."""
-        policy, passages = self._settings.positives, self._plan.passages
-        triplets = [triplets_of(planned, policy, embedder.vectors, passages) for planned in self._sources]
-        return [(rows, sweep(embedder.vectors, rows, {}, (), smallest_distance).dots) for rows in triplets]
-
-    def audit(self, place: int, rows: Triplets, dots: Dots, guide: GuideScores | None) -> AuditedSource:
-        """The audit of one source."""
-        planned, whole, plan = self._sources[place], self._plan.sources[place], self._plan
-        queries, cluster = np.unique(rows.query, return_inverse=True)
-        negatives = AuditedNegatives(
-            grade=self._judgements.grades(self._queries[rows.query], self._passages[rows.negative]),
-            cluster=cluster,
-            names=comparable_keys(plan.queries.keys[queries]),
-            share=np.ones(len(rows)) if rows.share is None else rows.share,
-        )
-        return source_audit(
-            planned.name,
-            negatives,
-            dots.query_negative.numpy(),
-            dots.query_positive.numpy(),
-            self._outside[rows.negative],
-            len(distinct(whole.query)) - len(queries),
-            whole.n_triplets - planned.n_triplets,
-            None if guide is None else (guide.s_query_negative, guide.s_query_positive),
-        )

@@ -7,18 +7,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tests.fake_encoder import HashEncoder
-from tests.unit.findings import slow_texts
-from tests.unit.findings.slow_texts import is_empty
+from tests.unit.findings.slow_texts import form as normal_form
+from tests.unit.findings.slow_texts import is_empty, is_near
 
 MASK = 2**64 - 1
-normal_form, is_near = lru_cache(None)(slow_texts.form), lru_cache(None)(slow_texts.is_near)
 
 
 def text_key(role: str, text: str) -> bytes:
@@ -64,6 +62,8 @@ class Rules:
     ) -> None:
         self.queries, self.k, self.seed, self.reuse, self.on_short = queries, k, seed, reuse, on_short
         self._orders: dict[tuple[str, str], list[tuple[str, float | None]]] = {}
+        self._dots: dict[tuple[str, str], float] = {}
+        self._faults: dict[tuple[str, str], str] = {}
         texts: dict[str, str] = {}
         for key, text in corpus.items():
             if text.strip():
@@ -89,13 +89,21 @@ class Rules:
         return dict(zip(dict.fromkeys(texts), rows.astype(np.float64).tolist(), strict=True))
 
     def s(self, query: str, passage: str) -> float:
-        return math.fsum(a * b for a, b in zip(self._queries[query], self._passages[passage], strict=True))
+        if (query, passage) not in self._dots:
+            pairs = zip(self._queries[query], self._passages[passage], strict=True)
+            self._dots[query, passage] = math.fsum(a * b for a, b in pairs)
+        return self._dots[query, passage]
 
     def s_qp(self, key: str) -> float:
         return min(self.s(self.queries[key][0], text) for text in self.labels[key])
 
     # what must never be a negative
     def reason(self, key: str, text: str, before: set[str]) -> str:
+        if (key, text) not in self._faults:
+            self._faults[key, text] = self.fault(key, text)
+        return self._faults[key, text] or ("repeat" if normal_form(text) in before else "")
+
+    def fault(self, key: str, text: str) -> str:
         form = normal_form(text)
         positives = [normal_form(positive) for positive in self.labels[key]]
         if form and form in positives:
@@ -104,9 +112,7 @@ class Rules:
             return "near_copy"
         if form and form == normal_form(self.queries[key][0]):
             return "query_echo"
-        if is_empty(form):
-            return "empty"
-        return "repeat" if form in before else ""
+        return "empty" if is_empty(form) else ""
 
     @staticmethod
     def near(negative: str, positive: str) -> bool:

@@ -103,7 +103,9 @@ def expected(rules: Rules) -> dict[str, Expected]:
     whole = type(rules).__new__(type(rules))
     whole.__dict__ = {**rules.__dict__, "on_short": "keep"}
     alone = {name: rules.mine(name, method, **options) for name, (_, method, options) in METHODS.items()}
-    parts = {name: whole.mine(name, method, **options) for name, (_, method, options) in METHODS.items()}
+    parts = {
+        name: whole.mine(name, *METHODS[name][1:2], **METHODS[name][2]) for own in HYBRIDS.values() for name, _ in own
+    }
     return alone | {name: rules.hybrid([(part, n, parts[part]) for part, n in own]) for name, own in HYBRIDS.items()}
 
 

@@ -14,11 +14,12 @@ from secid.pages.findings import findings_of, findings_section, heat_table, most
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, command, findings_lines, screen, strong, warning
-from secid.pages.sections.controls import controls_line, controls_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.origin import origin_section, read_section
 from secid.pages.sections.probe import next_command, probe_answer, probe_section, probe_sentence
 from secid.pages.sections.ranking import (
+    controls_line,
+    controls_section,
     directions_section,
     early_section,
     early_sentences,

@@ -19,8 +19,8 @@ from secid.pages.glossary import (
     sources_listed,
 )
 from secid.pages.page import Column, Table, foreign, number, status, text
-from secid.pages.sections.controls import outcome
 from secid.pages.sections.guide import suspects_sentences
+from secid.pages.sections.ranking import outcome, queries
 from secid.pages.text import (
     budget,
     count,
@@ -69,17 +69,6 @@ def score_without(source: SourceReport) -> str:
 def score_without_defects(_: Run, source: SourceReport) -> str:
     """Return `score_without` as a cell."""
     return score_without(source)
-
-
-def queries(run: Run, source: SourceReport) -> str:
-    """Return the number of queries of a row.
-
-    "35/120" : all sources share 35 of its 120.   "120*" : the rows of the table are of different queries.
-    """
-    own = count(source.n_queries)
-    if source.scored.on_shared is not None:
-        return f"{count(source.scored.on_shared.n_queries)}/{own}"
-    return f"{own}*" if on_own_queries(run) else own
 
 
 def _tie(run: Run, source: SourceReport) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -662,44 +661,38 @@ def test_a_row_file_of_the_wrong_length_is_damage(folder: Path) -> None:
         Segment(writer.folder).verify()
 
 
-WORKER = """
-import sys, time
-from pathlib import Path
-import numpy as np
-import torch
-from secid.encode import cache as cache_module
-from secid.encode import from_callable
-from tests.unit.encode.conftest import embedder
-from tests.unit.encode.test_cache import FINGERPRINT, rows_of
-cache_module.SEAL_SECONDS = 0.0
-folder, n_texts = Path(sys.argv[1]), int(sys.argv[2])
+def work(folder: Path, n_texts: int, name: str, said: Any) -> None:
+    """A run in a process of its own: tells when it begins, and then how many texts were cached."""
+    import torch
 
-def rows(texts, role):
-    time.sleep(0.002)
-    return rows_of(texts)
+    def rows(texts: list[str], role: str) -> np.ndarray:
+        time.sleep(0.002)
+        return rows_of(texts)
 
-own = embedder(from_callable(rows, "worker", fingerprint=FINGERPRINT), [f"text {n}" for n in range(n_texts)],
-               Path(sys.argv[3]), cache_dir=str(folder))
-print("ready", flush=True)
-own.everything()
-own.close()
-some = np.arange(0, n_texts, 50)
-stored = torch.empty((len(some), own.vectors.dimension))
-own.vectors.gather("passage", some, stored)
-assert np.allclose(stored.numpy(), rows_of([f"text {n}" for n in some]), atol=1e-6)
-print(int(own.counts["n_cached"]), flush=True)
-"""
+    torch.set_num_threads(1)
+    cache_module.SEAL_SECONDS = 0.0
+    texts = [f"text {number}" for number in range(n_texts)]
+    encoder = from_callable(rows, "worker", fingerprint=FINGERPRINT)
+    own = embedder(encoder, texts, folder.with_name(name), cache_dir=str(folder))
+    said.send("ready")
+    own.everything()
+    own.close()
+    some = np.arange(0, n_texts, 50)
+    stored = torch.empty((len(some), own.vectors.dimension))
+    own.vectors.gather("passage", some, stored)
+    assert np.allclose(stored.numpy(), rows_of([texts[place] for place in some]), atol=1e-6)
+    said.send(int(own.counts["n_cached"]))
 
 
-def worker(folder: Path, n_texts: int, name: str) -> subprocess.Popen[str]:
-    root = Path(__file__).parents[3]
-    return subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), str(n_texts), str(folder.with_name(name))],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
-    )
+def worker(folder: Path, n_texts: int, name: str) -> tuple[Any, Any]:
+    """A child, forked from a process with all imports made, and where it tells."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    heard, said = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(folder, n_texts, name, said))
+    process.start()
+    said.close()
+    return process, heard
 
 
 def n_rows(folder: Path) -> int:
@@ -717,30 +710,30 @@ def wait_for_more_than(folder: Path, n: int) -> None:
 def test_killed_runs_resume_and_repeat_nothing_that_was_sealed(folder: Path) -> None:
     """Kills at random moments; what was sealed is never encoded again."""
     generator = random.Random(5)
-    n_texts, sealed = 20_000, 0
+    n_texts, sealed = 10_000, 0
     for number in range(5):
-        process = worker(folder, n_texts, f"work {number}")
-        assert process.stdout is not None
-        process.stdout.readline()
+        process, heard = worker(folder, n_texts, f"work {number}")
+        assert heard.recv() == "ready"
         if number % 2:  # however slow the machine is, some kills come after a seal
             wait_for_more_than(folder, sealed)
         time.sleep(generator.uniform(0, 0.06))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        process.kill()
+        process.join()
         assert n_rows(folder) >= sealed
         sealed = n_rows(folder)
     assert CacheFolder(folder, 10**9).verify().damaged == ()
     assert 0 < sealed <= n_texts  # no text twice: a resumed run skips sealed ones
-    last = worker(folder, n_texts, "last")
-    output = last.communicate()[0].split()
-    assert last.returncode == 0
-    assert output == ["ready", str(sealed)]
+    last, heard = worker(folder, n_texts, "last")
+    assert [heard.recv(), heard.recv()] == ["ready", sealed]
+    last.join()
+    assert last.exitcode == 0
 
 
 def test_two_runs_at_once_are_both_right(folder: Path) -> None:
-    processes = [worker(folder, 5000, f"work {number}") for number in range(2)]
-    outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
+    workers = [worker(folder, 5000, f"work {number}") for number in range(2)]
+    for process, heard in workers:
+        assert heard.recv() == "ready"
+        process.join()
+    assert [process.exitcode for process, _ in workers] == [0, 0]
     assert CacheFolder(folder, 10**9).verify().damaged == ()
     assert run(folder, TEXTS).n_cached == 700

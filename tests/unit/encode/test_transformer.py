@@ -144,12 +144,11 @@ def test_a_repository_without_modules_is_complete(partial_hub: Hub) -> None:
     assert partial_hub.asked == 1
 
 
-@pytest.mark.parametrize("offline", ["0", "1"])
-def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: str) -> None:
+def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path) -> None:
     """A proxy on a closed port stands for an absent network, wherever the tests run."""
     proxy = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
     started = time.monotonic()
-    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE=offline, NO_PROXY="", **proxy)
+    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0", NO_PROXY="", **proxy)
     assert time.monotonic() - started < 60
     assert done.returncode == 2
     lines = done.stderr.splitlines()
@@ -159,12 +158,17 @@ def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path, offline: s
         assert remedy in lines[1]
 
 
-def test_a_missing_revision_of_minilm_has_another_remedy_than_the_same_command(tmp_path: Path) -> None:
-    code = "from secid.cli.app import main; raise SystemExit(main(['encoder', 'minilm', '--set', 'revision=abc']))"
-    done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
-    assert done.returncode == 2
-    assert "sentence-transformers/all-MiniLM-L6-v2: revision 'abc' " in done.stderr
-    assert "without --set revision" in done.stderr
+def test_what_the_cache_lacks_offline_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(EncoderError) as caught:
+        load(Settings(encoder="e5-base"))
+    assert caught.value.where == "intfloat/e5-base"
+    assert all(part in str(caught.value.remedy) for part in ("HF_HOME", "--encoder minilm", "secid[offline]"))
+    with pytest.raises(EncoderError) as caught:  # not the remedy to use what was asked for
+        load(Settings(encoder="minilm", revision="abc"))
+    assert str(caught.value).startswith("sentence-transformers/all-MiniLM-L6-v2: revision 'abc' ")
+    assert "without --set revision" in str(caught.value.remedy)
 
 
 def test_a_folder_inside_a_hub_cache_keeps_its_name(tiny: Tiny, tmp_path: Path) -> None:
@@ -283,8 +287,6 @@ def test_truncate_dim_keeps_unit_rows(tiny: Tiny) -> None:
     assert short.info.dim == 8
     expected = full / np.linalg.norm(full, axis=1, keepdims=True)
     assert np.abs(short.encode(TEXTS, "passage") - expected).max() < 1e-6
-    message = refusal(lambda: tiny_encoder(tiny("bert"), truncate_dim=33), EncoderError, None)
-    assert all(part in message for part in ("truncate_dim=33", "truncate_dim=32"))
 
 
 def limited_to(
@@ -404,9 +406,9 @@ def test_the_others_take_over_from_a_device_that_fails(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, n_good: int
 ) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
-    expected = encoder.encode(MANY * 4, "passage")
+    expected = encoder.encode(MANY, "passage")
     calls = fails_on(monkeypatch, n_good, survivors=1)
-    assert np.abs(encoder.encode(MANY * 4, "passage") - expected).max() < 1e-5  # `gather` checks: each text once
+    assert np.abs(encoder.encode(MANY, "passage") - expected).max() < 1e-5  # `gather` checks: each text once
     assert len(calls) == n_good + 1
     assert len(encoder.failures) == 1
     assert not any(thread.name.startswith(("secid-encode", "secid-tokenise")) for thread in threading.enumerate())
@@ -549,15 +551,16 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
 
 
 def test_a_run_from_the_cache_loads_no_library_of_models(tiny: Tiny, tmp_path: Path) -> None:
+    load(Settings(encoder=str(tiny("bert")), device="cpu", cache_dir=str(tmp_path)))
     code = f"""
 import sys
 from secid.encode import load
 from secid.settings import Settings
-load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir={str(tmp_path)!r}))
-print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
+for cache in ({str(tmp_path)!r}, {str(tmp_path / "empty")!r}):
+    load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir=cache))
+    print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
 """
-    assert run(code).stdout.strip() == "['sentence_transformers', 'transformers']"
-    assert run(code).stdout.strip() == "[]"
+    assert run(code).stdout.splitlines() == ["[]", "['sentence_transformers', 'transformers']"]
 
 
 OWN_MODULE = """
@@ -624,12 +627,6 @@ def one_weight_removed(folder: Path) -> Path:
     return folder
 
 
-def test_missing_weights_are_refused(tiny: Tiny, tmp_path: Path) -> None:
-    folder = one_weight_removed(shutil.copytree(tiny("bert"), tmp_path / "cut"))
-    message = refusal(lambda: tiny_encoder(folder), EncoderError, folder)
-    assert all(part in message for part in ("(1)", "encoder.layer.1.output.dense.weight"))
-
-
 @pytest.mark.parametrize("file", ["model.safetensors", "2_Dense/model.safetensors", "3_Dense/model.safetensors"])
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_cut_weights_are_refused(tiny: Tiny, tmp_path: Path, file: str, share: float) -> None:
@@ -642,43 +639,11 @@ def test_cut_weights_are_refused(tiny: Tiny, tmp_path: Path, file: str, share: f
     assert caught.value.remedy == AGAIN
 
 
-def test_missing_files_of_weights_or_words_are_refused(tiny: Tiny, tmp_path: Path) -> None:
-    folder = shutil.copytree(tiny("bert"), tmp_path / "damaged")
-    (folder / "tokenizer.json").unlink()
-    assert "tokenizer" in refusal(lambda: tiny_encoder(folder), EncoderError, folder)
-    (folder / "model.safetensors").unlink()
-    index = folder / "model.safetensors.index.json"
-    write_json(index, {})
-    assert "weight_map" in refusal(lambda: tiny_encoder(folder), EncoderError, index)
-    shutil.copy(tiny("bert") / "tokenizer.json", folder)
-    (folder / "model.safetensors.index.json").unlink()
-    shutil.copy(tiny("bert") / "model.safetensors", folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    write_json(folder / "config.json", {**config, "vocab_size": 999})
-    assert "config.json" in refusal(lambda: tiny_encoder(folder), EncoderError, folder)
-
-
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secid.encode.recipe.POSITION_TABLES", frozenset())
     encoder = tiny_encoder(tiny("bert"), max_length=99)
     message = refusal(lambda: encoder.encode(["ice " * 200], "passage"), EncoderError, None)
     assert all(part in message for part in ("99 tokens", "--max-length"))
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("./nothing", "path"),
-        ("minilmx", "'minilm'"),
-        ("v.npy", "savez("),
-        ("folder/v.npy", "savez("),
-        ("q", "e5-base, "),
-    ],
-)
-def test_a_misspelt_encoder_gets_a_suggestion(name: str, remedy: str) -> None:
-    with pytest.raises(EncoderError, match=f"^{name!r} ") as caught:
-        load(Settings(encoder=name))
-    assert remedy in (caught.value.remedy or "")
 
 
 def test_pickle_is_loaded_only_when_asked(tiny: Tiny, tmp_path: Path) -> None:
@@ -709,21 +674,11 @@ def test_remote_code_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     assert "--trust-remote-code" in refusal(lambda: tiny_encoder(folder), EncoderError, folder)
 
 
-@pytest.mark.parametrize("name", ["no-such-alias", "./missing", "a/b/c", ""])
-def test_unknown_names_are_refused(name: str) -> None:
-    refusal(lambda: load(Settings(encoder=name)), EncoderError, None)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 @pytest.mark.parametrize("device", ["cuda", "cuda:3"])
 def test_a_missing_device_is_refused(tiny: Tiny, device: str) -> None:
     message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device=device)), EncoderError, "--device")
     assert all(part in message for part in (f"{device} ", "CUDA devices: 0"))
-
-
-def test_an_unknown_device_is_refused(tiny: Tiny) -> None:
-    message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device="gpu")), EncoderError, "--device")
-    assert "'gpu'" in message
 
 
 def test_bf16_differs_little(tiny: Tiny) -> None:
@@ -735,7 +690,7 @@ def test_bf16_differs_little(tiny: Tiny) -> None:
     assert 1e-6 < np.abs(rough - exact).max() < 0.1
 
 
-NAMES = ("./nothing", "minilmx", "v.npy", "q")
+NAMES = ("./nothing", "minilmx", "v.npy", "folder/v.npy", "q", "a/b/c", "")
 
 
 def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot) -> None:
@@ -773,6 +728,9 @@ def test_wording(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sn
     write_json(bert / "config.json", {**json.loads((bert / "config.json").read_text("utf-8")), "vocab_size": 999})
     loading("weights of another shape", bert, bert)
     shutil.copy(tmp_path / "config.json", bert)
+    (bert / "tokenizer.json").rename(tmp_path / "words")
+    assert "tokenizer" in refusal(lambda: tiny_encoder(bert), EncoderError, bert)  # the rest is transformers'
+    (tmp_path / "words").rename(bert / "tokenizer.json")
     one_weight_removed(bert)
     loading("a missing weight", bert, bert)
     (bert / "model.safetensors").rename(bert / "pytorch_model.bin")

@@ -10,6 +10,7 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 PLACEHOLDERS = {
     "n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted"
@@ -27,31 +28,35 @@ class PlainRecord:
     negatives: Sequence[str]
 
 
+@cache
 def form(text: str) -> str:
     shown = "".join(char for char in html.unescape(text) if char == "\u200b" or not is_unseen(char))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
     return " ".join("".join(map(_spelled, folded)).split())
 
 
+@cache
 def _spelled(char: str) -> str:
     if char in "#%" or (unicodedata.category(char) in {"Sm", "Sc", "So"} and char not in "|⁄−"):
         return f" {char} "
     return char if unicodedata.category(char)[0] in "LNM" else " "
 
 
+@cache
 def is_unseen(char: str) -> bool:
     selector = unicodedata.name(char, "").startswith(("VARIATION SELECTOR", "MONGOLIAN FREE VARIATION SELECTOR"))
     return unicodedata.category(char) == "Cf" or selector or char == "\u034f"
 
 
-def runs(text: str) -> set[tuple[str, ...]]:
+@cache
+def runs(text: str) -> frozenset[tuple[str, ...]]:
     words = form(text).split()
     characters = list("".join(words))
     sides = [[unicodedata.name(char, "").startswith(WITHOUT_SPACES) for char in word] for word in words]
     n_words = sum(not side for word in sides for side, _ in itertools.groupby(word))
     if sum(map(sum, sides)) > 2 * n_words:
-        return {tuple(characters[i : i + 10]) for i in range(len(characters) - 9)}
-    return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
+        return frozenset(tuple(characters[i : i + 10]) for i in range(len(characters) - 9))
+    return frozenset(tuple(words[i : i + 5]) for i in range(len(words) - 4))
 
 
 def is_empty(text: str) -> bool:
@@ -59,6 +64,7 @@ def is_empty(text: str) -> bool:
     return not words or " ".join(words) in PLACEHOLDERS or (len(form(text)) == 1 and "a" <= form(text) <= "z")
 
 
+@cache
 def is_near(negative: str, positive: str) -> bool:
     own, other = runs(negative), runs(positive)
     common = len(own & other)

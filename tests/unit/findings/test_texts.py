@@ -68,7 +68,7 @@ def flags_of(mask, name):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
         masks = text_masks(plan.queries, plan.passages, plan.sources)
@@ -76,7 +76,7 @@ def test_masks_equal_plain_sets(sources):
 
 
 @given(st.lists(texts(), min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_keys_of_many_texts_are_those_of_their_normal_forms(many):
     forms = FormKeys.of(Packed.of(many))
     expected = [slow_texts.form(text) for text in many]
@@ -97,17 +97,25 @@ ODD += "क\u093c\u094dक़ำุ่日々〇㍿①½²Ⅷʰªİıſς\u00ad\u
 
 
 @given(st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=("Cs",)))), max_size=4))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_normal_forms_are_unicode_normalization(many):
     assert [normal_form(text) for text in many] == [slow_texts.form(text) for text in many]
     forms = FormKeys.of(Packed.of(many))
     assert [forms.form(place) for place in range(len(many))] == [slow_texts.form(text) for text in many]
 
 
-def test_every_character_alone_and_behind_a_letter_folds_as_unicode_says():
+def changes(char: str) -> bool:
+    """Whether a character may have another normal form than itself, alone or among others."""
+    folds = unicodedata.normalize("NFKC", char).casefold() != char or unicodedata.combining(char)
+    return bool(folds) or unicodedata.category(char) not in ("Lo", "Co")
+
+
+def test_characters_alone_and_behind_a_letter_fold_as_unicode_says():
+    """All that change, and of the 260,000 others every eighth."""
     codes = [
-        code for code in range(0x110000) if not 0xD800 <= code < 0xE000 and unicodedata.category(chr(code)) != "Cn"
-    ]
+        code for code in range(0x110000)
+        if unicodedata.category(chr(code)) not in ("Cn", "Cs") and (code % 8 == 0 or changes(chr(code)))
+    ]  # fmt: skip
     for frame in ("{}", "e{}\u0301", "각{}", "क{}\u093c"):
         texts = [frame.format(chr(code)) for code in codes if chr(code) != "&"]
         forms = FormKeys.of(Packed.of(texts))
@@ -259,7 +267,7 @@ def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(m
     pool = [passage(n, 20, LANGUAGES[n % 5]) for n in range(30)]
     pool += [text[: len(text) * 9 // 10] for text in pool[:20]] + ["n/a", "query 1"]
     sources = [
-        [(f"query {draw.randrange(9)}", draw.sample(pool, 2), draw.sample(pool, 5)) for _ in range(30)]
+        [(f"query {draw.randrange(9)}", draw.sample(pool, 2), draw.sample(pool, 5)) for _ in range(15)]
         for _ in range(3)
     ]
 

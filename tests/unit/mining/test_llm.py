@@ -26,12 +26,11 @@ from secid.tools.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, ren
 from secid.tools.mining.methods import Llm, MiningPlan, parse_miners
 from tests import llm_server
 from tests.kills import ROOT
-from tests.llm_server import Server, completion, right, texts
+from tests.llm_server import POSITIVE, Server, completion, right, texts
 from tests.notes import Notes
 from tests.snapshots import Snapshot, refusal, situations
 
 SECRET = "sk-very-secret-0123456789"
-POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
 
 
 @pytest.fixture
@@ -313,7 +312,7 @@ def test_retry_after_is_honoured(ask: Asker) -> None:
     assert len([note for note in ask.progress.notes if ask.server.url in note]) == 1
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
+@pytest.mark.parametrize("code", [429, 503])
 def test_busy_and_broken_servers_are_asked_again(ask: Asker, code: int) -> None:
     ask.server.script = [lambda query, n: (code, {"error": "later"})] * 2
     assert len(ask()[0].texts) == 3
@@ -488,35 +487,30 @@ def child(server: Server, journal: Path, n: int, first: str = "", **environment:
     )
 
 
-def test_a_killed_run_continues_without_paying_twice(server: Server, tmp_path: Path) -> None:
-    n = 40
+def test_a_killed_run_continues_without_paying_twice(ask: Asker) -> None:
+    n, server = 40, ask.server
     server.delay = lambda query: 0.05
-    whole = child(server, tmp_path / "whole.jsonl", n).communicate()[0]
-    assert whole.count("\n") == n
-    server.asked.clear()
-    journal = tmp_path / "journal.jsonl"
-    for _ in range(2):
-        killed, before = child(server, journal, n), len(server.asked)
-        while len(server.asked) < before + 10:
-            assert killed.poll() is None
-            time.sleep(0.01)
-        killed.kill()
-        killed.communicate()
-        time.sleep(0.2)  # what was in flight is answered, and lost
-    kept = [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1] if line.endswith(b"}")]
-    assert len(kept) >= 14
+    killed = child(server, ask.journal, n)
+    while len(server.asked) < 12:
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    time.sleep(0.2)  # what was in flight is answered, and lost
+    kept = [json.loads(line) for line in ask.journal.read_bytes().split(b"\n")[:-1] if line.endswith(b"}")]
+    assert len(kept) >= 9
     paid, before = {entry["key"] for entry in kept}, len(server.asked)
-    out, _ = child(server, journal, n).communicate()
-    assert out == whole
+    written = ask(n)
+    assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(n)]
     again = {f"{int(query.removeprefix('question ')):032x}" for query in server.asked[before:]}
     assert len(again) == len(server.asked) - before == n - len(paid)
     assert not again & paid
-    assert len(server.asked) <= n + 2 * 3  # at most the three in flight at each kill
+    assert len(server.asked) <= n + 3  # at most the three in flight at the kill
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
-def test_a_full_disk_stops_the_run_and_the_next_one_continues(server: Server, tmp_path: Path) -> None:
-    journal = tmp_path / "journal.jsonl"
+def test_a_full_disk_stops_the_run_and_the_next_one_continues(ask: Asker) -> None:
+    journal, server = ask.journal, ask.server
     model = "from secid.findings.texts import language_numbers\nlanguage_numbers(['a'])\n"  # unpacks a file
     limit = f"{model}import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
     run = child(server, journal, 20, limit)
@@ -527,8 +521,7 @@ def test_a_full_disk_stops_the_run_and_the_next_one_continues(server: Server, tm
     assert journal.stat().st_size == 5000
     n_kept = journal.read_bytes().count(b"\n")
     server.asked.clear()
-    out, _ = child(server, journal, 20).communicate()
-    assert out.count("\n") == 20
+    assert [len(item.texts) for item in ask(20)] == [3] * 20
     assert len(server.asked) == 20 - n_kept
 
 

@@ -89,7 +89,7 @@ def test_only_numbers_beyond_chance_are_named():
     items = [agreement(), agreement(kendall_tau_b=0.1, number="mnrl_loss_pair")]
     assert "ECI_sem" in chance(items)
     assert "MNRL" not in chance(items)
-    assert "None of 2" in chance([agreement(kendall_tau_b=0.1)] * 2)
+    assert ": 0 of 2." in chance([agreement(kendall_tau_b=0.1)] * 2)
 
 
 def test_comparisons_that_chance_explains_are_printed_with_the_legend_alone():

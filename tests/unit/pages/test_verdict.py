@@ -12,8 +12,7 @@ from secid.pages.findings import findings_of, heat_table, most_urgent, ranked, s
 from secid.pages.glossary import skipped_lines
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
-from secid.pages.sections.controls import controls_line, outcome
-from secid.pages.sections.ranking import pairs_sentence
+from secid.pages.sections.ranking import controls_line, outcome, pairs_sentence
 from secid.pages.sections.verdict import answer_table, headline, ranking, verdict, warning_sentences
 from secid.pages.text import percent, without_isolates
 from secid.results import Example, RunWarning

@@ -9,9 +9,8 @@ from dataclasses import replace
 from secid.pages.charts import hardness_chart
 from secid.pages.formats import FORMATS, table
 from secid.pages.sections.ablations import ablations_section, ablations_sentence
-from secid.pages.sections.controls import controls_line
 from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
-from secid.pages.sections.ranking import early_sentences
+from secid.pages.sections.ranking import controls_line, early_sentences
 from secid.pages.sections.slices import slices_sentence
 from secid.pages.sections.verdict import verdict
 from secid.pages.text import without_isolates

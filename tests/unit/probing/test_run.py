@@ -27,6 +27,8 @@ from secid.tools.probing.task import Arm, RowLists, Task
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
 
+QUICK = replace(PLANTED, steps=2)
+
 
 class Notes(Silent):
     def __init__(self) -> None:
@@ -92,7 +94,7 @@ def test_a_planted_signal_comes_first(outcome: Probe) -> None:
 
 def test_a_source_that_is_named_as_a_control_is_not_the_control(task: Task, encoder: TransformerEncoder) -> None:
     lists = {"random": task.negatives["hard"], "easy": task.negatives["easy"]}
-    named, outcome = probed(replace(task, negatives=lists), encoder), probed(two_of(task), encoder)
+    named, outcome = (probed(own, encoder, QUICK) for own in (replace(task, negatives=lists), two_of(task)))
     assert named.controls == outcome.controls
     assert [source.name for source in named.sources] == ["random", "easy"]
     assert replace(named.sources[0], name="hard") == of(outcome, "hard")
@@ -139,7 +141,7 @@ def test_other_batches_for_each_source_are_noticed(
         return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), batch)
 
     monkeypatch.setattr(training, "steps_of", own_batches)
-    assert pair(probed(task, encoder), "hard", "again").gap.value != 0.0
+    assert pair(probed(task, encoder, QUICK), "hard", "again").gap.value != 0.0
 
 
 def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> None:

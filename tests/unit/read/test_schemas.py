@@ -105,10 +105,6 @@ def assert_read(found: list[Record | Defect]) -> None:
     assert len({item.negatives for item in found}) == len(found)
 
 
-def test_names_of_shapes_are_distinct() -> None:
-    assert len({shape.name for shape in SHAPES}) == len(SHAPES)
-
-
 @pytest.mark.parametrize("shape", [s for s in SHAPES if isinstance(s.example[0], dict)], ids=lambda s: s.name)
 def test_mapping_names_real_columns(shape: Shape) -> None:
     binding = detect(shape.example, Settings(format=shape.name), "x")
@@ -120,6 +116,7 @@ def test_mapping_names_real_columns(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: s.name)
 def test_format_chooses_the_shape_by_name(shape: Shape) -> None:
     assert detect(shape.example, Settings(format=shape.name), "x").schema == shape.name
+    assert [other.name for other in SHAPES].count(shape.name) == 1
 
 
 @pytest.mark.parametrize("names", ["123", ("text_0", "text_1", "text_2"), ("text_a", "text_b", "text_c"), "abc"])
@@ -175,18 +172,62 @@ def test_the_commonest_foreign_names_are_known(names: list[str], suffix: str, tm
     assert [item[:3] for item in found] == [(row[0], (row[1],), (row[2],)) for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [{"queryText": "q", "positiveDoc": "p", "hardNegatives": ["n"]}, {"query": "q", "pos": "p", "negContexts": ["n"]}],
-)
-def test_names_in_camel_case_are_known(row: Any, tmp_path: Path) -> None:
-    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
-    assert record[:3] == ("q", ("p",), ("n",))
+Q = ("q", ("p",), ("n",))
+TWO = ("q", ("p",), ("n", "m"))
+ONE_RECORD: dict[str, tuple[str, list[Any], Any]] = {
+    "camel case": (".jsonl", [{"queryText": "q", "positiveDoc": "p", "hardNegatives": ["n"]}], Q),
+    "contexts in camel case": (".jsonl", [{"query": "q", "pos": "p", "negContexts": ["n"]}], Q),
+    "messages that are plain texts": (
+        ".jsonl",
+        [{"messages": [{"role": "user", "content": "q"}], "positive_messages": ["p"], "negative_messages": ["n", "m"]}],
+        TWO,
+    ),
+    "a title of the row": (".jsonl", [{"title": "T", "query": "q", "pos": ["p"], "neg": ["n"]}], Q),
+    "a title beside an object": (
+        ".jsonl", [{"pos_title": "T", "query": "q", "positive": {"text": "p"}, "negative": {"text": "n"}}], Q
+    ),
+    "distractors": (".jsonl", [{"question": "q", "correct_answer": "p", "distractor1": "n", "distractor2": "m"}], TWO),
+    **{
+        f"a score, and {name}": (".jsonl", [{"score": 3.2, "question": "q", "answer": "p", name: "n"}], Q)
+        for name in ("wrong", "bad_answer", "incorrect answer", "wrong_2")
+    },
+    "known names in another order": (".jsonl", [{"negative": "n", "positive": "p", "query": "q"}], Q),
+    "ids beside texts": (
+        ".parquet",
+        [{"query_id": "a1", "query": "q", "positive_id": "b1", "positive": "p", "negative_id": "c1", "negative": "n"}],
+        Q,
+    ),
+    "an instruction before each text": (
+        ".jsonl",
+        [{"query": ["i", "q"], "pos": [["i", "p"], ["i", "p2"]], "neg": ["i", "n"]}],
+        ("q", ("p", "p2"), ("n",)),
+    ),
+    "labels that are decimals": (
+        ".parquet", [{"query": "q", "passage": text, "label": Decimal(text == "p")} for text in ("n", "p")], Q
+    ),
+    **{
+        f"labels under {name}": (".jsonl", [{"query": "q", "text": text, name: text == "p"} for text in ("n", "p")], Q)
+        for name in ("relevant", "is_positive", "is_selected", "correct")
+    },
+    "MS MARCO": (
+        ".parquet",
+        [{"query": "q", "passages": {"passage_text": ["n", "p"], "is_selected": [0, 1], "url": ["", ""]}}],
+        Q,
+    ),
+}  # fmt: skip
 
 
-def test_messages_may_be_plain_texts(tmp_path: Path) -> None:
-    row = {"messages": [{"role": "user", "content": "q"}], "positive_messages": ["p"], "negative_messages": ["n", "m"]}
-    assert read(write(tmp_path / "a.jsonl", [row]))[1][0][:3] == ("q", ("p",), ("n", "m"))
+@pytest.mark.parametrize("name", ONE_RECORD)
+def test_one_record_is_read(name: str, tmp_path: Path) -> None:
+    suffix, rows, expected = ONE_RECORD[name]
+    (record,) = read(write(tmp_path / f"a{suffix}", rows))[1]
+    assert record[:3] == expected
+
+
+def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_jsonl(path, [{"corpus": {"path": "c"}, "data": [{"question": "q", "pos_doc": ["p"], "neg_doc": ["n"]}]}])
+    assert read(path)[1][0][:3] == Q
 
 
 @pytest.mark.parametrize("negative", [{"text": "n", "rank": 1}, [{"text": "n"}]])
@@ -221,17 +262,6 @@ def test_titles_in_columns_of_their_own_are_asked_about(row: Any, tmp_path: Path
     assert read(path, titles=False)[1][0].positives == ("p",)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"title": "T", "query": "q", "pos": ["p"], "neg": ["n"]},
-        {"pos_title": "T", "query": "q", "positive": {"text": "p"}, "negative": {"text": "n"}},
-    ],
-)
-def test_a_title_that_may_be_anyone_s_is_not_read(row: Any, tmp_path: Path) -> None:
-    assert read(write(tmp_path / "a.jsonl", [row]))[1][0][:3] == ("q", ("p",), ("n",))
-
-
 def test_a_column_flag_may_name_ids_of_queries(collection: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", [["11", "a p", "a n"]])
     flags = {"query_column": "0", "positive_column": "1", "negative_column": "2"}
@@ -247,11 +277,6 @@ def test_a_list_of_records_is_found_whatever_its_key(wrapper: str, tmp_path: Pat
     value = {"version": 2, wrapper: rows} if wrapper != "dataset" else {wrapper: {"train": rows}}
     (tmp_path / "a.json").write_text(json.dumps(value), encoding="utf-8")
     assert [item.query for item in read(tmp_path / "a.json")[1]] == ["q 0", "q 1", "q 2"]
-
-
-def test_distractors_are_numbered_negatives(tmp_path: Path) -> None:
-    row = {"question": "q", "correct_answer": "p", "distractor1": "n", "distractor2": "m"}
-    assert read(write(tmp_path / "a.jsonl", [row]))[1][0][:3] == ("q", ("p",), ("n", "m"))
 
 
 def test_a_header_in_the_middle_is_no_row(tmp_path: Path) -> None:
@@ -281,24 +306,6 @@ def test_a_few_words_again_and_again_are_no_negatives(tmp_path: Path) -> None:
     with pytest.raises(SchemaError):
         read(write(tmp_path / "a.jsonl", rows))
     assert len(read(write(tmp_path / "b.jsonl", kept))[1]) == 8
-
-
-@pytest.mark.parametrize("name", ["wrong", "bad_answer", "incorrect answer", "wrong_2"])
-def test_a_triplet_may_carry_a_score(name: str, tmp_path: Path) -> None:
-    row = {"score": 3.2, "question": "what", "answer": "this", name: "that"}
-    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
-    assert record[:3] == ("what", ("this",), ("that",))
-
-
-def test_known_names_win_over_order(tmp_path: Path) -> None:
-    _, (record,) = read(write(tmp_path / "a.jsonl", [{"negative": "n", "positive": "p", "query": "q"}]))
-    assert record[:3] == ("q", ("p",), ("n",))
-
-
-def test_id_columns_are_no_texts(tmp_path: Path) -> None:
-    row = {"query_id": "a1", "query": "q", "positive_id": "b1", "positive": "p", "negative_id": "c1", "negative": "n"}
-    _, (record,) = read(write(tmp_path / "a.parquet", [row]))
-    assert record[:3] == ("q", ("p",), ("n",))
 
 
 @pytest.mark.parametrize(
@@ -413,29 +420,10 @@ def test_source_column_splits_by_value(tmp_path: Path) -> None:
     assert found[0].split == "bm25"
 
 
-def test_instruction_pairs_are_one_text_each(tmp_path: Path) -> None:
-    row = {"query": ["i", "q"], "pos": [["i", "p"], ["i", "p2"]], "neg": ["i", "n"]}
-    _, (record,) = read(write(tmp_path / "a.jsonl", [row]))
-    assert record[:3] == ("q", ("p", "p2"), ("n",))
-
-
 def test_titles_can_be_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", list(SHAPES[0].example))
     assert read(path)[1][0].positives == ("T p",)
     assert read(path, titles=False)[1][0].positives == ("p",)
-
-
-def test_a_label_may_be_a_decimal(tmp_path: Path) -> None:
-    rows = [{"query": "q", "passage": text, "label": Decimal(text == "p")} for text in ("n", "p")]
-    _, (record,) = read(write(tmp_path / "a.parquet", rows))
-    assert record[:3] == ("q", ("p",), ("n",))
-
-
-@pytest.mark.parametrize("name", ["relevant", "is_positive", "is_selected", "correct"])
-def test_a_flag_of_relevance_is_a_label(name: str, tmp_path: Path) -> None:
-    rows = [{"query": "q", "text": text, name: text == "p"} for text in ("n", "p")]
-    _, (record,) = read(write(tmp_path / "a.jsonl", rows))
-    assert record[:3] == ("q", ("p",), ("n",))
 
 
 def test_scores_are_thresholded_only_by_request(tmp_path: Path) -> None:
@@ -450,22 +438,10 @@ def test_scores_are_thresholded_only_by_request(tmp_path: Path) -> None:
     assert record[:3] == ("q", ("p", "m"), ("n",))
 
 
-def test_ms_marco_passages_are_a_labelled_list(tmp_path: Path) -> None:
-    row = {"query": "q", "passages": {"passage_text": ["n", "p"], "is_selected": [0, 1], "url": ["", ""]}}
-    _, (record,) = read(write(tmp_path / "a.parquet", [row]))
-    assert record[:3] == ("q", ("p",), ("n",))
-
-
-def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    write_jsonl(path, [{"corpus": {"path": "c"}, "data": [{"question": "q", "pos_doc": ["p"], "neg_doc": ["n"]}]}])
-    _, (record,) = read(path)
-    assert record[:3] == ("q", ("p",), ("n",))
-
-
 @pytest.mark.parametrize("written", [json.dumps, str, lambda texts: str(texts).replace(", ", "\n ")])
-@pytest.mark.parametrize(("positive", "negative"), [("positive", "negatives"), ("pos", "neg")])
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@pytest.mark.parametrize(
+    ("suffix", "positive", "negative"), [(".csv", "positive", "negatives"), (".jsonl", "pos", "neg")]
+)
 def test_lists_written_as_text_are_refused(
     suffix: str, positive: str, negative: str, written: Any, tmp_path: Path
 ) -> None:

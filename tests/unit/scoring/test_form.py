@@ -40,7 +40,7 @@ def check_page_of(tmp_path, rows: Rows) -> tuple[SourceReport, str]:
 
 
 def test_damage_that_positives_share_is_no_defect_and_no_repair_widens_the_gap(tmp_path):
-    source, page = check_page_of(tmp_path, damaged(400, spoiled, 0.16, 0.22))
+    source, page = check_page_of(tmp_path, damaged(250, spoiled, 0.16, 0.22))
     finding = source.finding("mojibake")
     assert finding.share == pytest.approx(0.16, abs=0.02)
     assert finding.positives.share == pytest.approx(0.22, abs=0.04)
@@ -52,10 +52,10 @@ def test_damage_that_positives_share_is_no_defect_and_no_repair_widens_the_gap(t
 
 
 def test_more_damage_than_the_positives_have_counts_and_is_dropped_only_where_that_helps(tmp_path):
-    far, page = check_page_of(tmp_path, damaged(400, spoiled, 0.3, 0.02))
+    far, page = check_page_of(tmp_path, damaged(250, spoiled, 0.3, 0.02))
     assert (far.status, far.repair is None) == ("repair", False)
     assert "--drop mojibake" in page
-    near, page = check_page_of(tmp_path, damaged(400, spoiled, 0.3, 0.2))
+    near, page = check_page_of(tmp_path, damaged(250, spoiled, 0.3, 0.2))
     assert (near.status, near.repair) == ("repair", None)
     assert near.n_flagged == near.finding("mojibake").n_negatives > 0
     assert "--drop" not in page
@@ -63,14 +63,14 @@ def test_more_damage_than_the_positives_have_counts_and_is_dropped_only_where_th
 
 
 def test_a_source_that_dropping_cannot_repair_is_to_be_repaired(tmp_path):
-    rows = damaged(200, spoiled, 1.0, 0.6)
+    rows = damaged(60, spoiled, 1.0, 0.6)
     source, page = check_page_of(tmp_path, rows)
     assert (source.status, source.repair) == ("repair", None)
-    assert source.n_flagged == source.finding("mojibake").n_negatives == 1000
+    assert source.n_flagged == source.finding("mojibake").n_negatives == 300
     assert "Repair the texts of negatives and positives alike" in page
     assert scored(tmp_path, {"own": rows}).run.sources[0].status == "repair"
     (tmp_path / "alone").mkdir()
-    alone, _ = check_page_of(tmp_path / "alone", damaged(200, spoiled, 1.0, 0.0))
+    alone, _ = check_page_of(tmp_path / "alone", damaged(60, spoiled, 1.0, 0.0))
     assert alone.status == "unusable"  # the positives are sound, and without the damaged negatives nothing is left
 
 

@@ -214,13 +214,13 @@ def test_bytes_of_arrays_count_once_and_whole():
 def large(tmp_path_factory) -> Scored:
     rows = [
         {"query": f"query {n}", "pos": [f"positive {n}"], "neg": [f"negative {n} {k}" for k in range(10)]}
-        for n in range(3000)
+        for n in range(1000)
     ]
     return scored(tmp_path_factory.mktemp("large"), {"a": rows})
 
 
 def test_a_triplet_takes_few_bytes_and_one_more_column_would_be_noticed(large):
     n_triplets = sum(len(item.table) for item in large.measured)
-    assert n_triplets == 30_000
+    assert n_triplets == 10_000
     assert n_bytes(large.measured) <= MOST_BYTES * n_triplets
     assert n_bytes([large.measured, np.zeros(n_triplets)]) > MOST_BYTES * n_triplets

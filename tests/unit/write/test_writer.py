@@ -54,11 +54,12 @@ def texts(rows: Sequence[Row]) -> list[tuple[str, list[str], list[str]]]:
 @pytest.mark.parametrize("suffix", COPY_SUFFIXES)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_rows_come_back_the_same(tmp_path, schema, suffix):
-    rows = [row(number, columns={"lang": "de", "n": number}) for number in range(1, 2060)]
+    n = 2059 if suffix == ".parquet" else 299  # which is written in batches of 1,024
+    rows = [row(number, columns={"lang": "de", "n": number}) for number in range(1, n + 1)]
     result, documents = written(rows, schema, tmp_path / f"out{suffix}")
     assert read_back(tmp_path / f"out{suffix}") == texts(rows)
-    assert (result.n_rows, result.n_negatives, len(documents)) == (2059, 4118, 2059)
-    ids, scores, both = {"ids of passages": 2059}, {"scores of passages": 2059}, {"lang": 2059, "n": 2059}
+    assert (result.n_rows, result.n_negatives, len(documents)) == (n, 2 * n, n)
+    ids, scores, both = {"ids of passages": n}, {"scores of passages": n}, {"lang": n, "n": n}
     lost = {"st-ntuple": {**ids, **scores, **both}, "flagembedding": {}, "tevatron": scores, "nvidia": scores}
     assert result.not_held == lost[schema]
     assert documents[6] == {
