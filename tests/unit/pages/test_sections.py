@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from secid.analyses.lambda_only import MeanResidual
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
@@ -202,7 +201,9 @@ def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_p
 def test_explanations_are_used():
     used = {
         term
-        for section in page_of(samples.guided(samples.separated(samples.sliced(samples.early(RUN))))).details
+        for section in page_of(
+            samples.guided(samples.separated(samples.sliced(samples.early(samples.profiled(RUN)))))
+        ).details
         for term, _ in section.terms
     }
     assert set(EXPLANATIONS) <= used
@@ -276,7 +277,6 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
 
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
-    alone = tuple(MeanResidual(source=own.name, residual_mean=0.5, interval_95=(0.4, 0.6)) for own in RUN.sources)
-    run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.replaced(RUN, lambda_only=alone)))))
+    run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.profiled(RUN)))))
     assert of_analysis(run, name).title
     assert of_analysis(replace(run, analyses={}), name) is None
