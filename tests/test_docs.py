@@ -44,6 +44,15 @@ def builder() -> ModuleType:
     return module
 
 
+@cache
+def options() -> dict[str, set[str]]:
+    """The options of each command."""
+    return {
+        name: {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        for name, (command, _) in builder().commands().items()
+    }
+
+
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
@@ -259,15 +268,11 @@ def test_commands_of_a_page_run_as_typed(here, name):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_name_options_that_exist(page):
-    known = builder().commands()
     for command in commands_in(page):
         words = shlex.split(command, comments=True)[1:]
-        name = max(
-            (known_name for known_name in known if words[: len(known_name.split())] == known_name.split()), key=len
-        )
-        options = {flag for parameter in known[name][0].params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        name = max((known for known in options() if words[: len(known.split())] == known.split()), key=len)
         assert name
-        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options, command
+        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options()[name], command
 
 
 OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
@@ -283,12 +288,7 @@ ABOUT_SCRIPTS = {
 def test_flags_in_the_text_exist(page):
     if {page.name, f"{page.name} in {page.parent.name}"} & ABOUT_SCRIPTS:
         return
-    known = {
-        flag
-        for command, _ in builder().commands().values()
-        for parameter in command.params
-        for flag in (*parameter.opts, *parameter.secondary_opts)
-    }
+    known = set().union(*options().values())
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text_of(page))) - known - OF_SCRIPTS - OF_SLURM == set()
 
 

@@ -339,7 +339,7 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
     else:
         what, do = f"negatives that {FINDINGS[item.name].says}", advice(item)
     rows = sum(one.item.n_rows or 0 for one in group if isinstance(one.item, SourceFinding))
-    repeated = f" {repeated_rows(rows)}." if rows else ""
+    repeated = f" {capital(repeated_rows(rows))}." if rows else ""
     yield bullet(f"{item.name}: {what}. {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
     for example in item.examples[:1]:
         words = evaluation_words(example) if isinstance(example, Example) else _quoted(example)

@@ -56,7 +56,6 @@ DOUBTS = (
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
 
-SINGULAR = {"are": "is", "were": "was"}
 Ranked = tuple[tuple[int, float], Item]
 """A finding with its place: urgency by the catalogue, then the larger share."""
 
@@ -280,26 +279,17 @@ def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str 
 
     n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
     """
-    do = advice(finding)
+    n, notes = count(finding.n_negatives), [percent(finding.share)]
     if n_sampled is not None:
-        n = f"{count(finding.n_negatives)} of {plural(n_sampled, 'sampled negative')}"
-        estimate = f"{percent(finding.share)} of all by estimate, 95 % CI {share_interval(finding)}"
-        return f"{n} {says(finding)} ({estimate}). {do}"
-    rows = f", and {repeated_rows(finding.n_rows)}" if finding.n_rows else ""
-    also = f" ({compared(finding)})" if finding.positives else ""
-    n = f"{plural(finding.n_negatives, 'negative')} ({percent(finding.share)})"
-    return f"{n} {says(finding)}{queries}{also}{rows}. {do}"
-
-
-def says(finding: SourceFinding) -> str:
-    """What the catalogue says of the negatives, in the number of the verb that they have."""
-    verb, _, rest = FINDINGS[finding.name].says.partition(" ")
-    return f"{SINGULAR.get(verb, f'{verb}s')} {rest}" if finding.n_negatives == 1 else f"{verb} {rest}"
+        n = f"{n} of {count(n_sampled)} sampled"
+        notes = [f"{percent(finding.share)} of all by estimate", f"95 % CI {share_interval(finding)}"]
+    notes += filter(None, (queries, compared(finding), repeated_rows(finding.n_rows or 0)))
+    return f"Negatives that {FINDINGS[finding.name].says}: {n} ({'; '.join(notes)}). {advice(finding)}"
 
 
 def repeated_rows(n: int) -> str:
-    """How many whole rows occur again."""
-    return f"{plural(n, 'whole row repeats', 'whole rows repeat')} earlier ones"
+    """How many whole rows occur again; "" for none."""
+    return f"whole rows that repeat earlier ones: {count(n)}" if n else ""
 
 
 def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Ranked | None:
@@ -336,7 +326,7 @@ def _queries(source: SourceReport, finding: SourceFinding) -> str:
     """Say which queries a share is of, if a column of the table has it for other queries."""
     if finding.name != "inversion" or source.scored.on_shared is None:
         return ""
-    return f" over all {plural(source.n_queries, 'query', 'queries')} of the source"
+    return f"over all {plural(source.n_queries, 'query', 'queries')} of the source"
 
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:

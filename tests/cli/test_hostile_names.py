@@ -134,7 +134,8 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tiny, tmp_path):
 WRITERS = {
     "pages/screen.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
-    "cli/console.py",  # progress, messages through the sanitiser, and the verdict, for scripts
+    "cli/console.py",  # notes and progress
+    "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
 CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
 """Functions that print nothing but our own words."""

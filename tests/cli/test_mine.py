@@ -95,7 +95,7 @@ def test_without_an_encoder_no_margin_is_known():
     assert all(score > 0 for score in row["neg_scores"])
 
 
-@pytest.mark.parametrize("schema", ["flagembedding", "tevatron", "st-ntuple", "nvidia"])
+@pytest.mark.parametrize("schema", ["flagembedding", "tevatron"])
 def test_parquet_holds_what_json_lines_hold(schema):
     mine(["near=dense"], "a", HashEncoder(), schema=schema)
     mine(["near=dense"], "b", HashEncoder(), schema=schema, parquet=True)
@@ -245,12 +245,6 @@ def test_a_drop_of_every_row_is_refused_with_what_to_do(invoke):
     assert "fewer than 30 negatives for each of 12 rows, which --on-short drop leaves out" in " ".join(err.split())
     assert "--on-short keep" in err
     assert not Path("out").exists()
-
-
-def test_dense_without_an_encoder_is_refused_by_name():
-    with pytest.raises(UsageError) as caught:
-        mine(["lex=bm25", "near=dense"])
-    assert "near" in str(caught.value)
 
 
 def test_no_collection_and_no_pairs_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -29,12 +30,26 @@ from tests.llm_server import Server
 from tests.notes import Notes
 
 SECRET = "sk-very-secret-0123456789"
-OPTIONS = ["--collection", FIXTURES, "-k", 3, "--prompt", "prompt.txt", "-o", "out"]
+N = 12
+"""Queries of the collection."""
+OPTIONS = ["--collection", "../beir", "-k", 3, "--prompt", "prompt.txt", "-o", "out"]
 KEPT = "already paid for: the same command resumes from them"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A model to ask for the negatives of the first N queries of the fixtures, in `beir` beside the working folder."""
+    beir = tmp_path / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    shutil.copy(FIXTURES / "corpus.jsonl", beir)
+    queries = (FIXTURES / "queries.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:N]
+    (beir / "queries.jsonl").write_text("".join(queries), encoding="utf-8")
+    own = tuple(f"{json.loads(line)['_id']}\t" for line in queries)
+    head, *qrels = (FIXTURES / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [head, *(line for line in qrels if line.startswith(own))]
+    (beir / "qrels" / "test.tsv").write_text("".join(kept), encoding="utf-8")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setattr(llm, "RETRIES", 0)
     Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
@@ -43,7 +58,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def ask(server: Server, out: str = "out", specs: Sequence[str] = (), **options: Any) -> Any:
-    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT, **options}
+    given = {"collection": "../beir", "k": 3, "prompt": llm_server.PROMPT, **options}
     return secid.mine([f"gpt=llm:model=m,url={server.url}", *specs], out, HashEncoder(), **given)
 
 
@@ -56,7 +71,7 @@ def failure(call: Any) -> SecidError:
 def test_tokens_and_cost_are_in_the_result_the_summary_and_the_manifest(invoke, server):
     code, out, err = invoke("mine", f"gpt=llm:model=m,url={server.url},price=1/5", *OPTIONS, "--json")
     assert code == 0, err
-    expected = {"n_answers": 66, "n_uncounted": 0, "n_tokens_in": 6600, "n_tokens_out": 1320, "cost": 0.0132}
+    expected = {"n_answers": N, "n_uncounted": 0, "n_tokens_in": 1200, "n_tokens_out": 240, "cost": 0.0024}
     assert json.loads(out)["sources"][0]["usage"] == expected
     manifest = json.loads(Path("out/.manifest.json").read_text(encoding="utf-8"))
     assert manifest["files"]["gpt.jsonl"]["usage"] == expected
@@ -64,9 +79,9 @@ def test_tokens_and_cost_are_in_the_result_the_summary_and_the_manifest(invoke, 
     for name in (".manifest.json", ".gpt.rejected.jsonl"):
         Path("out", name).unlink()
     code, out, _ = invoke("mine", f"gpt=llm:model=m,url={server.url},price=1/5", *OPTIONS)
-    assert " ".join(out.split()).count("the model's 66 answers, 6,600 tokens in, 1,320 out, cost 0.0132.") == 1
+    assert " ".join(out.split()).count("the model's 12 answers, 1,200 tokens in, 240 out, cost 0.0024.") == 1
     assert json.loads(Path("out/.manifest.json").read_text(encoding="utf-8")) == manifest
-    assert len(server.asked) == 66
+    assert len(server.asked) == N
 
 
 def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
@@ -80,11 +95,10 @@ def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
     assert listing(".") == []
 
 
-@pytest.mark.parametrize("out", ["out", "deep/down/out"])
-def test_a_run_without_an_answer_leaves_nothing(server, out):
+def test_a_run_without_an_answer_leaves_nothing(server):
     for code in (401, 404, 500, 400):
         server.usual = lambda query, n, code=code: (code, {"error": "no"})
-        error = failure(lambda: ask(server, out))
+        error = failure(lambda: ask(server, "deep/down/out"))
         assert isinstance(error, EndpointError)
         assert KEPT not in str(error)
         assert listing(".") == ["prompt.txt"]
@@ -105,14 +119,14 @@ def test_a_journal_that_could_not_be_written_is_noticed_before_anything_is_asked
 
 
 def test_an_error_says_how_many_answers_are_kept(server):
-    server.usual = lambda query, n: (401, {}) if len(server.asked) > 10 else llm_server.right(query, n)
+    server.usual = lambda query, n: (401, {}) if len(server.asked) > 5 else llm_server.right(query, n)
     error = failure(lambda: ask(server, concurrency=1))
-    assert str(error.remedy) == f"set OPENAI_API_KEY to a valid key; 10 answers are kept, {KEPT}"
+    assert str(error.remedy) == f"set OPENAI_API_KEY to a valid key; 5 answers are kept, {KEPT}"
     assert listing("out") == [".llm-gpt.jsonl"]
     server.usual = llm_server.right
     server.asked.clear()
-    assert ask(server).sources[0].usage.n_answers == 66
-    assert len(server.asked) == 56
+    assert ask(server).sources[0].usage.n_answers == N
+    assert len(server.asked) == N - 5
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")], ids=repr)
@@ -122,18 +136,18 @@ def test_what_was_paid_is_kept_where_the_run_ends_at_any_later_time(server, monk
         patch.setattr("secid.tools.mining.find.write_rows", Mock(side_effect=error))
         with pytest.raises((KeyboardInterrupt, OutputError)) as caught:
             ask(server, progress=progress)
-    kept = f"66 answers are kept, {KEPT}"
+    kept = f"{N} answers are kept, {KEPT}"
     assert kept in (progress.notes[-1], getattr(caught.value, "remedy", None))
     assert listing("out") == [".gpt.rejected.jsonl", ".llm-gpt.jsonl"]
     ask(server)
-    assert len(server.asked) == 66
+    assert len(server.asked) == N
 
 
 def test_ctrl_c_says_how_many_answers_are_kept(server, tmp_path):
     server.delay = lambda query: 0.1
     words = ["mine", f"gpt=llm:model=m,url={server.url}", *OPTIONS, "--concurrency", 2]
     run = fork(words, Path.cwd(), tmp_path.with_name("said"), OPENAI_API_KEY=SECRET)
-    while len(server.asked) < 8:
+    while len(server.asked) < 4:
         assert run.poll() is None
         time.sleep(0.01)
     run.send_signal(signal.SIGINT)
@@ -141,12 +155,12 @@ def test_ctrl_c_says_how_many_answers_are_kept(server, tmp_path):
     assert run.returncode == 130
     assert listing("out") == [".llm-gpt.jsonl"]
     n = len(lines("out/.llm-gpt.jsonl"))
-    assert n == len(server.asked) < 20  # those in flight too
+    assert n == len(server.asked) < N  # those in flight too
     assert err.count(f"{n} answers are kept, {KEPT}\n") == 1
     assert SECRET not in err
     server.delay = lambda query: 0.0
     resumed = ask(server).sources[0]
-    assert len(server.asked) == 66
+    assert len(server.asked) == N
     whole = ask(server, "whole").sources[0]
     assert (resumed.usage, resumed.sha256) == (whole.usage, whole.sha256)
 
@@ -176,17 +190,17 @@ def test_the_key_is_in_no_output_even_where_the_server_repeats_it(invoke, server
 
 def test_a_placeholder_for_a_key_is_not_hidden_in_texts(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a")
-    assert ask(server).sources[0].n_negatives == 198
-    assert server.keys == ["Bearer a"] * 66
+    assert ask(server).sources[0].n_negatives == 3 * N
+    assert server.keys == ["Bearer a"] * N
     assert not any("*" in text for row in lines("out/gpt.jsonl") for text in row["neg"])
 
 
 def test_a_language_model_writes_negatives_beside_other_sources(server):
     mined = ask(server, specs=["near=dense"])
     gpt, near = mined.sources
-    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (66, 198, 0)
-    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (66, 66 * 100, 66 * 20)
-    assert near.n_negatives == 198
+    assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (N, 3 * N, 0)
+    assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (N, N * 100, N * 20)
+    assert near.n_negatives == 3 * N
     rows = lines("out/gpt.jsonl")
     assert all(row["neg"] == llm_server.texts(row["query"], 3) for row in rows)
     assert all(row["neg_miners"] == ["gpt"] * 3 for row in rows)
@@ -207,7 +221,7 @@ def test_what_a_model_writes_has_margins_and_is_part_of_a_hybrid(server):
 
     server.usual = answer
     gpt, _, mix = ask(server, specs=["near=dense", "mix=hybrid:near=2,gpt=2"], k=4).sources
-    assert (gpt.n_negatives, mix.n_negatives, mix.n_short) == (264, 264, 0)
+    assert (gpt.n_negatives, mix.n_negatives, mix.n_short) == (4 * N, 4 * N, 0)
     assert mix.usage is None
     encoder = HashEncoder()
     for row, mixed in zip(lines("out/gpt.jsonl"), lines("out/mix.jsonl"), strict=True):
@@ -232,7 +246,7 @@ def test_a_text_equal_to_a_passage_does_not_have_its_id(server):
 
 
 def test_vectors_are_refused_before_anything_is_asked(server):
-    given = {"collection": str(FIXTURES), "k": 3, "prompt": llm_server.PROMPT}
+    given = {"collection": "../beir", "k": 3, "prompt": llm_server.PROMPT}
     encoder = Mock(spec=PrecomputedEncoder, info=HashEncoder().info)
     error = failure(lambda: secid.mine([f"gpt=llm:model=m,url={server.url}"], "out", encoder, **given))
     assert error.where == "--encoder"
@@ -240,7 +254,7 @@ def test_vectors_are_refused_before_anything_is_asked(server):
 
 
 def _nearest() -> list[Any]:
-    secid.mine(["near=dense"], "nearest", HashEncoder(), collection=str(FIXTURES), k=4)
+    secid.mine(["near=dense"], "nearest", HashEncoder(), collection="../beir", k=4)
     return lines("nearest/near.jsonl")
 
 
@@ -248,23 +262,23 @@ def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
     copy = lines(FIXTURES / "corpus.jsonl")[0]["text"]
     server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
     gpt = ask(server, on_short="random").sources[0]
-    assert gpt.short == {"few_written": 66}
-    assert gpt.kept_beside["empty"] == 66
+    assert gpt.short == {"few_written": N}
+    assert gpt.kept_beside["empty"] == N
     rejected = lines("out/.gpt.rejected.jsonl")
     assert len(rejected) == sum(gpt.kept_beside.values())
-    assert gpt.n_negatives == 198
-    assert gpt.n_filled == 198 - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
+    assert gpt.n_negatives == 3 * N
+    assert gpt.n_filled == 3 * N - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
     assert gpt.n_filled > 0
 
 
 def test_answers_without_a_negative_are_kept_with_their_reasons(server):
     server.usual = lambda query, n: (200, llm_server.completion("none"))
-    with pytest.raises(InputError, match=r"66 × not json") as caught:
+    with pytest.raises(InputError, match=f"{N} × not json") as caught:
         ask(server)
     assert "same command" not in str(caught.value)
-    assert len(lines("out/.gpt.rejected.jsonl")) == 66
+    assert len(lines("out/.gpt.rejected.jsonl")) == N
     server.usual = llm_server.right
-    assert ask(server, seed=1).sources[0].n_negatives == 198
+    assert ask(server, seed=1).sources[0].n_negatives == 3 * N
 
 
 def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):

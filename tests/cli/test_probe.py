@@ -116,7 +116,7 @@ def test_a_run_of_other_files_or_recipe_is_refused_and_stays_as_it_is(
     copy, other = Path("copy.jsonl"), write_rows(Path("second.jsonl"), table(3))
     copy.write_bytes(sources[0].read_bytes())
     assert invoke("score", sources[0], copy, "--encoder", small, "--run", "twice").code == 0
-    monkeypatch.setattr(probing, "probe", None)  # nothing is trained
+    monkeypatch.setattr(probing, "run_probe", None)  # nothing is trained
     before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
     for run, given, words in (
         (trained["run"], (sources[0], other), "it was not scored on second.jsonl as second; it was also scored on"),
@@ -277,7 +277,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
 
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
     cache = tmp_path / "cache"
-    given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 20, "--set", f"cache_dir={cache}")
+    given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 8, "--set", f"cache_dir={cache}")
     child = fork(given, tmp_path, tmp_path / "said")
     end = time.monotonic() + 90
     while len(list(cache.glob("probes/*.json"))) < 3:  # two of the frozen encoder, and a training

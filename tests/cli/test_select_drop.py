@@ -426,20 +426,11 @@ def test_a_finding_that_was_not_evaluated_is_refused(run, invoke):
         api.select(run, "again.jsonl", drop="truncated")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--drop", "false_negativ"], "mean 'false_negative'?"),
-        (["--drop", "none,repeat"], "none cannot"),
-        (["--drop", "none"], "nothing to drop"),
-        (["--drop", ""], "nothing to drop"),
-        ([], "nothing to drop"),
-    ],
-)
-def test_wrong_findings_are_refused(run, invoke, arguments, message):
+@pytest.mark.parametrize("arguments", [["--drop", ""], []])
+def test_a_copy_without_a_rule_is_refused(run, invoke, arguments):
     code, _, err = invoke("select", run, *arguments, "-o", "out.jsonl")
     assert code == 2
-    assert message in err
+    assert "nothing to drop" in err
     assert not Path("out.jsonl").exists()
 
 

@@ -12,17 +12,26 @@ from typing import Any
 import pytest
 
 import secid
-from tests.cli.conftest import FIXTURES, listing, rows, write_rows
+from tests.cli.conftest import listing, rows, write_rows
 from tests.fake_encoder import HashEncoder
 from tests.kills import fork, kill
 from tests.shard_runs import differences, score_shard_slowly, write_sources
 
-SOURCES = [FIXTURES / "sources" / name for name in ("bm25.jsonl.gz", "poisoned.jsonl")]
+
+def sources(folder: Path) -> tuple[list[Path], int]:
+    """Two files over the same queries, one with copies of positives, and the number of their distinct texts."""
+    sound, spoiled = list(rows(16, 3)), list(rows(16, 3, "spoiled"))
+    for row in spoiled[::2]:
+        row["neg"][:2] = [row["pos"][0], "one passage for all of them"]
+    texts = {text for row in [*sound, *spoiled] for text in (row["query"], *row["pos"], *row["neg"])}
+    paths = [write_rows(folder / f"{name}.jsonl", table) for name, table in (("sound", sound), ("spoiled", spoiled))]
+    return paths, len(texts)
 
 
 def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    score = ("score", *SOURCES, "--encoder", "minilm", "--state-dir", state)
+    files, n_texts = sources(tmp_path)
+    score = ("score", *files, "--encoder", "minilm", "--state-dir", state)
     for shard in ("0/2", "1/2"):
         counted = invoke(*score, "--shard", shard, "--prepare")
         assert (counted.code, counted.out) == (0, "")
@@ -38,17 +47,20 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     assert "is there already" in invoke(*score, "--shard", "1/2").err
     merged = invoke("merge", state, "--json", "--run", "merged", "-o", "metrics.json")
     assert merged.code == 0
-    whole = invoke("score", *SOURCES, "--encoder", "minilm", "--json", "--run", "whole")
+    whole = invoke("score", *files, "--encoder", "minilm", "--json", "--run", "whole")
     own, other = (json.loads(outcome.out) for outcome in (whole, merged))
     held = other["merged"].pop("n_texts_held")
-    assert 311 < held < 622
-    assert other["merged"] == {"n_shards": 2, "n_texts": 311, "sampled_queries": None}
+    assert n_texts < held < 2 * n_texts
+    assert other["merged"] == {"n_shards": 2, "n_texts": n_texts, "sampled_queries": None}
     for a, b in zip(own["sources"], other["sources"], strict=True):
         assert a["name"] == b["name"]
         assert a["score"]["nats"] == pytest.approx(b["score"]["nats"], rel=1e-6)
     assert "metrics.json" in listing(tmp_path)
-    assert f"Together they encoded {held / 311:.2f} times the 311" in (tmp_path / "merged" / "report.html").read_text()
-    clean = invoke("select", "first", "--source", "poisoned", "--drop", "false_negative", "-o", "clean.jsonl")
+    assert (
+        f"Together they encoded {held / n_texts:.2f} times the {n_texts}"
+        in (tmp_path / "merged" / "report.html").read_text()
+    )
+    clean = invoke("select", "first", "--source", "spoiled", "--drop", "false_negative", "-o", "clean.jsonl")
     assert clean.code == 0
     assert invoke("merge", state, "--sample", 5).code == 0
 

@@ -135,10 +135,8 @@ def test_a_guide_that_only_the_baseline_names_is_named_again(source, tiny, serve
     assert (flag.lstrip("-").replace("-", "_").removesuffix("="), value) == (name, str(tiny))
 
 
-@pytest.mark.parametrize("name", ["secid.toml", "pyproject.toml"])
-def test_an_address_in_a_settings_file_gets_no_key(source, server, key, invoke, name):
-    table = "[tool.secid]\n" if name == "pyproject.toml" else ""
-    Path(name).write_text(f'{table}encoder = "{server.url}"\nguide = "{server.url}"\n')
+def test_an_address_in_a_settings_file_gets_no_key(source, server, key, invoke):
+    Path("secid.toml").write_text(f'encoder = "{server.url}"\nguide = "{server.url}"\n')
     assert invoke("score", source, "--quiet", "--set", "guide=minilm").code == 0
     assert set(server.keys) == {None}
     server.keys.clear()

@@ -147,9 +147,8 @@ def test_a_dated_name_is_compared_with_its_predecessor(prepared, tmp_path, invok
     assert "names.other = 'nothing' " in result.err
 
 
-@pytest.mark.parametrize("name", ["used", "new"])
-def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, invoke, name):
-    source = variant(tmp_path, "few", name)
+def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, invoke):
+    source = variant(tmp_path, "few", "new")
     code, checks = gated(prepared, invoke, source)
     assert code == 3
     assert {check["outcome"] for check in checks.values()} == {"pass", "undecided"}
@@ -161,8 +160,7 @@ def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, 
     assert printed.count("would decide") == 1
 
 
-@pytest.mark.parametrize("n", [1, 4])
-@pytest.mark.parametrize("name", ["used", "new"])
+@pytest.mark.parametrize(("n", "name"), [(1, "used"), (4, "new")])
 def test_fewer_queries_than_an_interval_needs_are_undecided_and_other_sources_get_their_verdict(
     prepared, tmp_path, invoke, n, name
 ):
@@ -210,12 +208,8 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
 
 
 WRONG_CALLS = {
-    "an unknown key": ({"policy": {"bucket": {}}}, SettingsError, "'bucket'"),
-    "a missing policy": ({"policy": "none.toml"}, UsageError, "none.toml: "),
-    "a missing baseline": ({"against": "none.json"}, InputError, "none.json: "),
     "no source": ({"sources": []}, NothingToScoreError, "no source"),
     "a missing source": ({"sources": ["none.jsonl"]}, InputError, "none.jsonl: "),
-    "another temperature": ({"temperature": 0.1}, UsageError, "temperature: baseline 0.05, now 0.1"),
     "an unknown setting": ({"seeds": 1}, SettingsError, "seeds"),
 }
 
@@ -286,18 +280,12 @@ def test_the_same_file_paired_with_its_own_run_differs_by_nothing(prepared, invo
         assert checks[name]["interval_95"] == pytest.approx([0.0, 0.0], abs=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (("--temperature", "0.1"), "temperature: baseline 0.05, now 0.1"),
-        (("--set", "seed=4", "--set", "tokenizer=whitespace"), "tokenizer: baseline 'alphanumeric', now 'whitespace'"),
-        (("--set", "idf=uniform"), "idf: baseline 'pooled', now 'uniform'"),
-    ],
-)
-def test_another_recipe_is_refused(prepared, tmp_path, invoke, flags, line):
+def test_another_recipe_is_refused(prepared, tmp_path, invoke):
+    flags = ("--temperature", "0.1", "--set", "tokenizer=whitespace")
     result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, *flags)
     assert result.code == 2
-    assert line in result.err
+    for line in ("temperature: baseline 0.05, now 0.1", "tokenizer: baseline 'alphanumeric', now 'whitespace'"):
+        assert line in result.err
 
 
 def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
@@ -306,18 +294,6 @@ def test_another_encoder_is_refused_with_the_list(prepared, tmp_path, invoke):
     assert result.code == 2
     for field in ("name", "fingerprint"):
         assert f"encoder {field}: baseline" in result.err
-
-
-def test_a_damaged_table_is_refused(prepared, tmp_path, invoke):
-    for name in ("b.json", "b.idf.safetensors"):
-        shutil.copy(prepared.folder / name, tmp_path / name)
-    table = tmp_path / "b.idf.safetensors"
-    table.write_bytes(table.read_bytes()[:-1] + b"x")
-    result = invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json")
-    assert result.code == 2
-    assert "b.idf.safetensors: " in result.err
-    table.unlink()
-    assert invoke("gate", fresh(tmp_path), "--against", tmp_path / "b.json").code == 2
 
 
 WRONG_USE = (
@@ -623,12 +599,9 @@ def test_fresh_halves_of_the_fixtures_never_fail(tiny, tmp_path, invoke):
     for name in ("bm25.jsonl.gz", "dense.parquet", "counterfactual.jsonl", "random.jsonl"):
         for number, rows in enumerate(halves(FIXTURES / "sources" / name)):
             write_rows(tmp_path / str(number) / f"{name.split('.')[0]}.jsonl", rows)
-    for first, second in ((0, 1), (1, 0)):
-        run = f"run-{first}"
-        scored = invoke("score", *Path(str(first)).iterdir(), "--encoder", tiny, "--run", run, "--quiet")
-        assert scored.code == 0, scored.err
-        assert invoke("baseline", run, "-o", f"b{first}.json").code == 0
-        gate = ("gate", *Path(str(second)).iterdir(), "--against", f"b{first}.json", "--json")
-        result = invoke(*gate, "--encoder", tiny)
-        assert result.code in (0, 3), result.out + result.err
-        assert len(json.loads(result.out)["sources"]) == 4
+    scored = invoke("score", *Path("0").iterdir(), "--encoder", tiny, "--run", "run", "--quiet")
+    assert scored.code == 0, scored.err
+    assert invoke("baseline", "run", "-o", "b.json").code == 0
+    result = invoke("gate", *Path("1").iterdir(), "--against", "b.json", "--json", "--encoder", tiny)
+    assert result.code in (0, 3), result.out + result.err
+    assert len(json.loads(result.out)["sources"]) == 4
