@@ -47,6 +47,10 @@ STATUS_TERMS = {
 """The statuses of a source as pages write them."""
 EXPLANATIONS = {
     "status": " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
+    "consistency": "mean π, 0 to 1: probability that the encoder prefers the positive to the negative. Near 1 the negative "
+    "is easy, below ½ it outscores the positive.",
+    "locality": "mean ρ, 0 to 1: above ½ the negative is nearer to the positive than to the query.",
+    "residual": "mean λ, 0 to 1: how little the negative repeats the query's words, by IDF.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
@@ -54,7 +58,6 @@ EXPLANATIONS = {
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
-    "n": "number of negatives scored, each once per record.",
     "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as "
     "safe, near the positive and not alike in words, in more directions.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
@@ -166,10 +169,7 @@ WORDS = {
 """Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
 OTHER_NAMES = {
     "score": "ECI_sem",
-    "consistency": "π",
-    "locality": "ρ",
     "coverage": "c",
-    "residual": "λ",
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
     "rank_group": "tie",
@@ -191,7 +191,9 @@ TYPICAL = {
 """What to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
-ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries")
+ANSWER_TERMS = (
+    "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries",
+)  # fmt: skip
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
     "temperature": (

@@ -11,8 +11,8 @@ from secid.pages.text import UNKNOWN, count, named, percent, signed, with_interv
 from secid.results import Run
 
 REASONS: Mapping[Reason, str] = {
-    "too_easy": f"too easy to rank: its hardness is below {TOO_EASY:g}, as that of random passages",
-    "apart": "not comparable: too few of its negatives are as hard as those of any other source",
+    "too_easy": f"as easy as random passages (hardness below {TOO_EASY:g})",
+    "apart": "too few of its negatives are as hard as those of any other source",
 }
 """Why a source is not ranked."""
 
@@ -69,4 +69,4 @@ def _difference(pair: EqualMargins) -> str:
 
 def unranked_line(name: str, reason: Reason) -> str:
     """Say why a source is not ranked."""
-    return f"{named(name)} is {REASONS[reason]}."
+    return f"Not ranked: {named(name)}, {REASONS[reason]}."
