@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,9 +32,6 @@ TOO_EASY = 0.1
 SIGNIFICANT = 0.05
 FEWEST_SOURCES = 3
 """With fewer sources, overlaps leave none out of the ranking."""
-
-Reason = Literal["too_easy", "apart"]
-"""Why a source is not ranked: nearly as easy as random passages, or with few margins that any other source has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +57,14 @@ class EqualMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualHardness:
-    """Pairs of sources with shared queries, the higher-ranked first, and by name why a source is not ranked."""
+    """Pairs of sources with shared queries, the higher-ranked first, and which sources are not ranked.
+
+    unranked : the reason by name: "too_easy" (as easy as random passages), or "apart" (its margins are those of no
+               other source).
+    """
 
     pairs: tuple[EqualMargins, ...]
-    unranked: Mapping[str, Reason]
+    unranked: Mapping[str, str]
 
 
 def compute(context: Context) -> AnalysisResult[EqualHardness]:
@@ -95,12 +96,12 @@ def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualM
     return tuple(found)
 
 
-def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, Reason]:
+def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
     """Return why sources are not ranked, by name; none if that would be all of them, or without any hardness.
 
     upper : upper end of each hardness interval, for the sources that have one.
     """
-    found: dict[str, Reason] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
+    found: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
     if len(names) >= FEWEST_SOURCES and upper:
         near = {name for pair in pairs if pair.overlap >= LEAST_OVERLAP for name in (pair.first, pair.second)}
         met = {name for pair in pairs for name in (pair.first, pair.second)}

@@ -85,12 +85,14 @@ def statuses(sources: Sequence[SourceReport]) -> str:
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     left, repaired = (listed(_with_largest(of[status], DEFECTS)) for status in ("unusable", "repair"))
-    if of["unusable"] or of["repair"]:
-        return ", ".join(
-            filter(None, (left and f"Do not use {left}", repaired and f"repair {repaired} first"))
-        ).capitalize()
-    within = any(_shares(source, DEFECTS, above=False) for source in sources)
-    which = "this source" if len(sources) == 1 else f"{count(len(sources))} sources"
+    if left:
+        return f"Do not use {left}, and repair {repaired} first" if repaired else f"Do not use {left}"
+    if repaired:
+        return f"Repair {repaired} first"
+    if not of["no_defects"]:
+        return f"No verdict on {listed(_with_largest(of['no_verdict'], ('unknown_script',)))}"
+    within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
+    which = listed([named(source.name) for source in of["no_defects"]])
     return f"No defects above their limits in {which}" if within else f"No defects found in {which}"
 
 
@@ -99,7 +101,7 @@ def doubts(sources: Sequence[SourceReport]) -> str:
     unread = [source for source in sources if source.status == "no_verdict"]
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     groups = {
-        "No verdict": _with_largest(unread, ("unknown_script",)),
+        "No verdict": _with_largest(unread, ("unknown_script",)) if len(unread) < len(sources) else [],
         "Check before training": _with_largest(check, DOUBTS),
     }
     return " ".join(f"{label}: {listed(names)}." for label, names in groups.items() if names)

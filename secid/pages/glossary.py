@@ -47,8 +47,8 @@ STATUS_TERMS = {
 """The statuses of a source as pages write them."""
 EXPLANATIONS = {
     "status": " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
-    "consistency": "mean π, 0 to 1: probability that the encoder prefers the positive to the negative. Near 1 the negative "
-    "is easy, below ½ it outscores the positive.",
+    "consistency": "mean π, 0 to 1: how sure the encoder is of the positive. Near 1 the negative is easy, below ½ it "
+    "outscores the positive.",
     "locality": "mean ρ, 0 to 1: above ½ the negative is nearer to the positive than to the query.",
     "residual": "mean λ, 0 to 1: how little the negative repeats the query's words, by IDF.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
@@ -148,6 +148,7 @@ EXPLANATIONS = {
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 WORDS = {
+    "n": "number of negatives, each once per record.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
     "top problem": "the most urgent finding above its limit.",
@@ -192,7 +193,8 @@ TYPICAL = {
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 ANSWER_TERMS = (
-    "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries",
+    "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects",
+    "queries",
 )  # fmt: skip
 """Terms of the answer table's columns, in order."""
 SETTINGS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.analyses.equal_hardness import TOO_EASY, EqualHardness, EqualMargins, Reason
+from secid.analyses.equal_hardness import TOO_EASY, EqualHardness, EqualMargins
 from secid.pages.glossary import terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
-from secid.pages.text import UNKNOWN, count, named, percent, signed, with_interval
+from secid.pages.text import UNKNOWN, count, named, percent, plain, signed, with_interval
 from secid.results import Run
 
-REASONS: Mapping[Reason, str] = {
+REASONS: Mapping[str, str] = {
     "too_easy": f"as easy as random passages (hardness below {TOO_EASY:g})",
     "apart": "too few of its negatives are as hard as those of any other source",
 }
@@ -67,6 +67,6 @@ def _difference(pair: EqualMargins) -> str:
     return with_interval(pair.difference, pair.interval_95, signed)
 
 
-def unranked_line(name: str, reason: Reason) -> str:
+def unranked_line(name: str, reason: str) -> str:
     """Say why a source is not ranked."""
-    return f"Not ranked: {named(name)}, {REASONS[reason]}."
+    return f"Not ranked: {named(name)}, {REASONS.get(reason) or plain(reason)}."

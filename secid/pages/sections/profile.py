@@ -73,7 +73,7 @@ def log_det_lines(run: Run) -> list[str]:
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
     """Say how many pairs of sources the mean residual, which needs no encoder, orders as the score does."""
     residual = {own.source: own.residual.value for own in sources}
-    score = {source.name: source.in_table(run.budget).score.nats for source in run.sources}
+    score = {source.name: source.in_table(run.budget).score.nats for source in run.sources if source.name in residual}
     pairs = list(combinations(score, 2))
     if not pairs:
         return []

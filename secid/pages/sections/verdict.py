@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from secid.analyses.equal_hardness import EQUAL_HARDNESS, Reason
+from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, ranked, statuses
@@ -56,6 +56,8 @@ def answer_table(run: Run, *, full: bool) -> Table:
     full : full names of the gates, and what a terminal of 80 columns has no room for.
     """
     columns = COLUMNS | MORE_COLUMNS if full else SHORT_COLUMNS
+    if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
+        columns = columns | {number("queries"): queries}
     apart = not_ranked(run)
     ordered = sorted(run.sources, key=lambda source: source.name in apart)
     rows = [tuple(cell(run, source) for cell in columns.values()) for source in ordered]
@@ -82,7 +84,7 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
     return {**cells, **{short: cells[name] for name, short in SHORT_HEADS.items()}}
 
 
-def not_ranked(run: Run) -> Mapping[str, Reason]:
+def not_ranked(run: Run) -> Mapping[str, str]:
     """Return why sources are not ranked, by name. Source: METHOD 16.3."""
     found = EQUAL_HARDNESS.of(run)
     return {} if found is None else found.unranked
@@ -324,14 +326,8 @@ def cautions(run: Run) -> list[str]:
     weak = [source.name for source in hard if _has_weak_positives(source)]
     outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
     why = f" Many positives look no better than random passages: {sources_listed(weak)}."
-    every = (
-        *warning_sentences(run),
-        f"{outscored}{why if weak else ''}" if hard else "",
-        doubts(run.sources),
-        _unevaluated(run),
-        f"{ONE_LABEL} {_labels(run)}" if _one_label(run) else "",
-        CAUTION,
-    )
+    facts = (f"{outscored}{why if weak else ''}" if hard else "", ONE_LABEL if _one_label(run) else "")
+    every = (*warning_sentences(run), " ".join(filter(None, facts)), doubts(run.sources), _unevaluated(run), CAUTION)
     return list(filter(None, every))
 
 
@@ -339,7 +335,7 @@ def notes(run: Run) -> tuple[str, ...]:
     """Return the other cautions, and what the numbers of the table are of."""
     every = (
         *cautions(run)[1:],
-        "" if _one_label(run) else _labels(run),
+        _labels(run),
         against_random(run),
         without_defects(run),
         _sampled(run),

@@ -169,8 +169,9 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
         if control.of is None
     )
     shuffled = next(control for control in run.controls if control.of is not None)
-    return replaced(
-        run,
+    kept = {name: run.analyses[name] for name in ("overlap", "budgets", "ablations")}
+    made = replaced(
+        replace(run, analyses=kept),
         sources=sources,
         controls=controls
         + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
@@ -194,6 +195,7 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
             for item in run.analyses["ablations"]
         ),
     )
+    return profiled(made)
 
 
 def early(run: Run) -> Run:

@@ -20,7 +20,7 @@ from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_se
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
-from secid.pages.sections.verdict import own_score, verdict
+from secid.pages.sections.verdict import notes, own_score, verdict
 from secid.pages.text import without_isolates
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
@@ -47,7 +47,7 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
     )
     assert own_score(run, second) == "161.3 ±11.3"
     assert [row[2] for row in ranking_section(run).tables[0].rows] == ["174.0", "161.3"]
-    assert any("110 queries and 1,100" in sentence for sentence in verdict(run))
+    assert any("110 queries and 1,100" in sentence for sentence in notes(run))
     assert not any("1,100" in sentence for sentence in verdict(replace(run, budget=1.0)))
 
 
