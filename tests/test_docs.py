@@ -110,18 +110,6 @@ def test_generated_tables_are_current():
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
 
 
-def test_every_command_has_a_section_that_names_all_its_options():
-    page = text_of(builder().CLI_PAGE)
-    for name, (command, _) in builder().commands().items():
-        heading = f"## secid {name}\n" if name else "# Command line\n"
-        assert heading in page
-        section = page.split(heading, 1)[1].split("\n## ", 1)[0]
-        for parameter in command.params:
-            if parameter.param_type_name == "option" and not parameter.hidden:
-                for flag in (*parameter.opts, *parameter.secondary_opts):
-                    assert f"`{flag}`" in section, f"{name} {flag}"
-
-
 def test_a_new_option_would_be_noticed():
     page = text_of(builder().CLI_PAGE)
     assert page.replace("| `--max-records` |", "| `--most-records` |") != builder().cli_page()

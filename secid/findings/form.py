@@ -6,10 +6,15 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from secid.arrays import Flags
 from secid.pool.tokens import UNSPACED_RANGES
 
 HEAD_WORDS = 12
@@ -140,11 +145,13 @@ def without_dotless(pattern: str) -> str:
 
 MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
-PATTERN = re.compile(
-    without_dotless(rf"{MARKS}(?P<phrase>{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL}))"),
-    re.VERBOSE,
-)
+PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
+PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
+START_CHARACTERS = 5
+"""Tell nearly every passage from a phrase, in a tenth of the time that the pattern takes."""
+ANYTHING = "\0"
+"""Behind the start of a phrase where any character may follow."""
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
 
@@ -156,8 +163,62 @@ def phrase(text: str) -> str | None:
     >>> phrase("Here are three HARD NEGATIVE passages that meet the requirements:")
     'here are 0 hard negative'
     """
+    if not may_be_phrase(text):
+        return None
     match = PATTERN.match(head_of(text))
     return None if match is None else SEPARATORS.sub(" ", NUMBER.sub("0", match["phrase"])).strip()
+
+
+def may_be_phrase(text: str) -> bool:
+    """False where the first characters of a text show that it opens with no phrase.
+
+    True for all texts that do not start with a letter of ASCII, and plain blanks at most.
+    """
+    start = text[: START_CHARACTERS + 1].lower()  # a mark behind a letter may change it
+    if not (start.isascii() and start[:1].isalpha() and start.isprintable()) or "  " in start:
+        return True
+    return start.startswith(_starts().get(start[:2], ()))
+
+
+@cache
+def _starts() -> Mapping[str, tuple[str, ...]]:
+    """How phrases start in ASCII, by their first two characters."""
+    parsed = import_module("re._parser").parse(PHRASE, re.VERBOSE)
+    starts: dict[str, tuple[str, ...]] = {}
+    for start in _starts_of(parsed):
+        starts[start[:2]] = (*starts.get(start[:2], ()), start.removesuffix(ANYTHING))
+    return starts
+
+
+def _starts_of(parsed: Iterable[tuple[Any, Any]]) -> set[str]:
+    """The first START_CHARACTERS that a parsed expression matches, of ASCII alone; ANYTHING ends the shorter ones."""
+    starts = {""}
+    for operation, value in parsed:
+        name = str(operation)
+        ends = {ANYTHING}
+        if name == "LITERAL":
+            ends = {chr(value)}
+        elif name == "IN" and all(str(kind) == "LITERAL" for kind, _ in value):
+            ends = {chr(code) for _, code in value}
+        elif name == "BRANCH":
+            ends = set().union(*map(_starts_of, value[1]))
+        elif name == "SUBPATTERN":
+            ends = _starts_of(value[-1])
+        elif name in ("MAX_REPEAT", "MIN_REPEAT"):
+            least, most, repeated = value
+            ends = _starts_of(repeated)
+            if most > 1:
+                ends = {f"{end.removesuffix(ANYTHING)}{ANYTHING}" for end in ends}
+            ends |= {""} if not least else set()
+        elif name == "ASSERT" and value[0] > 0:  # what follows is read from here again
+            ends = {f"{end.removesuffix(ANYTHING)}{ANYTHING}" for end in _starts_of(value[1])}
+        elif name in ("AT", "ASSERT", "ASSERT_NOT"):
+            ends = {""}
+        whole = {start for start in starts if len(start) >= START_CHARACTERS or start.endswith(ANYTHING)}
+        starts = whole | {
+            f"{start}{end}"[:START_CHARACTERS] for start in starts - whole for end in ends if end.isascii()
+        }
+    return starts
 
 
 def is_refusal(text: str) -> bool:
@@ -239,6 +300,14 @@ NOTE = re.compile(
     re.VERBOSE,
 )
 """Where a note starts that is in no brackets."""
+NOTE_SIGNS = "|".join(
+    [
+        *map(re.escape, HINTS + OTHER_HINTS + CHINESE_HINTS),
+        rf"[{re.escape(''.join(BRACKETS))}][ \t\n.。]*\z",
+        NOTE.pattern.removeprefix(r"(?<!\w)"),
+    ]
+)
+"""For RE2, which knows neither verbose patterns nor what is behind: in every tail with a note."""
 
 
 def trailing_phrase(text: str) -> str | None:
@@ -395,10 +464,17 @@ def is_markup(text: str) -> bool:
     return sum(map(len, TAG.findall(text))) > TAG_SHARE * len(text)
 
 
-def has_trailing_note(text: str) -> bool:
-    """True where the end of a text speaks of the task that it was generated for.
+def trailing_notes(texts: Sequence[str]) -> Flags:
+    """(n,) the end of a text speaks of the task that it was generated for.
 
-    >>> has_trailing_note("Goats climb. (Note: this passage does not answer the query.)")
-    True
+    >>> trailing_notes(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."])
+    array([ True, False])
     """
-    return trailing_phrase(text) is not None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    tails = pa.array([text[-TAIL_CHARACTERS:].lower() for text in texts], pa.string())
+    flags: Flags = pc.match_substring_regex(tails, NOTE_SIGNS).to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(flags).tolist()
+    flags[places] = [trailing_phrase(texts[place]) is not None for place in places]
+    return flags

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
-from secid.findings.form import has_trailing_note, is_markup, is_unfinished, is_wrapped, phrase
+from secid.findings.form import is_markup, is_unfinished, is_wrapped, phrase, trailing_notes
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
-from secid.pool.normal_form import TextForms, is_unspaced, normal_form
-from secid.pool.texts import TextStore, pieces
+from secid.pool.normal_form import STEP, FormKeys, TextForms, mixed_bits
+from secid.pool.texts import Packed, TextStore, pieces
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
 #
@@ -60,12 +60,12 @@ class Openings:
         phrases, openings = np.full((2, len(passages)), NONE, np.uint64)
         for part, texts in chunks(passages, ids):
             phrases[part] = [_key(phrase(text)) for text in texts]
-            openings[part] = [_key(opening(text)) for text in texts]
+            openings[part] = opening_keys(texts)
         return Openings(phrases, openings)
 
 
 def _key(words: str | None) -> int:
-    """64 bits that equal words share on every machine, never NONE."""
+    """64 bits that equal words share on every machine, NONE for no words."""
     return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "little") or 1 if words else NONE
 
 
@@ -136,23 +136,35 @@ def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequ
     return replace(table, n_documents=len(distinct(query)))
 
 
-def opening(text: str) -> str:
-    """The first five words of a text's normal form, or its first eight characters in a script without spaces; "" where
-    it has fewer.
+def opening_keys(texts: Sequence[str]) -> Keys:
+    """(n,) key of each text's opening: the first five words of its normal form, or the first eight characters in a
+    script without spaces; NONE where it has fewer. Equal openings have equal keys on every machine.
 
-    >>> opening("  The “quick” brown fox — jumps over")
-    'the quick brown fox jumps'
-    >>> opening("Too short")
-    ''
+    >>> one, other, short = opening_keys(["“The quick” brown fox jumps", "the quick brown fox jumps over", "Too short"])
+    >>> bool(one == other), int(short)
+    (True, 0)
 
     Source: METHOD 14.
     """
-    form = normal_form(text[:HEAD_CHARACTERS])
-    if is_unspaced(form):
-        characters = form.replace(" ", "")
-        return characters[:OPENING_CHARACTERS] if len(characters) >= OPENING_CHARACTERS else ""
-    words = form.split(" ", OPENING_WORDS)
-    return " ".join(words[:OPENING_WORDS]) if len(words) >= OPENING_WORDS else ""
+    forms = FormKeys.of(Packed.of([text[:HEAD_CHARACTERS] for text in texts]))
+    words = first_keys(forms.words, forms.n_words, OPENING_WORDS)
+    characters = first_keys(forms.characters, forms.n_characters, OPENING_CHARACTERS)
+    return np.where(forms.unspaced, characters, words)
+
+
+def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
+    """(n_texts,) one key of the first n keys of each text, in this order; NONE for a text of fewer.
+
+    keys : those of all texts in order.   counts : (n_texts,) how many each text has.
+    """
+    long = np.flatnonzero(counts >= n)
+    starts = (np.cumsum(counts) - counts)[long]
+    mixed = np.full(len(long), n, np.uint64)
+    for place in range(n):
+        mixed = mixed_bits(mixed * STEP + keys[starts + place])
+    first = np.full(len(counts), NONE, np.uint64)
+    first[long] = np.maximum(mixed, 1)
+    return first
 
 
 def used_passages(sources: Sequence[PlannedSource]) -> Index:
@@ -207,7 +219,6 @@ def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64
 
 TEXT_RULES = {
     "mojibake": is_mojibake,
-    "trailing_note": has_trailing_note,
     "wrapper": is_wrapped,
     "unfinished": is_unfinished,
     "markup": is_markup,
@@ -225,7 +236,7 @@ class PassageFacts:
     """Facts of n passages, by id; those that no source points at have none.
 
     language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure or there is none.
-    characters : (n,) length.   flags : (n,) by finding, of TEXT_RULES and `loop`.
+    characters : (n,) length.   flags : (n,) by finding, of TEXT_RULES, `trailing_note` and `loop`.
     """
 
     language: npt.NDArray[np.int16]
@@ -237,10 +248,11 @@ class PassageFacts:
         """Facts of the passages with these ids, each read once. forms: of all passages."""
         languages = np.full(len(passages), UNDECIDED, np.int16)
         characters = np.zeros(len(passages), np.int64)
-        flags = {name: np.zeros(len(passages), np.bool_) for name in TEXT_RULES}
+        flags = {name: np.zeros(len(passages), np.bool_) for name in (*TEXT_RULES, "trailing_note")}
         for part, texts in chunks(passages, ids):
             languages[part] = language_numbers(texts)
             characters[part] = np.fromiter(map(len, texts), np.int64, len(texts))
+            flags["trailing_note"][part] = trailing_notes(texts)
             for name, rule in TEXT_RULES.items():
                 flags[name][part] = np.fromiter(map(rule, texts), np.bool_, len(texts))
         return PassageFacts(languages, characters, {**flags, "loop": forms.loop})

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
 from secid.findings.languages import damage_start, languages_of
@@ -47,18 +46,13 @@ def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None)
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
     for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
         chunk = store.packed(start, stop)
-        codes = np.frombuffer(chunk.data, np.uint8)
-        ends = chunk.ends()
-        starts = ends - chunk.lengths
-
-        def count(marks: npt.NDArray[np.bool_], starts: Index = starts, ends: Index = ends) -> Index:
-            sums: Index = np.concatenate([[0], np.cumsum(marks)])
-            counts: Index = sums[ends] - sums[starts]
-            return counts
-
-        n_ascii = count(codes < CONTINUES)
-        n_two = count((codes >= TWO_BYTES) & (codes < THREE_BYTES))
-        n_more = count(codes >= THREE_BYTES)
+        codes, ends = np.frombuffer(chunk.data, np.uint8), chunk.ends()
+        marks = codes >= CONTINUES, (codes >= TWO_BYTES) & (codes < THREE_BYTES), codes >= THREE_BYTES
+        n_beyond, n_two, n_more = (
+            np.searchsorted(places, ends) - np.searchsorted(places, ends - chunk.lengths)
+            for places in map(np.flatnonzero, marks)
+        )
+        n_ascii = chunk.lengths - n_beyond
         characters[start:stop] = n_ascii + n_two + n_more
         tokens[start:stop] = np.ceil(n_ascii / ASCII_PER_TOKEN + n_two / TWO_BYTE_PER_TOKEN + n_more)
         tick(stop - start)

@@ -192,8 +192,8 @@ class FormKeys:
         offsets = np.concatenate([[0], np.cumsum(self.n_words)])
         place = np.arange(len(self.words), dtype=np.int64) - np.repeat(offsets[:-1], self.n_words)
         # The place of a word goes into its key, so that order counts though keys are only added (modulo 2^64).
-        summed = np.concatenate([[np.uint64(0)], np.cumsum(_mixed(self.words + place.view(np.uint64) * STEP))])
-        return _mixed((summed[offsets[1:]] - summed[offsets[:-1]]) + self.n_words.view(np.uint64) * SECOND_FACTOR)
+        summed = np.concatenate([[np.uint64(0)], np.cumsum(mixed_bits(self.words + place.view(np.uint64) * STEP))])
+        return mixed_bits((summed[offsets[1:]] - summed[offsets[:-1]]) + self.n_words.view(np.uint64) * SECOND_FACTOR)
 
     def form(self, place: int) -> str:
         """The normal form of one text."""
@@ -309,7 +309,7 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
     return np.concatenate(keys), np.concatenate(counts), np.concatenate(spelled_out)
 
 
-def _mixed(values: Keys) -> Keys:
+def mixed_bits(values: Keys) -> Keys:
     """Every bit of a value in every bit of the result; 0 for 0."""
     values = (values ^ values >> np.uint64(30)) * FIRST_FACTOR
     values = (values ^ values >> np.uint64(27)) * SECOND_FACTOR

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 
@@ -35,17 +35,16 @@ Invoke = Callable[..., Outcome]
 def invoke_in_process(*arguments: object) -> Outcome:
     """The command line in this process; spares a second import of torch."""
     out, err = io.StringIO(), io.StringIO()
-    with _handlers(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([str(argument) for argument in arguments])
+    code = invoke_with(out, err, *arguments)
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
-@contextlib.contextmanager
-def _handlers() -> Iterator[None]:
-    """Those of this process are back at the end."""
+def invoke_with(out: TextIO, err: TextIO, *arguments: object) -> int:
+    """The code of a command that prints to these. This process has its own signal handlers again at the end."""
     handlers = {number: signal.getsignal(number) for number in ENDING}
     try:
-        yield
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            return main([str(argument) for argument in arguments])
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -56,9 +55,8 @@ def invoke_for_a_reader_that_has_gone(*arguments: object) -> tuple[int, str]:
     reading, writing = os.pipe()
     os.close(reading)
     err = io.StringIO()
-    with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "w", buffering=1) as out, _handlers():  # noqa: SIM117
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([str(argument) for argument in arguments])
+    with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "w", buffering=1) as out:
+        code = invoke_with(out, err, *arguments)
     return code, err.getvalue()
 
 

@@ -100,14 +100,6 @@ def test_an_unknown_finding_is_wrong_use_before_any_reading(invoke):
     assert "did you mean 'false_negative'" in outcome.err
 
 
-def test_unreadable_input_is_2(invoke, tmp_path):
-    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    for name in ("empty.jsonl", "missing.jsonl"):
-        outcome = invoke("check", tmp_path / name)
-        assert (outcome.code, outcome.out) == (2, "")
-        assert outcome.err.startswith("secid: ")
-
-
 def test_evaluation_texts_in_a_source(invoke):
     outcome = invoke("check", POISONED, "--against-eval", FIXTURES / "collection", "--fail-on", "eval_query")
     assert outcome.code == 1

@@ -109,12 +109,3 @@ def test_an_index_that_is_not_the_report_s_is_named(whole, tmp_path, monkeypatch
     path.write_text(json.dumps(entries), "utf-8")
     code, _, err = invoke(*COMMANDS["mix"])
     assert (code, f"{path}: is damaged" in err, "report.json" in err) == (2, True, True), err
-
-
-def test_frequencies_of_another_run_are_named(whole, tmp_path, monkeypatch, invoke, tiny):
-    shutil.copytree(whole, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
-    api.score(["plain.jsonl"], str(tiny), run="other", tokenizer="trigrams")
-    shutil.copy("other/state/idf.safetensors", "run/state/")
-    code, _, err = invoke(*COMMANDS["baseline"])
-    assert (code, "idf.safetensors: is damaged" in err) == (2, True), err

@@ -14,7 +14,7 @@ import pytest
 
 from secid import api
 from secid.pool.normal_form import normal_form
-from secid.tools.export.select import NUMBERS
+from secid.tools.export.select import LISTED_NUMBERS
 from tests.cli.conftest import listing, rows, score_in, write_rows
 from tests.cli.test_select_drop import PLANTED, planted, read_rows
 
@@ -42,7 +42,7 @@ def test_rows_are_those_of_the_table_with_their_texts(run, name):
     originals = {path: read_rows(path) for path in ("in.jsonl", "other.jsonl")}
     for row in written:
         numbers = expected[row["source"], row["path"], row["line"], row["ordinal"]]
-        assert {key: row[key] for key in NUMBERS} == {key: numbers[key] for key in NUMBERS}
+        assert {key: row[key] for key in LISTED_NUMBERS} == {key: numbers[key] for key in LISTED_NUMBERS}
         assert name in row["findings"]
         assert row["findings"] == [key[3:] for key, flag in numbers.items() if key.startswith("in_") and flag]
         original = originals[row["path"]][row["line"] - 1]

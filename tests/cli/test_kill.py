@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import FIXTURES
+from tests.cli.conftest import FIXTURES, listing
 from tests.kills import Killable, differences, kill
 from tests.tiny_bert import save_tiny_bert
 
@@ -47,8 +47,11 @@ def test_killed_runs_resume_repeat_nothing_and_end_with_the_same_report(job, exp
         rows = job.n_rows()
         assert rows > kept
         assert job.report("killed") is None
+        (left,) = [name for name in listing(job.folder / "runs") if name != "undisturbed"]
+        assert left.startswith(".partial-")  # of the one before nothing is left
         kept = rows
     assert invoke(*job.arguments("killed")).code == 0
+    assert listing(job.folder / "runs") == ["killed", "undisturbed"]
     report = job.report("killed")
     encode = report["timing"]["encode"]
     assert (encode["n_cached"], encode["n_encoded"]) == (kept, expected["timing"]["encode"]["n_texts"] - kept)

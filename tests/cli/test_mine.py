@@ -10,13 +10,11 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -398,32 +396,6 @@ def test_the_next_command_typed_back_scores_the_files(invoke, tiny):
     manifest = json.loads(Path("out dir/.manifest.json").read_text(encoding="utf-8"))
     assert run["encoder"]["fingerprint"] == manifest["encoder"]["fingerprint"]
     assert run["settings"]["temperature"]["value"] == 0.1
-
-
-@pytest.mark.parametrize(("decimals", "most"), [(6, 0.2), (9, 1.0)])
-def test_rows_of_other_batches_change_no_negative_and_few_numbers_in_their_last_digit(decimals, most, monkeypatch):
-    """And more digits would nearly all change."""
-    monkeypatch.setattr("secid.tools.mining.find.DECIMALS", decimals)
-
-    class Unsteady(HashEncoder):
-        def encode(self, texts: Sequence[str], role: Any) -> Any:
-            rows = super().encode(texts, role)
-            return rows + 1e-7 * np.sin(np.arange(rows.shape[1], dtype=rows.dtype))
-
-    numbers, names = [], ("neg_scores", "neg_margins")
-    for out, encoder in (("a", HashEncoder()), ("b", Unsteady())):
-        mine(["near=dense", "draw=rank-10-210"], out, encoder, cache="off")
-        rows = [*lines(f"{out}/near.jsonl"), *lines(f"{out}/draw.jsonl")]
-        numbers.append(np.array([[row.pop(name) for name in names] for row in rows]))
-        assert rows == [*lines_without(names, "a/near.jsonl"), *lines_without(names, "a/draw.jsonl")]
-    differ = np.abs(numbers[0] - numbers[1]) > 1e-12
-    assert np.abs(numbers[0] - numbers[1]).max() < 1.5e-6
-    assert 0 < differ.mean() <= most
-    assert (differ.mean() > 0.5) == (decimals > 6)
-
-
-def lines_without(names: Sequence[str], path: str) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key not in names} for row in lines(path)]
 
 
 def test_rows_of_one_query_are_counted_as_rows(invoke):

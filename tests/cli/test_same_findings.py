@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,21 @@ from secid.results.check import CHECKED
 from tests.cli.conftest import FIXTURES, Invoke, rows, write_rows
 from tests.unit.findings.test_summary import with_everything
 
-Stated = dict[str, tuple[int, float, list[float], list[tuple[str, int]]]]
+OF_ROWS = ("inversion", "low_locality", "random_like")
+"""Findings that need an encoder and no document frequencies, which a gate takes from its baseline."""
+Stated = dict[str, tuple[int, float, float, list[float], list[tuple[str, int]]]]
 
 
-def stated(document: str, name: str) -> Stated:
-    """n, share, interval and places of examples of each finding that needs no encoder."""
+def stated(document: str, name: str, findings: Collection[str] = CHECKED) -> Stated:
+    """n, share, its error, interval and places of examples of each finding."""
     sources = (source.get("report", source) for source in json.loads(document)["sources"])
     (source,) = (source for source in sources if source["name"] == name)
 
     def one(finding: dict[str, Any]) -> Any:
         places = [(Path(example["path"]).name, example["line"]) for example in finding["examples"]]
-        return finding["n_negatives"], finding["share"], finding["interval_95"], places
+        return finding["n_negatives"], finding["share"], finding["standard_error"], finding["interval_95"], places
 
-    return {finding["name"]: one(finding) for finding in source["findings"] if finding["name"] in CHECKED}
+    return {finding["name"]: one(finding) for finding in source["findings"] if finding["name"] in findings}
 
 
 def test_one_file_under_three_commands(tiny, tmp_path, invoke: Invoke):
@@ -35,12 +38,14 @@ def test_one_file_under_three_commands(tiny, tmp_path, invoke: Invoke):
     score = invoke("score", source, "--json", "--run", "run", *encoder)
     assert (check.code, score.code) == (0, 0), score.err
     assert stated(score.out, "own") == stated(check.out, "own")
-    assert all(n and places for n, _, _, places in stated(check.out, "own").values())
+    assert all(n and places for n, *_, places in stated(check.out, "own").values())
     assert invoke("score", base, "--run", "base", *encoder).code == 0
     assert invoke("baseline", "base", "-o", "baseline.json").code == 0
     gate = invoke("gate", source, "--against", "baseline.json", "--json", *encoder)
     assert gate.code == 1, gate.err
     assert stated(gate.out, "own") == stated(check.out, "own")
+    assert len(stated(gate.out, "own", OF_ROWS)) == 3
+    assert stated(gate.out, "own", OF_ROWS) == stated(score.out, "own", OF_ROWS)
 
 
 def test_the_poisoned_fixture_among_the_others(fixture_run, invoke: Invoke):

@@ -191,12 +191,6 @@ def test_bad_rows_can_be_an_error(tiny, invoke, more):
     assert not Path("run").exists()
 
 
-def test_one_source_is_scored_without_a_rank_to_speak_of(tiny, source, invoke):
-    outcome = invoke("score", source, "--encoder", tiny, "--run", "run")
-    assert outcome.code == 0
-    assert "small" in outcome.out
-
-
 def test_the_winner_of_every_setting_is_recorded(tiny, tmp_path, source, invoke, monkeypatch):
     (tmp_path / "secid.toml").write_text("seed = 1\ntemperature = 0.1\nfirst-k = 1\n", encoding="utf-8")
     monkeypatch.setenv("SECID_TEMPERATURE", "0.2")

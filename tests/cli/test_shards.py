@@ -73,11 +73,9 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--json"], "a shard has no report"),
-        (["--shard", "2/2", "--state-dir", "state"], "expected I/N with I from 0 to N - 1"),
         (["--shard", "0/2", "--state-dir", "state", "--encoder", "other"], "shards are scored with one encoder"),
         (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "counting writes no run folder"),
         (["--shard", "0/2", "--state-dir", "nowhere://bucket"], "nowhere"),
-        (["--shard", "0/2", "--state-dir", "state", "--max-records", "5"], "a sample needs no shards"),
     ],
 )
 def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: list[str], message: str) -> None:
@@ -87,14 +85,10 @@ def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: l
     assert listing(tmp_path) == ["small.jsonl"]
 
 
-def test_wrong_use_of_merge(invoke: Any, tmp_path: Path) -> None:
-    for arguments, message in (
-        (["nothing"], "holds no shard"),
-        (["nothing", "--sample", 0], "between 1 and 100,000 queries"),
-    ):
-        outcome = invoke("merge", *arguments)
-        assert outcome.code == 2
-        assert message in outcome.err
+def test_wrong_use_of_merge(invoke: Any) -> None:
+    outcome = invoke("merge", "nothing", "--sample", 0)
+    assert outcome.code == 2
+    assert "between 1 and 100,000 queries" in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import subprocess
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import FIXTURES, Invoke, child_environment, invoke_for_a_reader_that_has_gone
+from tests.cli.conftest import FIXTURES, Invoke, child_environment, invoke_for_a_reader_that_has_gone, invoke_with
 
 POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" / "bm25.jsonl.gz"
 COLLECTION = FIXTURES / "collection"
@@ -48,12 +49,10 @@ def test_an_error_has_none(invoke: Invoke, tiny, source):
     assert not [line for line in outcome.err.splitlines() if line.startswith("VERDICT")]
 
 
-def test_a_terminal_shows_none(tmp_path):
+def test_a_terminal_shows_none():
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "secid", "check", str(SOUND)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=child_environment(), cwd=tmp_path)
-    os.close(theirs)
-    assert done.returncode == 0
+    with os.fdopen(theirs, "w") as terminal:
+        assert invoke_with(io.StringIO(), terminal, "check", SOUND) == 0
     shown = b""
     with contextlib.suppress(OSError):  # which is how a terminal ends
         while part := os.read(ours, 1 << 16):

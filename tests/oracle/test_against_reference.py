@@ -81,12 +81,9 @@ def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dic
             "eci_nats": eci,
             "eci_per_dimension": eci / vectors.dimension,
             "trace": trace(matrix),
-            **vars(
-                gate_means(
-                    gates(swept.dots, torch.from_numpy(c), tau), pair_loss_nats(swept.dots, tau), c_positive, 0.5
-                )
-            ),
-        }
+            **vars(gate_means(gates(swept.dots, torch.from_numpy(c), tau), pair_loss_nats(swept.dots, tau), c_positive,
+                0.5)),
+        }  # fmt: skip
     return found
 
 

@@ -24,27 +24,12 @@ def test_equal_results_match():
 @pytest.mark.parametrize(
     ("actual", "expected"),
     [
-        (1.0 + 1e-5, 1.0),
-        (1e-11, 0.0),
-        (math.nan, 1.0),
-        (math.nan, math.nan),
-        (1.0, math.nan),
-        (math.inf, math.inf),
-        (1.0, math.inf),
-        (None, 1.0),
-        (1.0, None),
-        (True, 1),
-        (1, True),
-        ("1.0", 1.0),
-        ([1.0], [1.0, 2.0]),
-        ([2.0, 1.0], [1.0, 2.0]),
-        ({"a": 1.0}, {"a": 1.0, "b": 2.0}),
-        ({"a": 1.0, "b": 2.0}, {"a": 1.0}),
-        (1.0, {"a": 1.0}),
-        ({}, {}),
-        ([], []),
+        (1.0 + 1e-5, 1.0), (1e-11, 0.0), (math.nan, 1.0), (math.nan, math.nan), (1.0, math.nan), (math.inf, math.inf),
+        (1.0, math.inf), (None, 1.0), (1.0, None), (True, 1), (1, True), ("1.0", 1.0), ([1.0], [1.0, 2.0]),
+        ([2.0, 1.0], [1.0, 2.0]), ({"a": 1.0}, {"a": 1.0, "b": 2.0}), ({"a": 1.0, "b": 2.0}, {"a": 1.0}),
+        (1.0, {"a": 1.0}), ({}, {}), ([], []),
     ],
-)
+)  # fmt: skip
 def test_damage_is_noticed(actual, expected):
     with pytest.raises(AssertionError):
         assert_close(actual, expected)

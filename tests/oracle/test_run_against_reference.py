@@ -26,21 +26,9 @@ from tests.oracle import reference
 from tests.scored import score_sources
 
 WORDS = [
-    "river",
-    "stone",
-    "bridge",
-    "arch",
-    "The",
-    "of",
-    "water",
-    "9",
-    "load",
-    "über",
-    "हिन्दी",
-    "煮米饭2人",
-    "猫",
+    "river", "stone", "bridge", "arch", "The", "of", "water", "9", "load", "über", "हिन्दी", "煮米饭2人", "猫",
     "黑猫在家",
-]
+]  # fmt: skip
 Rows = list[tuple[str, list[str], list[str]]]
 
 

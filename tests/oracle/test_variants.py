@@ -101,12 +101,9 @@ def test_budget_curve_and_spectrum_of_planted_eigenvalues():
 def test_shape_of_a_flat_spectrum():
     shape = reference.shape_of_spectrum(np.array([0.1] * 4 + [0.0]), top=2)
     expected = {
-        "trace": 0.4,
-        "frobenius_norm": 0.2,
-        "effective_rank": 4.0,
-        "top_shares": [0.25, 0.25],
+        "trace": 0.4, "frobenius_norm": 0.2, "effective_rank": 4.0, "top_shares": [0.25, 0.25],
         "diversity_fraction": 1 - 4 * math.log(1.1) / 0.4,
-    }
+    }  # fmt: skip
     assert_close(shape, expected, rel=1e-12)
     with pytest.raises(ValueError, match="zero matrix"):
         reference.shape_of_spectrum(np.zeros(3))

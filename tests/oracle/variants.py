@@ -10,15 +10,9 @@ import numpy as np
 from tests.oracle.scoring import Measured, log_det_nats, mean, sigmoid, singular_values, softplus
 
 VARIANTS = (
-    "full",
-    "without_consistency",
-    "without_locality",
-    "without_residual",
-    "residual_only",
-    "gradient_weighted",
-    "margin_hardness",
-    "fisher",
-)
+    "full", "without_consistency", "without_locality", "without_residual", "residual_only", "gradient_weighted",
+    "margin_hardness", "fisher",
+)  # fmt: skip
 OUTSIDE_UNIT = frozenset({"gradient_weighted"})
 """Weights that can exceed 1, and are therefore divided by their mean over the run. Source: METHOD 3."""
 

@@ -20,34 +20,12 @@ from secid.write.rows import row_of
 from secid.write.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
 
 NAMES = [
-    *(
-        "query",
-        "anchor",
-        "question",
-        "positive",
-        "negative",
-        "neg",
-        "neg0",
-        "negative_2",
-        "pos_doc",
-        "neg_doc",
-        "answer",
-    ),
-    *(
-        "passage",
-        "label",
-        "score",
-        "title",
-        "pos_title",
-        "neg_title",
-        "pos_id",
-        "neg_ids",
-        "negative_1_id",
-        "id",
-        "qid",
-    ),
+    *("query", "anchor", "question", "positive", "negative", "neg", "neg0", "negative_2", "pos_doc", "neg_doc",
+        "answer"),
+    *("passage", "label", "score", "title", "pos_title", "neg_title", "pos_id", "neg_ids", "negative_1_id", "id",
+        "qid"),
     *("query_id", "docid", "pos_scores", "neg_scores", "hard_negative", "sent1", "lang", "rejected", "metadata", ""),
-]
+]  # fmt: skip
 TEXTS = st.text(min_size=1, max_size=8).map(lambda text: f"a text of some words {text}")
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-3, 3), st.floats(), st.sampled_from([0.5, 2.0]), TEXTS

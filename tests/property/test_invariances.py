@@ -132,12 +132,9 @@ def numbers(run: Any) -> Iterator[tuple[str, dict[str, float]]]:
         hardness = source.hardness and source.hardness.value
         yield (
             source.name,
-            {
-                name: value
-                for name, value in {**vars(source), **vars(source.score), "hardness": hardness}.items()
-                if isinstance(value, float) and name != "probability_first"
-            },
-        )
+            {name: value for name, value in {**vars(source), **vars(source.score),
+                "hardness": hardness}.items() if isinstance(value, float) and name != "probability_first"},
+        )  # fmt: skip
 
 
 def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out: tuple[str, ...] = ()) -> None:

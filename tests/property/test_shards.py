@@ -146,13 +146,9 @@ def test_other_sources(tmp_path: Path, seed: int) -> None:
 UNLIKE = {
     "one has a part of the other": {"bm25": range(120), "dense": range(35), "llm": range(120)},
     "all share half": {"bm25": range(90), "dense": range(30, 120), "llm": range(20, 80)},
-    "each has its own": {
-        "bm25": range(80),
-        "dense": range(40, 120),
-        "llm": (*range(20), *range(60, 120)),
-        "few": range(9),
-    },
-}
+    "each has its own": {"bm25": range(80), "dense": range(40, 120), "llm": (*range(20), *range(60, 120)),
+        "few": range(9)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -63,20 +63,10 @@ def test_sources_whose_values_no_other_has_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("given", "value"),
     [
-        (2020, "2020"),
-        (2020.0, "2020"),
-        ("2020", "2020"),
-        (-0.0, "0"),
-        (0.5, "0.5"),
-        (1e300, "1e+300"),
-        (float("nan"), ""),
-        (None, ""),
-        (True, "true"),
-        ("False", "false"),
-        ("007", "007"),
-        ("1.0", "1.0"),
+        (2020, "2020"), (2020.0, "2020"), ("2020", "2020"), (-0.0, "0"), (0.5, "0.5"), (1e300, "1e+300"),
+        (float("nan"), ""), (None, ""), (True, "true"), ("False", "false"), ("007", "007"), ("1.0", "1.0"),
     ],
-)
+)  # fmt: skip
 def test_a_value_is_the_same_from_every_container(given, value):
     assert slice_value(given) == value
 

@@ -117,14 +117,9 @@ def _model(family: str, vocabulary: int) -> Any:
     import transformers as t
 
     common: dict[str, Any] = {
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.3,
-    }
+        "vocab_size": vocabulary, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "max_position_embeddings": 64, "initializer_range": 0.3,
+    }  # fmt: skip
     if family == "bert":
         return t.BertModel(t.BertConfig(**common, pad_token_id=0))
     if family == "xlm-roberta":

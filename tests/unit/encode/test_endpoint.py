@@ -99,14 +99,6 @@ def test_retry_after_is_honoured_within_bounds(server: Server, waits: list[float
 CLOSED = "http://127.0.0.1:9/v1"
 
 
-def test_a_dead_server_is_reported(server: Server, waits: list[float]) -> None:
-    encoder = load(Settings(encoder=server.url))
-    server.script = [lambda texts: (500, {"error": "boom"})] * 9
-    message = refusal(lambda: encoder.encode(["a"], "query"), EncoderError, f"{server.url}/embeddings")
-    assert all(part in message for part in (" 4 ", "HTTP 500", "boom"))
-    assert len(waits) == 3
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "nowhere.invalid"])
 def test_an_address_without_a_server_fails_at_once(waits: list[float], host: str) -> None:
     notes = Notes()
@@ -307,17 +299,10 @@ def test_addresses(address: str, expected: tuple[str, str | None]) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *(
-            "http://",
-            "http://[::1",
-            "http://h:abc/v1",
-            "http://h:70000/v1",
-            "http://h:0/v1",
-            "http://h/v 1",
-            "http://hö/v1",
-        ),
+        *("http://", "http://[::1", "http://h:abc/v1", "http://h:70000/v1", "http://h:0/v1", "http://h/v 1",
+            "http://hö/v1"),
     ],
-)
+)  # fmt: skip
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(EncoderError):
         parse_address(address)

@@ -68,63 +68,30 @@ STELLA_PROMPTS = {
 }
 FAMILIES = {
     "e5": Published("intfloat/e5-base-v2", "bert", "mean", ("query: ", "passage: ")),
-    "e5-instruct": Published(
-        "intfloat/multilingual-e5-large-instruct", "xlm-roberta", "mean", (f"{TASK}\nQuery: ", "")
-    ),
+    "e5-instruct": Published("intfloat/multilingual-e5-large-instruct", "xlm-roberta", "mean",
+        (f"{TASK}\nQuery: ", "")),
     "bge": Published("BAAI/bge-base-en-v1.5", "bert", "cls", (SEARCH, ""), lower=True),
     "bge-m3": Published("BAAI/bge-m3", "xlm-roberta", "cls", ("", "")),
     "gte": Published("thenlper/gte-base", "bert", "mean", ("", "")),
-    "nomic": Published(
-        "nomic-ai/nomic-embed-text-v1.5",
-        "nomic_bert",
-        "mean",
-        ("search_query: ", "search_document: "),
+    "nomic": Published("nomic-ai/nomic-embed-text-v1.5", "nomic_bert", "mean", ("search_query: ", "search_document: "),
         ends=False,
-        config={"auto_map": {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}},
-    ),
-    "qwen3": Published(
-        "Qwen/Qwen3-Embedding-0.6B", "qwen3", "lasttoken", (QWEN_PROMPTS["query"], ""), prompts=QWEN_PROMPTS
-    ),
-    "jina": Published(
-        "jinaai/jina-embeddings-v3-merged",
-        "jina_embeddings_v3",
-        "mean",
-        (JINA_PROMPTS["retrieval.query"], JINA_PROMPTS["retrieval.passage"]),
-        prompts=JINA_PROMPTS,
-        flags={"query_prompt": "retrieval.query", "passage_prompt": "retrieval.passage"},
-    ),
-    "arctic": Published(
-        "Snowflake/snowflake-arctic-embed-m-v1.5", "bert", "cls", (SEARCH, ""), prompts={"query": SEARCH}
-    ),
-    "mxbai": Published(
-        "mixedbread-ai/mxbai-embed-large-v1",
-        "bert",
-        "cls",
-        (SEARCH, ""),
-        ends=False,
-        prompts={"query": SEARCH, "passage": ""},
-    ),
-    "stella": Published(
-        "NovaSearch/stella_en_1.5B_v5",
-        "qwen2",
-        "mean",
-        (STELLA_PROMPTS["s2p_query"], ""),
-        ends=False,
-        dense=(24,),
-        max_length=120,
-        prompts=STELLA_PROMPTS,
+        config={"auto_map": {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}}),
+    "qwen3": Published("Qwen/Qwen3-Embedding-0.6B", "qwen3", "lasttoken", (QWEN_PROMPTS["query"], ""),
+        prompts=QWEN_PROMPTS),
+    "jina": Published("jinaai/jina-embeddings-v3-merged", "jina_embeddings_v3", "mean",
+        (JINA_PROMPTS["retrieval.query"], JINA_PROMPTS["retrieval.passage"]), prompts=JINA_PROMPTS,
+        flags={"query_prompt": "retrieval.query", "passage_prompt": "retrieval.passage"}),
+    "arctic": Published("Snowflake/snowflake-arctic-embed-m-v1.5", "bert", "cls", (SEARCH, ""),
+        prompts={"query": SEARCH}),
+    "mxbai": Published("mixedbread-ai/mxbai-embed-large-v1", "bert", "cls", (SEARCH, ""), ends=False,
+        prompts={"query": SEARCH, "passage": ""}),
+    "stella": Published("NovaSearch/stella_en_1.5B_v5", "qwen2", "mean", (STELLA_PROMPTS["s2p_query"], ""), ends=False,
+        dense=(24,), max_length=120, prompts=STELLA_PROMPTS,
         config={"is_causal": False, "auto_map": {"AutoModel": "modeling_qwen.Qwen2Model"}},
-        flags={"query_prompt": "s2p_query", "passage_prefix": ""},
-    ),
-    "embeddinggemma": Published(
-        "google/embeddinggemma-300m",
-        "gemma3_text",
-        "mean",
-        (GEMMA_PROMPTS["query"], GEMMA_PROMPTS["document"]),
-        dense=(48, 32),
-        prompts=GEMMA_PROMPTS,
-    ),
-}
+        flags={"query_prompt": "s2p_query", "passage_prefix": ""}),
+    "embeddinggemma": Published("google/embeddinggemma-300m", "gemma3_text", "mean",
+        (GEMMA_PROMPTS["query"], GEMMA_PROMPTS["document"]), dense=(48, 32), prompts=GEMMA_PROMPTS),
+}  # fmt: skip
 
 
 def save_published(tiny: Tiny, published: Published, home: Path) -> Path:

@@ -67,12 +67,6 @@ def test_rows_by_text(tmp_path: Path, layout: str) -> None:
     assert found.info.weights_sha256
 
 
-def test_a_text_without_a_vector_is_named(tmp_path: Path) -> None:
-    found = encoder(save(tmp_path, "npz text"))
-    message = refusal(lambda: found.encode(["one", "unseen", "too"], "query"), EncoderError, tmp_path / "v.npz")
-    assert all(part in message for part in ("2 of 3", "query", "'unseen'"))
-
-
 def test_a_file_that_changes_during_the_run_changes_nothing(tmp_path: Path) -> None:
     path = save(tmp_path, "npz text")
     encoder_of_file = encoder(path)
@@ -116,8 +110,6 @@ def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
     found = encoder(path)
     assert np.abs(found.encode(["same"], "query") - UNIT[:1]).max() < 1e-6
     assert np.abs(found.encode(["same"], "passage") - UNIT[1:2]).max() < 1e-6
-    np.savez(path, vectors=UNIT[:2], text=np.array(["same", "same"]))
-    assert "0 and 1" in refusal(lambda: encoder(path), EncoderError, path)
 
 
 def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
@@ -144,8 +136,6 @@ def test_rows_that_are_not_unit(tmp_path: Path) -> None:
     assert scaled.info.fingerprint != raw.info.fingerprint
     cut = encoder(path, truncate_dim=2)
     assert np.allclose(np.linalg.norm(cut.encode(TEXTS, "query"), axis=1), 1, atol=1e-6)
-    message = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
-    assert all(part in message for part in ("truncate_dim=6", "truncate_dim=5"))
     assert encoder(path, truncate_dim=5).info.dim == 5
 
 
@@ -295,7 +285,8 @@ def test_files_with_wrong_contents_are_refused(tmp_path: Path, snapshot: Snapsho
             lambda: encoder(tmp_path / "v.parquet"), EncoderError, tmp_path / "v.parquet"
         )
     path = save(tmp_path, "npz text")
-    texts["an unknown text"] = refusal(lambda: encoder(path).encode(["one", "unseen"], "query"), EncoderError, path)
+    unknown = ["one", "unseen", "too"]
+    texts["two unknown texts"] = refusal(lambda: encoder(path).encode(unknown, "query"), EncoderError, path)
     texts["too many dimensions"] = refusal(lambda: encoder(path, truncate_dim=6), EncoderError, None)
     texts["no such file"] = refusal(lambda: encoder(tmp_path / "w.npz"), EncoderError, tmp_path / "w.npz")
     np.savez(path, vectors=ROWS, text=np.array(TEXTS))
@@ -335,7 +326,6 @@ def test_large_lists_are_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v.npz", "v.parquet"])
-def test_missing_files_and_files_of_another_kind_are_refused(tmp_path: Path, name: str) -> None:
-    missing = refusal(lambda: encoder(tmp_path / name), EncoderError, tmp_path / name)
+def test_files_of_another_kind_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"nothing of the kind")
-    assert refusal(lambda: encoder(tmp_path / name), EncoderError, tmp_path / name) != missing
+    refusal(lambda: encoder(tmp_path / name), EncoderError, tmp_path / name)

@@ -490,14 +490,10 @@ def test_a_gpu_takes_part_where_there_is_work_for_it(tiny: Tiny) -> None:
 @pytest.mark.parametrize(
     ("device", "capability", "expected"),
     [
-        ("cuda", (9, 0), torch.bfloat16),
-        ("cuda:1", (8, 0), torch.bfloat16),
-        ("cuda", (7, 5), torch.float16),
-        ("cuda", (6, 1), torch.float32),
-        ("cpu", (9, 0), torch.float32),
-        ("mps", (9, 0), torch.float32),
+        ("cuda", (9, 0), torch.bfloat16), ("cuda:1", (8, 0), torch.bfloat16), ("cuda", (7, 5), torch.float16),
+        ("cuda", (6, 1), torch.float32), ("cpu", (9, 0), torch.float32), ("mps", (9, 0), torch.float32),
     ],
-)
+)  # fmt: skip
 def test_the_number_format_is_one_that_the_hardware_has(
     monkeypatch: pytest.MonkeyPatch, device: str, capability: tuple[int, int], expected: torch.dtype
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secid.findings.form import _note, has_trailing_note, is_markup, is_unfinished, is_wrapped
+from secid.findings.form import _note, is_markup, is_unfinished, is_wrapped, trailing_notes
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 
@@ -33,24 +33,16 @@ def test_unfinished(text, unfinished):
 @pytest.mark.parametrize(
     ("text", "wrapped"),
     [
-        *(
-            (text, True)
-            for text in ('{"passage": "Goats."}', "  {'text' : 'Goats.", '["Goats.", "Rocks."]', "```\nGoats")
-        ),
-        *(
-            (text, True)
-            for text in ('"hard_negative": Goats', "**'Negative passage 2'**: Goats", '[{"a": 1}]', "~~~md\nx")
-        ),
-        *(
-            (text, False)
-            for text in ("[1] Goats climb.", "{x | x > 0} is open.", "“Goats” is a film.", "`ls` lists files.")
-        ),
-        *(
-            (text, False)
-            for text in ('"Query by Humming": a system', "def f():\n    return {}", "", "[", '["Goats" he said.')
-        ),
+        *((text, True) for text in ('{"passage": "Goats."}', "  {'text' : 'Goats.", '["Goats.", "Rocks."]',
+            "```\nGoats")),
+        *((text, True) for text in ('"hard_negative": Goats', "**'Negative passage 2'**: Goats", '[{"a": 1}]',
+            "~~~md\nx")),
+        *((text, False) for text in ("[1] Goats climb.", "{x | x > 0} is open.", "“Goats” is a film.",
+            "`ls` lists files.")),
+        *((text, False) for text in ('"Query by Humming": a system', "def f():\n    return {}", "", "[",
+            '["Goats" he said.')),
     ],
-)
+)  # fmt: skip
 def test_wrapper(text, wrapped):
     assert is_wrapped(text) == wrapped
 
@@ -119,6 +111,11 @@ ORDINARY = (
     "(dt. Übersetzung: Die Ziegen und der Fluss, 2. Auflage)",
     "The query returned no document.",
 )
+
+
+def has_trailing_note(text: str) -> bool:
+    (flag,) = trailing_notes([text])
+    return bool(flag)
 
 
 @pytest.mark.parametrize("language", NOTES)
@@ -199,14 +196,10 @@ def test_a_wrapper_may_follow_marks_that_no_reader_sees(start: str, text: str) -
 @pytest.mark.parametrize(
     "text",
     [
-        "List<String> names = new ArrayList<String>();",
-        "std::vector<label> goats, Vec<T>, Foo<a>",
-        "#include <stdio.h>",
-        "<class 'int'>",
-        "<Button> goats",
-        "a &lt; b and b &gt; c",
+        "List<String> names = new ArrayList<String>();", "std::vector<label> goats, Vec<T>, Foo<a>",
+        "#include <stdio.h>", "<class 'int'>", "<Button> goats", "a &lt; b and b &gt; c",
     ],
-)
+)  # fmt: skip
 def test_types_and_placeholders_are_no_markup(text: str) -> None:
     assert not is_markup(text)
 

@@ -93,12 +93,9 @@ def test_a_chunk_a_title_and_edits_are_near():
     text = passage(3, 60)
     words = text.split()
     texts = [
-        " ".join(words[20:45]),
-        f"A title {text}",
-        " ".join(words[:30] + words[31:]),
-        " ".join(words[::-1]),
+        " ".join(words[20:45]), f"A title {text}", " ".join(words[:30] + words[31:]), " ".join(words[::-1]),
         " ".join(words[:12] + [f"new{n}" for n in range(40)]),
-    ]
+    ]  # fmt: skip
     assert (find(passage_finder({"p": text}), texts).which >= 0).tolist() == [True, True, True, False, False]
 
 

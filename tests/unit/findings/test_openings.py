@@ -6,185 +6,93 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from secid.findings.form import LANGUAGES, is_refusal, phrase
+from secid.findings.form import LANGUAGES, PATTERN, head_of, is_refusal, may_be_phrase, phrase
 from secid.findings.openings import (
+    NONE,
     SHARED_CHANCE,
     chance_of_fewer,
-    opening,
     opening_flags,
+    opening_keys,
 )
 from tests.unit.findings.planned import pool_of
 
 PREAMBLES = {
-    "en": [
-        "Here are three HARD NEGATIVE passages that meet the requirements:",
-        "Here are 3 passages that look relevant but do not answer the query.",
-        "Sure! Here is a passage about goats.",
-        "Certainly, here's the passage you asked for: Goats climb.",
-        "**Hard Negative 1:** Goats climb steep rocks.",
-        "Hard negative 2 : goats",
-        "Passage: goats climb",
-        "**Passage 2** (hard negative): goats climb",
-        "Negative: goats climb",
-        "Query: where do goats live",
-        "Requirements: the passage must be misleading",
+    "en": ["Here are three HARD NEGATIVE passages that meet the requirements:",
+        "Here are 3 passages that look relevant but do not answer the query.", "Sure! Here is a passage about goats.",
+        "Certainly, here's the passage you asked for: Goats climb.", "**Hard Negative 1:** Goats climb steep rocks.",
+        "Hard negative 2 : goats", "Passage: goats climb", "**Passage 2** (hard negative): goats climb",
+        "Negative: goats climb", "Query: where do goats live", "Requirements: the passage must be misleading",
         "The following passages are related to the query but do not answer it.",
-        "This passage is a hard negative because it names goats.",
-        "Below you will find a hard negative for the query.",
-        "I cannot write a misleading passage about goats.",
-        "I'm sorry, but I can't help with that request.",
-        "As an AI language model, I cannot judge goats.",
-    ],
-    "de": [
-        "Hier ist eine Passage über Ziegen, die die Frage nicht beantwortet:",
-        "Hier sind drei schwierige Negativbeispiele zur Anfrage:",
-        "Gerne! Hier ist ein Text über Ziegen.",
-        "Natürlich, hier sind drei Textabschnitte:",
-        "Negativ 1: Ziegen klettern.",
-        "Passage 2: Ziegen klettern.",
-        "Anforderung: Der Text muss falsch sein.",
-        "Es tut mir leid, aber ich kann dabei nicht helfen.",
-        "Als KI-Sprachmodell kann ich keine irreführenden Texte erstellen.",
-    ],
-    "fr": [
-        "Voici un passage sur les chèvres qui ne répond pas à la question :",
-        "Bien sûr ! Voici trois exemples négatifs difficiles :",
-        "D'accord, voici ce que vous demandez.",
-        "Négatif 1 : Les chèvres grimpent.",
-        "Passage : Les chèvres grimpent.",
-        "Je suis désolé, mais je ne peux pas vous aider.",
-    ],
-    "es": [
-        "Aquí tienes un pasaje sobre cabras que no responde a la consulta:",
-        "¡Claro! Aquí están tres negativos difíciles:",
-        "A continuación se presentan tres pasajes engañosos:",
-        "Pasaje 1: Las cabras trepan.",
-        "Requisitos: el texto debe ser falso.",
-        "Lo siento, pero no puedo ayudarte con eso.",
-    ],
-    "it": [
-        "Ecco un passaggio sulle capre che non risponde alla domanda:",
-        "Certo! Ecco tre esempi negativi:",
-        "Passaggio 2: Le capre si arrampicano.",
-        "Mi dispiace, ma non posso creare questo testo.",
-    ],
-    "pt": [
-        "Aqui está uma passagem sobre cabras que não responde à consulta:",
-        "Claro! Aqui estão três trechos negativos:",
-        "Trecho 1: As cabras sobem.",
-        "Desculpe, mas não posso ajudar com isso.",
-    ],
-    "nl": [
-        "Hier is een passage over geiten die de vraag niet beantwoordt:",
-        "Natuurlijk! Hier zijn drie negatieve voorbeelden:",
-        "Het spijt me, maar ik kan je daar niet bij helpen.",
-    ],
-    "pl": [
-        "Oto trzy trudne fragmenty, które nie odpowiadają na pytanie:",
-        "Oczywiście! Oto fragment o kozach.",
-        "Przepraszam, ale nie mogę w tym pomóc.",
-    ],
-    "tr": [
-        "İşte sorguyla ilgili ama yanıtlamayan bir pasaj:",
-        "Elbette! İşte üç zor negatif:",
-        "Pasaj 1: Keçiler tırmanır.",
-    ],
-    "id": [
-        "Berikut adalah tiga contoh negatif yang sulit:",
-        "Tentu! Berikut ini paragraf tentang kambing.",
-        "Maaf, saya tidak dapat membantu dengan permintaan itu.",
-    ],
-    "vi": [
-        "Đây là một đoạn văn về dê không trả lời câu hỏi:",
-        "Chắc chắn rồi! Dưới đây là ba đoạn văn:",
-        "Đoạn văn 1: Dê leo núi.",
-        "Xin lỗi, nhưng tôi không thể giúp việc này.",
-    ],
-    "ru": [
-        "Вот три сложных отрывка, которые не отвечают на запрос:",
-        "Конечно! Вот отрывок о козах.",
-        "Отрицательный пример 1: Козы лазают.",
-        "Извините, но я не могу помочь с этим.",
-    ],
-    "ar": [
-        "إليك فقرة عن الماعز لا تجيب عن السؤال:",
-        "بالتأكيد! إليك ثلاث فقرات سلبية:",
-        "فقرة 1: الماعز تتسلق.",
-        "عذرًا، لا أستطيع مساعدتك في ذلك.",
-    ],
-    "hi": [
-        "यहाँ बकरियों के बारे में एक अनुच्छेद है जो प्रश्न का उत्तर नहीं देता:",
-        "ज़रूर! यहाँ तीन कठिन नकारात्मक उदाहरण हैं:",
-        "अनुच्छेद 1: बकरियाँ चढ़ती हैं।",
-        "क्षमा करें, मैं इसमें सहायता नहीं कर सकता।",
-    ],
-    "ko": [
-        "다음은 질문에 답하지 않는 염소에 관한 지문입니다:",
-        "물론입니다! 다음은 세 개의 어려운 부정 예시입니다:",
-        "부정 예시 1: 염소는 산을 오른다.",
-        "죄송합니다. 그 요청은 도와드릴 수 없습니다.",
-    ],
-    "zh": [
-        "以下是三个困难负例段落：",
-        "好的，以下是关于山羊的内容：",
-        "当然可以！这是一个与查询相关但不回答问题的段落：",
-        "负例1：山羊会爬山。",
-        "段落：山羊会爬山。",
-        "抱歉，我无法提供这样的内容。",
-    ],
-    "ja": [
-        "以下は質問に答えないヤギに関するパッセージです：",
-        "承知しました。以下は三つの負例です：",
-        "負例1：ヤギは山に登る。",
-        "申し訳ありませんが、そのご依頼にはお答えできません。",
-    ],
-    "th": [
-        "นี่คือข้อความเกี่ยวกับแพะที่ไม่ตอบคำถาม:",
-        "แน่นอนครับ! ต่อไปนี้คือย่อหน้าเกี่ยวกับแพะ",
-        "ขออภัย ฉันไม่สามารถช่วยเรื่องนี้ได้",
-    ],
-}
+        "This passage is a hard negative because it names goats.", "Below you will find a hard negative for the query.",
+        "I cannot write a misleading passage about goats.", "I'm sorry, but I can't help with that request.",
+        "As an AI language model, I cannot judge goats."],
+    "de": ["Hier ist eine Passage über Ziegen, die die Frage nicht beantwortet:",
+        "Hier sind drei schwierige Negativbeispiele zur Anfrage:", "Gerne! Hier ist ein Text über Ziegen.",
+        "Natürlich, hier sind drei Textabschnitte:", "Negativ 1: Ziegen klettern.", "Passage 2: Ziegen klettern.",
+        "Anforderung: Der Text muss falsch sein.", "Es tut mir leid, aber ich kann dabei nicht helfen.",
+        "Als KI-Sprachmodell kann ich keine irreführenden Texte erstellen."],
+    "fr": ["Voici un passage sur les chèvres qui ne répond pas à la question :",
+        "Bien sûr ! Voici trois exemples négatifs difficiles :", "D'accord, voici ce que vous demandez.",
+        "Négatif 1 : Les chèvres grimpent.", "Passage : Les chèvres grimpent.",
+        "Je suis désolé, mais je ne peux pas vous aider."],
+    "es": ["Aquí tienes un pasaje sobre cabras que no responde a la consulta:",
+        "¡Claro! Aquí están tres negativos difíciles:", "A continuación se presentan tres pasajes engañosos:",
+        "Pasaje 1: Las cabras trepan.", "Requisitos: el texto debe ser falso.",
+        "Lo siento, pero no puedo ayudarte con eso."],
+    "it": ["Ecco un passaggio sulle capre che non risponde alla domanda:", "Certo! Ecco tre esempi negativi:",
+        "Passaggio 2: Le capre si arrampicano.", "Mi dispiace, ma non posso creare questo testo."],
+    "pt": ["Aqui está uma passagem sobre cabras que não responde à consulta:",
+        "Claro! Aqui estão três trechos negativos:", "Trecho 1: As cabras sobem.",
+        "Desculpe, mas não posso ajudar com isso."],
+    "nl": ["Hier is een passage over geiten die de vraag niet beantwoordt:",
+        "Natuurlijk! Hier zijn drie negatieve voorbeelden:", "Het spijt me, maar ik kan je daar niet bij helpen."],
+    "pl": ["Oto trzy trudne fragmenty, które nie odpowiadają na pytanie:", "Oczywiście! Oto fragment o kozach.",
+        "Przepraszam, ale nie mogę w tym pomóc."],
+    "tr": ["İşte sorguyla ilgili ama yanıtlamayan bir pasaj:", "Elbette! İşte üç zor negatif:",
+        "Pasaj 1: Keçiler tırmanır."],
+    "id": ["Berikut adalah tiga contoh negatif yang sulit:", "Tentu! Berikut ini paragraf tentang kambing.",
+        "Maaf, saya tidak dapat membantu dengan permintaan itu."],
+    "vi": ["Đây là một đoạn văn về dê không trả lời câu hỏi:", "Chắc chắn rồi! Dưới đây là ba đoạn văn:",
+        "Đoạn văn 1: Dê leo núi.", "Xin lỗi, nhưng tôi không thể giúp việc này."],
+    "ru": ["Вот три сложных отрывка, которые не отвечают на запрос:", "Конечно! Вот отрывок о козах.",
+        "Отрицательный пример 1: Козы лазают.", "Извините, но я не могу помочь с этим."],
+    "ar": ["إليك فقرة عن الماعز لا تجيب عن السؤال:", "بالتأكيد! إليك ثلاث فقرات سلبية:", "فقرة 1: الماعز تتسلق.",
+        "عذرًا، لا أستطيع مساعدتك في ذلك."],
+    "hi": ["यहाँ बकरियों के बारे में एक अनुच्छेद है जो प्रश्न का उत्तर नहीं देता:",
+        "ज़रूर! यहाँ तीन कठिन नकारात्मक उदाहरण हैं:", "अनुच्छेद 1: बकरियाँ चढ़ती हैं।",
+        "क्षमा करें, मैं इसमें सहायता नहीं कर सकता।"],
+    "ko": ["다음은 질문에 답하지 않는 염소에 관한 지문입니다:", "물론입니다! 다음은 세 개의 어려운 부정 예시입니다:",
+        "부정 예시 1: 염소는 산을 오른다.", "죄송합니다. 그 요청은 도와드릴 수 없습니다."],
+    "zh": ["以下是三个困难负例段落：", "好的，以下是关于山羊的内容：",
+        "当然可以！这是一个与查询相关但不回答问题的段落：", "负例1：山羊会爬山。", "段落：山羊会爬山。",
+        "抱歉，我无法提供这样的内容。"],
+    "ja": ["以下は質問に答えないヤギに関するパッセージです：", "承知しました。以下は三つの負例です：",
+        "負例1：ヤギは山に登る。", "申し訳ありませんが、そのご依頼にはお答えできません。"],
+    "th": ["นี่คือข้อความเกี่ยวกับแพะที่ไม่ตอบคำถาม:", "แน่นอนครับ! ต่อไปนี้คือย่อหน้าเกี่ยวกับแพะ",
+        "ขออภัย ฉันไม่สามารถช่วยเรื่องนี้ได้"],
+}  # fmt: skip
 """How generators open, by language. Written for these tests."""
 
 PASSAGES = {
-    "en": [
-        "Here the river turns south and widens.",
-        "Here is where the treaty was signed in 1648.",
-        "Here are the Young Men is a song by Joy Division.",
-        "Here is an example of a dangling modifier:",
-        "Sure-footed goats climb where others fall.",
-        "Certain results of the theory are given.",
-        "Passage of the Red Sea is told in Exodus.",
-        "Negative feedback steadies an amplifier.",
+    "en": ["Here the river turns south and widens.", "Here is where the treaty was signed in 1648.",
+        "Here are the Young Men is a song by Joy Division.", "Here is an example of a dangling modifier:",
+        "Sure-footed goats climb where others fall.", "Certain results of the theory are given.",
+        "Passage of the Red Sea is told in Exodus.", "Negative feedback steadies an amplifier.",
         "Query optimization is a feature of many database systems.",
-        "Requirements of the engine are listed in the table.",
-        "I Can't Make You Love Me",
-        "I cannot find the manual any more.",
-        "As an AI researcher, she worked on planning.",
-        "These passages of the Nile were mapped in 1862.",
-        "def query(self): return self.negative",
-        "Hard negative mining improves dense retrieval.",
-    ],
-    "de": [
-        "Hier ist der Wald besonders dicht und alt.",
-        "Sicher ist, dass der Fluss im Winter gefriert.",
-        "Natürlich vorkommendes Gold ist selten.",
-        "Als KI bezeichnet man Programme, die lernen.",
-        "Leider kann ich den Ort nicht finden.",
-        "Negative Zahlen liegen links der Null.",
-    ],
-    "fr": [
-        "Voici venir l'hiver, dit le poète.",
-        "Voici un extrait du discours du roi.",
-        "Les passages couverts de Paris datent du XIXe siècle.",
-        "Je suis désolé est une chanson de Mark Knopfler.",
-    ],
-    "es": [
-        "Claro de luna es una sonata de Beethoven.",
-        "Aquí está enterrado el poeta.",
-        "No puedo vivir sin ti es una canción de 1995.",
-    ],
+        "Requirements of the engine are listed in the table.", "I Can't Make You Love Me",
+        "I cannot find the manual any more.", "As an AI researcher, she worked on planning.",
+        "These passages of the Nile were mapped in 1862.", "def query(self): return self.negative",
+        "Hard negative mining improves dense retrieval."],
+    "de": ["Hier ist der Wald besonders dicht und alt.", "Sicher ist, dass der Fluss im Winter gefriert.",
+        "Natürlich vorkommendes Gold ist selten.", "Als KI bezeichnet man Programme, die lernen.",
+        "Leider kann ich den Ort nicht finden.", "Negative Zahlen liegen links der Null."],
+    "fr": ["Voici venir l'hiver, dit le poète.", "Voici un extrait du discours du roi.",
+        "Les passages couverts de Paris datent du XIXe siècle.", "Je suis désolé est une chanson de Mark Knopfler."],
+    "es": ["Claro de luna es una sonata de Beethoven.", "Aquí está enterrado el poeta.",
+        "No puedo vivir sin ti es una canción de 1995."],
     "it": ["Ecco perché il fiume gela d'inverno.", "Certo è che la città fu distrutta."],
     "pt": ["Aqui está sepultado o rei.", "Claro que a cidade cresceu no século XIX."],
     "nl": ["Hier is de rivier breed.", "Natuurlijk gas wordt in het noorden gewonnen."],
@@ -193,17 +101,14 @@ PASSAGES = {
     "id": ["Tentu saja sungai itu membeku.", "Berikut daftar kota di negara itu."],
     "vi": ["Đây là thành phố lớn nhất nước.", "Yêu cầu nhập học rất cao."],
     "ru": ["Вот уже сто лет город стоит на реке.", "Конечно, зимой река замерзает."],
-    "ar": [
-        "هذه المدينة هي الأكبر في البلاد.",
-        "هذه الفقرة من الدستور تحمي الملكية.",
-        "بالطبع تتجمد الأنهار في الشتاء.",
-    ],
+    "ar": ["هذه المدينة هي الأكبر في البلاد.", "هذه الفقرة من الدستور تحمي الملكية.",
+        "بالطبع تتجمد الأنهار في الشتاء."],
     "hi": ["यहाँ नदी दक्षिण की ओर मुड़ती है।", "नीचे घाटी में एक गाँव है।"],
     "ko": ["여기 강은 남쪽으로 흐른다.", "네 개의 강이 만난다.", "저는 학교에 갈 수 없습니다만 괜찮습니다."],
     "zh": ["这是中国最长的河流。", "好莱坞位于加利福尼亚州。", "要求很高的学校。", "段落是文章的基本单位。"],
     "ja": ["次の駅は京都です。", "次の文章を読んで答えなさい。", "はい、と彼は答えた。", "文章を書くのは難しい。"],
     "th": ["นี่คือเมืองหลวงของประเทศ", "ข้อความในจารึกอ่านยาก"],
-}
+}  # fmt: skip
 """Passages with the same words in them. Written for these tests."""
 
 LOST = "the goats of the high valley climb slowly"
@@ -251,6 +156,19 @@ def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
     assert phrase("Here are three passages") == phrase("here are 12 passages") != phrase("Here is a passage")
 
 
+@given(st.from_regex(PATTERN, fullmatch=True))
+@settings(max_examples=300, deadline=None)
+def test_no_text_with_a_phrase_is_ruled_out_by_its_first_characters(text):
+    for written in (text, text.upper(), text.title(), text.replace(" ", "\n"), f" {text}"):
+        assert may_be_phrase(written) or not PATTERN.match(head_of(written))
+
+
+def test_most_passages_are_ruled_out_by_their_first_characters():
+    assert not any(
+        map(may_be_phrase, ("Goats climb.", "The cows climb.", "In 1908 goats", "A goat", "Hereford", "goats"))
+    )
+
+
 def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the run"], n=20):
     return [(f"query {n}", positives(n), negatives(n)) for n in range(n)]
 
@@ -289,7 +207,7 @@ def test_a_planted_shared_opening_is_flagged(tmp_path):
     rows = rows_with(lambda n: [f"Goats of the high valley, {n} of them", f"{n} rivers flow on"])
     (flagged,) = flags_of(tmp_path, rows, name="shared_opening")
     assert flagged == {f"Goats of the high valley, {n} of them" for n in range(20)}
-    assert {opening(text) for text in flagged} == {OPENING}
+    assert len({*opening_keys([*flagged, OPENING]).tolist()}) == 1
 
 
 def test_a_shared_opening_of_a_script_without_spaces_has_eight_characters(tmp_path):
@@ -370,14 +288,24 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
         assert flags_of(tmp_path, other, shuffled, name=name) == first[::-1]
 
 
-def test_openings_of_texts():
-    assert opening("  The “quick” brown fox — jumps over") == "the quick brown fox jumps"
-    assert opening("ＴＨＥ Quick brown fox jumps") == "the quick brown fox jumps"
-    assert opening("नदी के उस पार की पहाड़ी पर") == "नदी के उस पार की"  # marks stay in their words
-    assert opening("山谷里的山羊，都在爬山") == "山谷里的山羊都在"
-    assert opening("ab 山谷里的山羊，都在爬山") == "ab山谷里的山羊"
-    for short in ("", "...", "four words are few", "山羊爬山"):
-        assert opening(short) == ""
+@pytest.mark.parametrize(
+    ("text", "opening", "other"),
+    [
+        ("  The “quick” brown fox — jumps over", "the quick brown fox jumps", "the quick brown jumps fox"),
+        ("ＴＨＥ Quick brown fox jumps", "the quick brown fox jumps", "the quick brown fox jumped"),
+        ("नदी के उस पार की पहाड़ी पर", "नदी के उस पार की", "नद के उस पार की"),  # marks stay in their words
+        ("山谷里的山羊，都在爬山", "山谷里的山羊都在", "山谷里的山羊都爬"),
+        ("ab 山谷里的山羊，都在爬山", "ab山谷里的山羊", "ba山谷里的山羊"),
+    ],
+)
+def test_openings_of_texts(text, opening, other):
+    assert len({NONE, *opening_keys([text, opening]).tolist()}) == 2
+    assert len({NONE, *opening_keys([text, other]).tolist()}) == 3
+
+
+def test_short_texts_have_no_opening():
+    assert opening_keys(["", "...", "four words are few", "山羊爬山"]).tolist() == [NONE] * 4
+    assert len(opening_keys([])) == 0
 
 
 def test_without_sources_there_are_no_flags(tmp_path):

@@ -17,84 +17,50 @@ from tests.unit.findings.planned import pool_of
 from tests.unit.findings.pooled import text_masks
 
 TEXTS = {
-    "en": [
-        "The goats climb the steep rocks above the valley, where the grass stays green until late in the autumn.",
+    "en": ["The goats climb the steep rocks above the valley, where the grass stays green until late in the autumn.",
         "Trains leave the old station every hour and reach the harbour before the last ferry sails – usually at nine.",
-        "The café’s owner was naïve about prices, and closed it after the first winter.",
-    ],
-    "de": [
-        "Die Ziegen klettern über die steilen Felsen oberhalb des Tals, wo das Gras bis in den Herbst grün bleibt.",
+        "The café’s owner was naïve about prices, and closed it after the first winter."],
+    "de": ["Die Ziegen klettern über die steilen Felsen oberhalb des Tals, wo das Gras bis in den Herbst grün bleibt.",
         "Vom alten Bahnhof fährt jede Stunde ein Zug zum Hafen, größtenteils pünktlich für die letzte Fähre.",
-        "Der Käse reift sechs Wochen in kühlen Höhlen und schmeckt danach würzig.",
-    ],
-    "fr": [
-        "Les chèvres grimpent sur les rochers escarpés de la vallée, où l'herbe reste verte jusqu'en automne.",
+        "Der Käse reift sechs Wochen in kühlen Höhlen und schmeckt danach würzig."],
+    "fr": ["Les chèvres grimpent sur les rochers escarpés de la vallée, où l'herbe reste verte jusqu'en automne.",
         "Un train part toutes les heures de l'ancienne gare et arrive au port avant le dernier bac, même l'été.",
-        "Le fromage mûrit six semaines dans des caves fraîches et devient très épicé.",
-    ],
-    "es": [
-        "Las cabras trepan por las rocas empinadas sobre el valle, donde la hierba sigue verde hasta el otoño.",
+        "Le fromage mûrit six semaines dans des caves fraîches et devient très épicé."],
+    "es": ["Las cabras trepan por las rocas empinadas sobre el valle, donde la hierba sigue verde hasta el otoño.",
         "Cada hora sale un tren de la antigua estación y llega al puerto antes de que zarpe el último barco, según él.",
-        "El queso madura seis semanas en cuevas frías y después está más picante.",
-    ],
-    "ru": [
-        "Козы поднимаются по крутым скалам над долиной, где трава остаётся зелёной до поздней осени.",
+        "El queso madura seis semanas en cuevas frías y después está más picante."],
+    "ru": ["Козы поднимаются по крутым скалам над долиной, где трава остаётся зелёной до поздней осени.",
         "Каждый час от старого вокзала отправляется поезд и приходит в порт до отплытия последнего парома.",
-        "Сыр зреет шесть недель в прохладных пещерах и становится острым.",
-    ],
-    "ar": [
-        "تتسلق الماعز الصخور الشديدة الانحدار فوق الوادي حيث يبقى العشب أخضر حتى أواخر الخريف.",
+        "Сыр зреет шесть недель в прохладных пещерах и становится острым."],
+    "ar": ["تتسلق الماعز الصخور الشديدة الانحدار فوق الوادي حيث يبقى العشب أخضر حتى أواخر الخريف.",
         "يغادر قطار المحطة القديمة كل ساعة ويصل إلى الميناء قبل أن تبحر العبارة الأخيرة.",
-        "ينضج الجبن ستة أسابيع في كهوف باردة ثم يصبح طعمه حارا.",
-    ],
-    "hi": [
-        "बकरियाँ घाटी के ऊपर खड़ी चट्टानों पर चढ़ती हैं, जहाँ घास पतझड़ तक हरी रहती है और पानी मिलता है।",
+        "ينضج الجبن ستة أسابيع في كهوف باردة ثم يصبح طعمه حارا."],
+    "hi": ["बकरियाँ घाटी के ऊपर खड़ी चट्टानों पर चढ़ती हैं, जहाँ घास पतझड़ तक हरी रहती है और पानी मिलता है।",
         "पुराने स्टेशन से हर घंटे एक रेलगाड़ी चलती है और आखिरी नाव के निकलने से पहले बंदरगाह पहुँच जाती है।",
-        "पनीर छह सप्ताह तक ठंडी गुफाओं में पकता है और उसके बाद उसका स्वाद तीखा हो जाता है।",
-    ],
-    "zh": [
-        "山羊爬上山谷上方陡峭的岩石，那里的草一直绿到深秋，牧羊人在那里过夏天。",
+        "पनीर छह सप्ताह तक ठंडी गुफाओं में पकता है और उसके बाद उसका स्वाद तीखा हो जाता है।"],
+    "zh": ["山羊爬上山谷上方陡峭的岩石，那里的草一直绿到深秋，牧羊人在那里过夏天。",
         "每小时都有一列火车从老车站出发，在最后一班渡轮开航之前到达港口。",
-        "奶酪在凉爽的山洞里放置六个星期，之后味道会变得浓烈。",
-    ],
-    "ja": [
-        "ヤギは谷の上の険しい岩を登り、そこでは草が晩秋まで青々としている。",
+        "奶酪在凉爽的山洞里放置六个星期，之后味道会变得浓烈。"],
+    "ja": ["ヤギは谷の上の険しい岩を登り、そこでは草が晩秋まで青々としている。",
         "古い駅からは一時間ごとに列車が出て、最後の船が出る前に港に着く。",
-        "チーズは涼しい洞窟で六週間熟成され、その後は味が濃くなる。",
-    ],
-    "ko": [
-        "염소들은 계곡 위의 가파른 바위를 오르며, 그곳의 풀은 늦가을까지 푸르다.",
+        "チーズは涼しい洞窟で六週間熟成され、その後は味が濃くなる。"],
+    "ko": ["염소들은 계곡 위의 가파른 바위를 오르며, 그곳의 풀은 늦가을까지 푸르다.",
         "옛 역에서는 매시간 기차가 출발하여 마지막 배가 떠나기 전에 항구에 도착한다.",
-        "치즈는 서늘한 동굴에서 여섯 주 동안 숙성된 뒤 맛이 진해진다.",
-    ],
-    "th": [
-        "แพะปีนขึ้นไปบนโขดหินสูงชันเหนือหุบเขา ซึ่งหญ้ายังเขียวอยู่จนถึงปลายฤดูใบไม้ร่วง",
+        "치즈는 서늘한 동굴에서 여섯 주 동안 숙성된 뒤 맛이 진해진다."],
+    "th": ["แพะปีนขึ้นไปบนโขดหินสูงชันเหนือหุบเขา ซึ่งหญ้ายังเขียวอยู่จนถึงปลายฤดูใบไม้ร่วง",
         "รถไฟออกจากสถานีเก่าทุกชั่วโมงและไปถึงท่าเรือก่อนที่เรือลำสุดท้ายจะออก",
-        "ชีสบ่มอยู่ในถ้ำเย็นเป็นเวลาหกสัปดาห์ แล้วรสชาติจะเข้มข้นขึ้น",
-    ],
-    "vi": [
-        "Những con dê leo lên các vách đá dựng đứng phía trên thung lũng, nơi cỏ vẫn xanh cho đến cuối mùa thu.",
+        "ชีสบ่มอยู่ในถ้ำเย็นเป็นเวลาหกสัปดาห์ แล้วรสชาติจะเข้มข้นขึ้น"],
+    "vi": ["Những con dê leo lên các vách đá dựng đứng phía trên thung lũng, nơi cỏ vẫn xanh cho đến cuối mùa thu.",
         "Mỗi giờ có một chuyến tàu rời nhà ga cũ và đến bến cảng trước khi chuyến phà cuối cùng khởi hành.",
-        "Phô mai được ủ sáu tuần trong hang mát và sau đó có vị đậm hơn.",
-    ],
-}
+        "Phô mai được ủ sáu tuần trong hang mát và sau đó có vị đậm hơn."],
+}  # fmt: skip
 """Written for these tests."""
 
 UNDECIDED = [
-    "",
-    "42",
-    "4.2 kg, 17:30, 2026-11-22",
-    "x = [1, 2, 3]",
-    "for i in range(10): x[i] += y[i] * 2",
-    "def get(self, key): return self._d[key]",
-    "SELECT * FROM t WHERE id = 7;",
-    "Berlin",
-    "J. R. R. Tolkien",
-    "https://example.org/a?b=c",
-    "BRCA1 TP53 EGFR KRAS",
-    "…—!?",
-    "ok",
-]
+    "", "42", "4.2 kg, 17:30, 2026-11-22", "x = [1, 2, 3]", "for i in range(10): x[i] += y[i] * 2",
+    "def get(self, key): return self._d[key]", "SELECT * FROM t WHERE id = 7;", "Berlin", "J. R. R. Tolkien",
+    "https://example.org/a?b=c", "BRCA1 TP53 EGFR KRAS", "…—!?", "ok",
+]  # fmt: skip
 """Code, numbers and names belong to no language, or to any."""
 
 
@@ -122,11 +88,8 @@ def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(
     texts += [" ".join(generator.sample(texts, 3)) for _ in range(50)]
     texts += [text.upper() for text in texts] + [text[: generator.randrange(60)] for text in texts]
     texts += [
-        "cafe\u0301 et the\u0301 glace\u0301",
-        "Da je on to znao, ne bi to tako rekao.",
-        "Да је он то знао.",
-        "\0",
-    ]
+        "cafe\u0301 et the\u0301 glace\u0301", "Da je on to znao, ne bi to tako rekao.", "Да је он то знао.", "\0",
+    ]  # fmt: skip
     numbers, probabilities = languages._model().classify(texts)
     names, expected = zip(*(library.classify(text) for text in texts), strict=True)
     assert probabilities == pytest.approx(expected, abs=2e-5)

@@ -58,13 +58,9 @@ def baseline_of(**sources: BaselineSource) -> Baseline:
 
 def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> GateCheck:
     fields = {
-        "unit": "hardness",
-        "measured": 0.31,
-        "interval_95": (0.28, 0.34) if name == "hardness" else None,
-        "side": "at least",
-        "limit": 0.43,
-        **more,
-    }
+        "unit": "hardness", "measured": 0.31, "interval_95": (0.28, 0.34) if name == "hardness" else None,
+        "side": "at least", "limit": 0.43, **more,
+    }  # fmt: skip
     return GateCheck(name=name, outcome=outcome, **fields)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import replace
@@ -47,21 +46,16 @@ def test_rounding_noise_makes_no_diff(baseline):
     ("text", "part"),
     [
         ("[]", "schema_version"),
-        ("{}", "schema_version"),
         ("not json", "JSON document"),
         ('{"schema_version": "2.0", "sour', "JSON document"),
         pytest.param("[" * 100_000, "JSON document", id="deep"),
-        ('{"schema_version": "1.0"}', "version 1.0"),
         ('{"schema_version": "3.0"}', "version 3.0"),
-        ('{"schema_version": "2.9"}', "secid_version"),
     ],
 )
 def test_other_documents_are_refused(text, part):
-    assert part in refusal(lambda: baseline_from_json(text, "b.json"), InputError, "b.json")
-
-
-def test_a_run_folder_is_not_a_baseline(tmp_path):
-    assert f"baseline {tmp_path} -o" in refusal(lambda: read_baseline(tmp_path), InputError, tmp_path)
+    message = refusal(lambda: baseline_from_json(text, "b.json"), InputError, "b.json")
+    assert part in message
+    assert "update" not in message
 
 
 def test_a_baseline_without_sources(baseline):
@@ -72,19 +66,6 @@ def test_a_baseline_without_sources(baseline):
 def test_a_newer_minor_version_is_read(baseline):
     document = json.loads(baseline_to_json(baseline)) | {"schema_version": "2.7", "added": 1}
     assert baseline_from_json(json.dumps(document), "b.json").sources.keys() == {"own"}
-
-
-def test_a_missing_file(tmp_path):
-    path = tmp_path / "none.json"
-    assert "secid baseline RUN -o none.json" in refusal(lambda: read_baseline(path), InputError, path)
-
-
-def test_the_table_must_be_the_named_one(tmp_path, baseline):
-    path = tmp_path / "b.json"
-    refusal(lambda: check_table(path, baseline), InputError, table_path(path))
-    table_path(path).write_bytes(b"another")
-    message = refusal(lambda: check_table(path, baseline), InputError, table_path(path))
-    assert all(part in message for part in ("b.json", hashlib.sha256(b"another").hexdigest()[:12], "b" * 12))
 
 
 @pytest.mark.parametrize(
@@ -164,16 +145,6 @@ def test_a_setting_that_no_run_can_have_is_named(baseline, name, value, part):
     if value is None:
         del document["settings"][name]
     assert part in refusal(lambda: baseline_from_json(json.dumps(document), "b.json"), InputError, "b.json")
-
-
-@pytest.mark.parametrize(
-    "text", ['{"schema_version": "1.0"}', '{"schema_version": "2.0", "sour', '{"schema_version": "2.9"}']
-)
-def test_the_remedy_for_an_unreadable_baseline_is_not_an_update(text):
-    with pytest.raises(InputError) as caught:
-        baseline_from_json(text, "folder/b.json")
-    assert "secid baseline RUN -o b.json" in (caught.value.remedy or "")
-    assert "update" not in (caught.value.remedy or "")
 
 
 def test_a_pipe_is_not_a_baseline(tmp_path):

@@ -25,17 +25,10 @@ def test_dates_versions_and_shards_are_left_out(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "dense_rank_10_20",
-        "dense-2",
-        "dense10",
-        "dense-1999",
-        "dense-2025-13",
-        "densev2",
-        "dense-20251",
-        "2025-11",
+        "dense_rank_10_20", "dense-2", "dense10", "dense-1999", "dense-2025-13", "densev2", "dense-20251", "2025-11",
         "v2",
     ],
-)
+)  # fmt: skip
 def test_other_numbers_belong_to_the_name(name):
     assert undated_name(name) == name
     assert predecessor(name, ["dense"], {}, "p.toml") is None

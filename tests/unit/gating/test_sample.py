@@ -26,14 +26,11 @@ def scored(folder: Path, positives: str) -> Scored:
             {
                 "query": f"query {i % 10}",
                 "pos": [f"positive {i} {j}" for j in range(1 + i % 3)],
-                "neg": [
-                    *(f"{name} negative {i} {j}" for j in range(1 + i % 4)),
-                    f"{name} negative {i} 0",
-                    f"positive {i} 0",
-                ],
+                "neg": [*(f"{name} negative {i} {j}" for j in range(1 + i % 4)), f"{name} negative {i} 0",
+                    f"positive {i} 0"],
             }
             for i in range(n)
-        ]
+        ]  # fmt: skip
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (folder / "work").mkdir()
     resolved = resolve({"cache": False, "controls": "none", "positives": positives}, environment={}, directory=folder)

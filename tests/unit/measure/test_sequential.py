@@ -12,13 +12,8 @@ from secid.measure.interval import FIRST_SHARE, information_times, levels_of_loo
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [
-    (2, 0.05, 2.178),
-    (3, 0.05, 2.289),
-    (5, 0.05, 2.413),
-    (10, 0.05, 2.555),
-    (2, 0.01, 2.772),
-    (5, 0.01, 2.986),
-]
+    (2, 0.05, 2.178), (3, 0.05, 2.289), (5, 0.05, 2.413), (10, 0.05, 2.555), (2, 0.01, 2.772), (5, 0.01, 2.986),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("n_looks", "alpha", "constant"), CONSTANTS)

@@ -85,13 +85,10 @@ def test_a_probe_that_is_done_trains_nothing(
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: "",
-        lambda text: text[:-9],
-        lambda text: text.replace("[[", "[[7"),
-        lambda text: text.replace("0.", "NaN, 0.", 1),
-        lambda text: text.split("\n")[1],
+        lambda text: "", lambda text: text[:-9], lambda text: text.replace("[[", "[[7"),
+        lambda text: text.replace("0.", "NaN, 0.", 1), lambda text: text.split("\n")[1],
     ],
-)
+)  # fmt: skip
 def test_a_damaged_file_is_trained_again(
     task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work], damage: Callable[[str], str]
 ) -> None:
@@ -159,13 +156,9 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
 
 
 OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    ({"steps": 2}, {}, {}),
-    ({"batch": 3}, {}, {}),
-    ({"lora": True}, {}, {}),
-    ({}, {"temperature": 0.06}, {}),
-    ({}, {"dtype": "bf16"}, {}),
-    ({}, {}, {"passage_prefix": "text: "}),
-]
+    ({"steps": 2}, {}, {}), ({"batch": 3}, {}, {}), ({"lora": True}, {}, {}), ({}, {"temperature": 0.06}, {}),
+    ({}, {"dtype": "bf16"}, {}), ({}, {}, {"passage_prefix": "text: "}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "settings", "recipe"), OTHERS)

@@ -58,13 +58,9 @@ def write(path: Path, rows: list[Any]) -> Path:
     packing = path.suffix if path.suffix in (".gz", ".zst") else ""
     plain = path.with_suffix("") if packing else path
     writers = {
-        ".jsonl": write_jsonl,
-        ".json": write_array,
-        ".parquet": write_parquet,
-        ".arrow": write_arrow,
-        ".csv": write_table,
-        ".tsv": write_table,
-    }
+        ".jsonl": write_jsonl, ".json": write_array, ".parquet": write_parquet, ".arrow": write_arrow,
+        ".csv": write_table, ".tsv": write_table,
+    }  # fmt: skip
     writers[plain.suffix](plain, rows)
     if packing:
         data = plain.read_bytes()

@@ -131,14 +131,10 @@ def test_texts_are_kept_as_they_are(items: Items) -> None:
 @pytest.mark.parametrize(
     ("passage", "text"),
     [
-        ({"title": "T", "text": "x"}, "T x"),
-        ({"title": "", "text": "x"}, "x"),
-        ({"title": None, "text": "x"}, "x"),
-        ({"title": 7, "text": "x"}, "x"),
-        ({"text": "x"}, "x"),
-        ({"title": "T", "contents": "x"}, "T x"),
+        ({"title": "T", "text": "x"}, "T x"), ({"title": "", "text": "x"}, "x"), ({"title": None, "text": "x"}, "x"),
+        ({"title": 7, "text": "x"}, "x"), ({"text": "x"}, "x"), ({"title": "T", "contents": "x"}, "T x"),
     ],
-)
+)  # fmt: skip
 def test_titles_are_joined(passage: dict[str, Any], text: str, items: Items) -> None:
     for others in ([], [{"title": "A", "text": "b"}]):
         row = {**PASSAGES, "negative_passages": [passage, *others]}
@@ -165,13 +161,8 @@ def test_labels_in_lists(items: Items) -> None:
     found = items([good] * 40 + [{**good, **change} for change in bad] + [{**good, "labels": [0, 0, 0]}])[39:]
     assert found[0][:3] == ("q", ("p",), ("n", "m"))
     assert [item.reason for item in found[1:]] == [
-        "wrong_type",
-        "missing_field",
-        "wrong_type",
-        "string_for_list",
-        "string_for_list",
-        "none_relevant",
-    ]
+        "wrong_type", "missing_field", "wrong_type", "string_for_list", "string_for_list", "none_relevant",
+    ]  # fmt: skip
 
 
 def test_ids_whose_text_is_absent_are_counted(items: Items, collection: str) -> None:

@@ -277,19 +277,11 @@ def layouts() -> dict[str, tuple[str, dict[str, bytes | str]]]:
         "lines": ("main", {**lines, "README.md": "# x"}),
         "inner": ("main", {f"beir/{name}": data for name, data in lines.items()}),
         "folders": ("main", {f"corpus/{shard}": corpus, f"queries/{shard}": queries, f"qrels/{shard}": qrels}),
-        "configs": (
-            "main",
-            {"README.md": listed, "x/c-0.parquet": corpus, "x/q-0.parquet": queries, f"x/{shard}": qrels},
-        ),
-        "converted": (
-            CONVERTED,
-            {
-                "corpus/corpus/0000.parquet": corpus,
-                "queries/queries/0000.parquet": queries,
-                "default/test/0000.parquet": qrels,
-            },
-        ),
-    }
+        "configs": ("main", {"README.md": listed, "x/c-0.parquet": corpus, "x/q-0.parquet": queries,
+            f"x/{shard}": qrels}),
+        "converted": (CONVERTED, {"corpus/corpus/0000.parquet": corpus, "queries/queries/0000.parquet": queries,
+            "default/test/0000.parquet": qrels}),
+    }  # fmt: skip
 
 
 def test_a_collection_in_every_layout_is_the_folder(hub: Hub) -> None:

@@ -74,10 +74,7 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         ("a 0", ("the far north",), ("a network",)),
     ),
     "two columns of negatives": (
-        "a.jsonl",
-        [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}],
-        {},
-        (*ABC, "neg_bm25"),
+        "a.jsonl", [{**TEXT, "neg_bm25": ["c 0"], "neg_dense": ["d 0"]}], {}, (*ABC, "neg_bm25"),
     ),
     "one column of a miner's negatives": ("a.jsonl", [{**TEXT, "neg_bm25": ["c 0"]}], {}, (*ABC, "neg_bm25")),
     "a text and ids": (
@@ -136,7 +133,7 @@ READ: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
         ABC,
     ),
     "a byte order mark": ("a.csv", "\ufeffquery,positive,negative\na 0,b 0,c 0\n", {}, ABC),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", READ)
@@ -164,14 +161,11 @@ class Case(NamedTuple):
 
 LABELLED = [
     {
-        "idx": f"dev-{n}",
-        "doc": f"a {n // 2}",
-        "code": f"{'cb'[n % 2]} {n // 2}",
-        "code_tokens": f"{n} x",
+        "idx": f"dev-{n}", "doc": f"a {n // 2}", "code": f"{'cb'[n % 2]} {n // 2}", "code_tokens": f"{n} x",
         "label": n % 2,
     }
     for n in range(6)
-]
+]  # fmt: skip
 GRADES = [["q1", "d1", 1], ["q1", "d2", 2], ["q1", "d3", 1], ["q2", "d4", 1]]
 GRADED = ("the first query", (CORPUS["d2"],), (CORPUS["d1"], CORPUS["d3"]))
 IDS = {"query": "a 0", "positive": "d1", "negative": "d2"}
@@ -180,73 +174,41 @@ TABLE = "foo,bar,baz\n" + "a 0,b 0,c 0\n" * 3
 
 REFUSED: dict[str, Case] = {
     "labels of 0 and 1 next to unknown names": Case("a.json", LABELLED, ("doc", "code"), ABC),
-    "labels of 0 and 1 under foreign names": Case(
-        "a.jsonl",
-        [{"질문": row["doc"], "문단": row["code"], "레이블": row["label"]} for row in LABELLED],
-        ("문단",),
-        ABC,
-    ),
-    "scores without a threshold": Case(
-        "a.jsonl", [{"query": "a 0", "passage": t, "score": s} for t, s in (("b 0", 0.9), ("c 0", 0.1))], ("0.5",), ABC
-    ),
+    "labels of 0 and 1 under foreign names": Case("a.jsonl",
+        [{"질문": row["doc"], "문단": row["code"], "레이블": row["label"]} for row in LABELLED], ("문단",), ABC),
+    "scores without a threshold": Case("a.jsonl",
+        [{"query": "a 0", "passage": t, "score": s} for t, s in (("b 0", 0.9), ("c 0", 0.1))], ("0.5",), ABC),
     "labels in words": Case("a.jsonl", [{"query": "a 0", "passage": "b 0", "label": "entailment"}] * 3),
-    "a grade under a name of its own": Case(
-        "a.csv", [{"query": "a 0", "text": t, "rating": r} for t, r in (("b 0", 1), ("c 0", 0))] * 2, (), None
-    ),
+    "a grade under a name of its own": Case("a.csv",
+        [{"query": "a 0", "text": t, "rating": r} for t, r in (("b 0", 1), ("c 0", 0))] * 2, (), None),
     "qrels without a header": Case("a.tsv", GRADES, ("2", "2", "DIR"), GRADED),
     "qrels of one grade": Case("a.tsv", [[f"q{n}", f"d{n}", 1] for n in range(4)]),
     "qrels with a header": Case("a.tsv", [{"query-id": "q1", "corpus-id": "d1", "score": 1}]),
     "TREC judgements with tabs": Case("a.tsv", [[1, 0, "d1", 1], [1, 0, "d2", 0]]),
     "a run of scores": Case("a.tsv", [[f"q{q}", f"d{q + n}", n / 4] for q in (1, 2) for n in (1, 2, 3)]),
     "LlamaIndex": Case("a.json", '{"queries": {"1": "q"}, "corpus": {"2": "p"}, "relevant_docs": {"1": ["2"]}}'),
-    "preference pairs": Case(
-        "a.jsonl",
-        texts(prompt="how", chosen="so it is", rejected="not at all"),
-        ("prompt", "chosen"),
-        ("how number 0", ("so it is number 0",), ("not at all number 0",)),
-    ),
+    "preference pairs": Case("a.jsonl", texts(prompt="how", chosen="so it is", rejected="not at all"),
+        ("prompt", "chosen"), ("how number 0", ("so it is number 0",), ("not at all number 0",))),
     "conversations": Case("a.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}]),
     "a collection": Case("a.jsonl", [{"_id": "1", "title": "t", "text": "x"}]),
     "records under a key": Case("a.jsonl", [{"id": 1, "data": TRIPLET}] * 2),
     "a table by columns": Case("a.json", json.dumps({key: {"0": value, "1": "x"} for key, value in TRIPLET.items()})),
-    "passages by id": Case(
-        "a.jsonl",
-        [{"query": "a 0", "positive": {f"d{n}": "b 0"}, "negative": {f"e{n}": "c 0", "f": "d 0"}} for n in range(3)],
-    ),
-    "rejected messages": Case(
-        "a.jsonl",
-        [
-            {
-                "messages": [{"role": "user", "content": "a 0"}, {"role": "assistant", "content": "b 0"}],
-                "rejected_messages": [[{"role": "assistant", "content": "c 0"}]],
-            }
-        ]
-        * 3,
-    ),
-    "claims and evidence by id": Case(
-        "a.jsonl",
-        [{"claim": "who is he", "evidence": "Arctic", "negatives": ["Fox_Broadcasting"]}] * 3,
-        ("evidence",),
-        ("who is he", ("the far north",), ("a network",)),
-        {"collection": "DIR"},
-    ),
-    "a text and ids without a collection": Case(
-        "a.jsonl",
-        [{**TEXT, "negative_ids": ["Arctic"]}],
-        ("DIR",),
-        ("a 0", ("b 0",), ("the far north",)),
-        kind=InputError,
-    ),
+    "passages by id": Case("a.jsonl", [{"query": "a 0", "positive": {f"d{n}": "b 0"},
+        "negative": {f"e{n}": "c 0", "f": "d 0"}} for n in range(3)]),
+    "rejected messages": Case("a.jsonl", [{"messages": [{"role": "user", "content": "a 0"},
+        {"role": "assistant", "content": "b 0"}],
+        "rejected_messages": [[{"role": "assistant", "content": "c 0"}]]}] * 3),
+    "claims and evidence by id": Case("a.jsonl",
+        [{"claim": "who is he", "evidence": "Arctic", "negatives": ["Fox_Broadcasting"]}] * 3, ("evidence",),
+        ("who is he", ("the far north",), ("a network",)), {"collection": "DIR"}),
+    "a text and ids without a collection": Case("a.jsonl", [{**TEXT, "negative_ids": ["Arctic"]}], ("DIR",),
+        ("a 0", ("b 0",), ("the far north",)), kind=InputError),
     "numbers as passages": Case("a.jsonl", [{"query": "a 0", "positive": 1900, "negative": 1990}] * 3, kind=InputError),
-    "numbers without names": Case(
-        "a.tsv", "which one is 12:30\t12:30\t1e5\n" * 3, (), ("which one is 12:30", ("12:30",), ("1e5",))
-    ),
-    "words for labels without names": Case(
-        "a.tsv",
-        "".join(f"which one is {n}\t{'yes' if n % 2 else 'no'}\tno\n" for n in range(9)),
-        (),
-        ("which one is 0", ("no",), ("no",)),
-    ),
+    "numbers without names": Case("a.tsv", "which one is 12:30\t12:30\t1e5\n" * 3, (),
+        ("which one is 12:30", ("12:30",), ("1e5",))),
+    "words for labels without names": Case("a.tsv",
+        "".join(f"which one is {n}\t{'yes' if n % 2 else 'no'}\tno\n" for n in range(9)), (),
+        ("which one is 0", ("no",), ("no",))),
     "ids of rows that are none": Case("a.tsv", "which one is it\tyes it is\tno\n", None, None, {"format": "id-rows"}),
     "rows of one word": Case("a.tsv", "tides\tocean\tmoon\n" * 3, (), ("tides", ("ocean",), ("moon",)), {}, InputError),
     "a header of unknown names": Case("a.csv", TABLE, ("foo", "bar", "baz"), ABC, {"header": True}),
@@ -254,119 +216,61 @@ REFUSED: dict[str, Case] = {
     "a header alone": Case("a.csv", "提问,好文档,坏文档\n", kind=InputError),
     "arrays under names": Case("a.jsonl", [["query", "positive", "negative"], ["a 0", "b 0", "c 0"]]),
     "ids without a collection": Case("a.jsonl", [IDS], ("DIR",), OF_IDS, kind=InputError),
-    "columns of ids without a collection": Case(
-        "a.jsonl",
-        [{"query": "a 0", "positive_id": "Arctic", "negative_ids": ["Fox_Broadcasting"]}],
-        ("DIR",),
-        ("a 0", ("the far north",), ("a network",)),
-        kind=InputError,
-    ),
-    "ids of another collection": Case(
-        "a.jsonl",
-        [{**IDS, "positive": "x1", "negative": "x2"}],
-        (),
-        ("a 0", ("x1",), ("x2",)),
-        {"collection": "DIR"},
-        InputError,
-    ),
-    "names of another collection": Case(
-        "a.jsonl",
-        [{**IDS, "positive": "Antarctic", "negative": "Sky_News"}],
-        (),
-        ("a 0", ("Antarctic",), ("Sky_News",)),
-        {"collection": "DIR"},
-        InputError,
-    ),
-    "columns of ids of another collection": Case(
-        "a.jsonl",
-        [{"query": "a 0", "positive_id": "x1", "negative_ids": ["x2"]}],
-        None,
-        None,
-        {"collection": "DIR"},
-        InputError,
-    ),
+    "columns of ids without a collection": Case("a.jsonl",
+        [{"query": "a 0", "positive_id": "Arctic", "negative_ids": ["Fox_Broadcasting"]}], ("DIR",),
+        ("a 0", ("the far north",), ("a network",)), kind=InputError),
+    "ids of another collection": Case("a.jsonl", [{**IDS, "positive": "x1", "negative": "x2"}], (),
+        ("a 0", ("x1",), ("x2",)), {"collection": "DIR"}, InputError),
+    "names of another collection": Case("a.jsonl", [{**IDS, "positive": "Antarctic", "negative": "Sky_News"}], (),
+        ("a 0", ("Antarctic",), ("Sky_News",)), {"collection": "DIR"}, InputError),
+    "columns of ids of another collection": Case("a.jsonl",
+        [{"query": "a 0", "positive_id": "x1", "negative_ids": ["x2"]}], None, None, {"collection": "DIR"}, InputError),
     "two kinds of negatives": Case("a.jsonl", [{**TRIPLET, "hard_negative": "d 0"}], (), ABC),
     "a second column of negatives": Case("a.jsonl", [{**TRIPLET, "negative_bm25": "d 0"}], (), ABC),
     "a second positive": Case("a.jsonl", [{**TRIPLET, "positive_2": "d 0"}], (), ABC),
-    "negatives next to labels": Case(
-        "a.jsonl", [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC
-    ),
-    "translations": Case(
-        "a.jsonl",
-        texts(en="a b", de="c d", fr="e f"),
-        ("en", "de", "fr"),
-        ("a b number 0", ("c d number 0",), ("e f number 0",)),
-    ),
+    "negatives next to labels": Case("a.jsonl",
+        [{"query": "a 0", "docs": ["b 0", "c 0"], "labels": [1, 0], "negatives": ["m"]}] * 3, (), ABC),
+    "translations": Case("a.jsonl", texts(en="a b", de="c d", fr="e f"), ("en", "de", "fr"),
+        ("a b number 0", ("c d number 0",), ("e f number 0",))),
     "scores of a run": Case("a.tsv", [["q1", f"d{n}", f"{20 - n}.5"] for n in range(4)]),
-    "qrels of 0 and 1": Case(
-        "a.tsv",
-        [["q1", "d1", 1], ["q1", "d2", 0], ["q2", "d1", 0], ["q2", "d2", 1]],
-        ("1", "1", "DIR"),
-        ("the first query", (CORPUS["d1"],), (CORPUS["d2"],)),
-    ),
-    "names as ids without a collection": Case(
-        "a.jsonl",
-        [{"query": "who is he", "pos": ["Nikolaj_Coster-Waldau"], "neg": ["Fox_Broadcasting", "Arctic"]}] * 3,
-        ("DIR",),
-        ("who is he", ("an actor",), ("a network", "the far north")),
-        kind=InputError,
-    ),
-    "DBpedia's ids without a collection": Case(
-        "a.jsonl",
-        [{"query": "a 0", "pos": ["<dbpedia:X_(book)>"], "neg": ["<dbpedia:X_(book)>"]}],
-        ("DIR",),
-        ("a 0", ("a book",), ("a book",)),
-        kind=InputError,
-    ),
+    "qrels of 0 and 1": Case("a.tsv", [["q1", "d1", 1], ["q1", "d2", 0], ["q2", "d1", 0], ["q2", "d2", 1]],
+        ("1", "1", "DIR"), ("the first query", (CORPUS["d1"],), (CORPUS["d2"],))),
+    "names as ids without a collection": Case("a.jsonl",
+        [{"query": "who is he", "pos": ["Nikolaj_Coster-Waldau"], "neg": ["Fox_Broadcasting", "Arctic"]}] * 3, ("DIR",),
+        ("who is he", ("an actor",), ("a network", "the far north")), kind=InputError),
+    "DBpedia's ids without a collection": Case("a.jsonl",
+        [{"query": "a 0", "pos": ["<dbpedia:X_(book)>"], "neg": ["<dbpedia:X_(book)>"]}], ("DIR",),
+        ("a 0", ("a book",), ("a book",)), kind=InputError),
     "no negatives": Case("a.jsonl", [TEXT]),
     "a question, a context and an answer": Case("a.jsonl", texts(question="a b", context="c d", answer="e f")),
-    "a word of negatives within a name": Case(
-        "a.jsonl", [{"question": "a 0", "ctx_good": "b 0", "ctx_bad": "c 0"}], ("ctx_good",), ABC
-    ),
-    "unknown names": Case(
-        "a.jsonl",
-        [{"号码": 7, "提问": "a 0", "好 文档": "b 0", "坏文档1": "c 0", "坏文档2": "d 0"}],
-        ("提问", "'好 文档'", "坏文档"),
-        ("a 0", ("b 0",), ("c 0", "d 0")),
-    ),
-    "a query and two texts": Case(
-        "a.jsonl",
-        texts(query="a b", left="c d", right="e f"),
-        ("left", "right"),
-        ("a b number 0", ("c d number 0",), ("e f number 0",)),
-    ),
-    "four texts without names": Case(
-        "a.jsonl", [["a 0", "b 0", "c 0", "d 0"]] * 2, (), ("a 0", ("b 0",), ("c 0", "d 0"))
-    ),
+    "a word of negatives within a name": Case("a.jsonl", [{"question": "a 0", "ctx_good": "b 0", "ctx_bad": "c 0"}],
+        ("ctx_good",), ABC),
+    "unknown names": Case("a.jsonl", [{"号码": 7, "提问": "a 0", "好 文档": "b 0", "坏文档1": "c 0", "坏文档2": "d 0"}],
+        ("提问", "'好 文档'", "坏文档"), ("a 0", ("b 0",), ("c 0", "d 0"))),
+    "a query and two texts": Case("a.jsonl", texts(query="a b", left="c d", right="e f"), ("left", "right"),
+        ("a b number 0", ("c d number 0",), ("e f number 0",))),
+    "four texts without names": Case("a.jsonl", [["a 0", "b 0", "c 0", "d 0"]] * 2, (),
+        ("a 0", ("b 0",), ("c 0", "d 0"))),
     "ids before texts without names": Case("a.tsv", [["7", "a 0", "b 0", "c 0"]] * 3, ("1", "2", "3"), ABC),
     "a class as the third text": Case("a.jsonl", [[f"a {n} b", f"c {n} d", "neutral"] for n in range(8)]),
     "a column that is missing": Case("a.jsonl", [TRIPLET], (), ABC, {"query_column": "quary"}),
     "a source column that is missing": Case("a.jsonl", [TRIPLET], None, None, {"source_column": "miner"}),
     "a name of a format that is misspelt": Case("a.jsonl", [TRIPLET], None, None, {"format": "tripletts"}),
     "another format": Case("a.jsonl", [TRIPLET], None, None, {"format": "dpr"}),
-    "labels and negatives named": Case(
-        "a.jsonl",
-        LABELLED,
-        None,
-        None,
-        {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"},
-    ),
-    "titles in columns of their own": Case(
-        "a.jsonl", [{**TRIPLET, "positive_title": "T", "negative_title": "U"}] * 2, (), ABC
-    ),
+    "labels and negatives named": Case("a.jsonl", LABELLED, None, None,
+        {"query_column": "doc", "positive_column": "code", "label_column": "label", "negative_column": "idx"}),
+    "titles in columns of their own": Case("a.jsonl", [{**TRIPLET, "positive_title": "T", "negative_title": "U"}] * 2,
+        (), ABC),
     "lists of queries": Case("a.jsonl", [{"query": ["a", "b", "c"], "positive": ["p"], "negative": ["n"]}]),
     "objects without a text": Case("a.jsonl", [{"query": "a 0", "pos": [{"Body": "b"}], "neg": [{"Body": "c"}]}] * 3),
     "objects of fields": Case("a.jsonl", [{"query": "a 0", "pos": ["b"], "neg": {"ids": ["d7"], "texts": ["n one"]}}]),
     "lists in lists": Case("a.jsonl", [{"query": "a 0", "positive": ["b"], "negatives": [["c", 0.5]]}] * 3),
-    "lists written as text": Case(
-        "a.csv",
-        [{"query": "a 0", "positive": "['b 0']", "negatives": "['c 0', \"d's\"]"}] * 3,
-    ),
-    "lists as numpy prints them": Case(
-        "a.csv", [{"query": "a 0", "positive": "b 0", "negatives": "['c 0' 'd 0' array()]"}]
-    ),
+    "lists written as text": Case("a.csv", [{"query": "a 0", "positive": "['b 0']",
+        "negatives": "['c 0', \"d's\"]"}] * 3),
+    "lists as numpy prints them": Case("a.csv",
+        [{"query": "a 0", "positive": "b 0", "negatives": "['c 0' 'd 0' array()]"}]),
     "columns of bytes": Case("a.parquet", [{"query": b"a", "positive": b"b", "negative": b"c"}]),
-}
+}  # fmt: skip
 
 
 def refusal(case: Case, folder: Path, wiki: str) -> SecidError:

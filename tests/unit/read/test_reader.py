@@ -102,11 +102,8 @@ def test_groups_without_positive_or_negative_are_defects(tmp_path: Path) -> None
         tmp_path, [("a", "p", 1), ("a", "n", 0), ("b", "n", 0), ("c", "p", 1), ("d", "p", None), ("e", "", 0)]
     )
     assert [(item.line, item.reason) for item in found if isinstance(item, Defect)] == [
-        (5, "missing_field"),
-        (6, "empty_negative"),
-        (3, "none_relevant"),
-        (4, "no_negatives"),
-    ]
+        (5, "missing_field"), (6, "empty_negative"), (3, "none_relevant"), (4, "no_negatives"),
+    ]  # fmt: skip
 
 
 def test_groups_reach_across_the_files_of_a_source(tmp_path: Path) -> None:
@@ -151,11 +148,8 @@ def test_a_positive_of_no_source_is_a_row_of_each_source_that_uses_it(tmp_path: 
     named = [dict(zip(("query", "passage", "label", "miner"), row, strict=True)) for row in rows]
     found = read(write(tmp_path / "a.jsonl", named), source_column="miner")[1]
     assert [(item.split, item.line, item.n_rows, getattr(item, "reason", "")) for item in found] == [
-        ("a", 2, 2, ""),
-        ("b", 3, 3, ""),
-        (None, 5, 1, "no_negatives"),
-        ("a", 6, 1, "no_negatives"),
-    ]
+        ("a", 2, 2, ""), ("b", 3, 3, ""), (None, 5, 1, "no_negatives"), ("a", 6, 1, "no_negatives"),
+    ]  # fmt: skip
 
 
 def test_pairs_are_grouped_within_their_source_column(tmp_path: Path) -> None:

@@ -379,11 +379,8 @@ def test_several_miners_become_sources(tmp_path: Path) -> None:
     ]
     _, found = read(write(tmp_path / "a.jsonl", rows))
     assert [(type(item), item.line, item.split) for item in found] == [
-        (Record, 1, "bm25"),
-        (Record, 1, "dense"),
-        (Defect, 2, "bm25"),
-        (Record, 2, "other"),
-    ]
+        (Record, 1, "bm25"), (Record, 1, "dense"), (Defect, 2, "bm25"), (Record, 2, "other"),
+    ]  # fmt: skip
     assert found[2].reason == "no_negatives"
 
 
@@ -456,19 +453,11 @@ def test_lists_written_as_text_are_refused(
     "written",
     [
         "[{{'docid': '{0}', 'title': '', 'text': 'a'}}, {{'docid': '0', 'text': 'b'}}]",
-        '[{{"docid": "{0}", "title": "", "text": "a"}}]',
-        "array(['a {0}', 'b'], dtype=object)",
-        "{{'text': 'a {0}'}}",
-        "('a {0}', 'b')",
-        "('a {0}',)",
-        "[{0}, 1, 2]",
-        "[{0} 1 2]",
-        '[["a {0}", 0.5], ["b", 0.3]]',
-        '["a {0}", null]',
-        "[None, 'a {0}']",
-        "[array(['a {0}'], dtype=object)]",
+        '[{{"docid": "{0}", "title": "", "text": "a"}}]', "array(['a {0}', 'b'], dtype=object)", "{{'text': 'a {0}'}}",
+        "('a {0}', 'b')", "('a {0}',)", "[{0}, 1, 2]", "[{0} 1 2]", '[["a {0}", 0.5], ["b", 0.3]]', '["a {0}", null]',
+        "[None, 'a {0}']", "[array(['a {0}'], dtype=object)]",
     ],
-)
+)  # fmt: skip
 def test_other_spellings_of_written_lists_are_refused(written: str, tmp_path: Path) -> None:
     row = {"query": "a question", "positive": "an answer"}
     rows = [{**row, "negative": written.format(n)} for n in range(9)]
@@ -479,14 +468,10 @@ def test_other_spellings_of_written_lists_are_refused(written: str, tmp_path: Pa
 @pytest.mark.parametrize(
     "text",
     [
-        "(defun f{0} (x) (car x))",
-        "[CLS] {0} [SEP]",
-        "[1] a, [2] b {0} [3]",
-        "{{ x = {0}; }}",
-        "(see {0})",
+        "(defun f{0} (x) (car x))", "[CLS] {0} [SEP]", "[1] a, [2] b {0} [3]", "{{ x = {0}; }}", "(see {0})",
         "((lambda (x) {0}))",
     ],
-)
+)  # fmt: skip
 def test_texts_in_brackets_are_no_written_lists(text: str, tmp_path: Path) -> None:
     row = {"query": "a question", "positive": "an answer"}
     rows = [{**row, "negative": text.format(n)} for n in range(9)]
@@ -573,14 +558,11 @@ def test_numbered_columns_behind_the_first_rows_are_read(suffix: str, flags: Any
         (LATE, {"wrong": [True, None, "", "m"]}, 1),
         (LATE, {"hard_negative": {"text": "m"}}, 1),
         ({"query": "q", "positive": ["p"], "negative": ["n"]}, {"negatives": ["m", "k"]}, 2),
-        (
-            {"question": "q", "positive_ctxs": [{"text": "p"}], "hard_negative_ctxs": [{"text": "n"}]},
-            {"negative_ctxs": [{"text": "m"}]},
-            1,
-        ),
+        ({"question": "q", "positive_ctxs": [{"text": "p"}], "hard_negative_ctxs": [{"text": "n"}]},
+            {"negative_ctxs": [{"text": "m"}]}, 1),
         ({"query": "q", "passages": ["p", "n"], "labels": [1, 0]}, {"negatives": ["m"]}, 1),
     ],
-)
+)  # fmt: skip
 def test_other_negatives_behind_the_first_rows_are_counted(rows: Any, later: Any, n_lost: int, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [*[rows] * 70, {**rows, **later}, {**rows, "comment": "x y"}])
     found = read(path)[1]
@@ -635,12 +617,9 @@ def test_a_list_in_a_column_of_texts_counts_as_many_as_it_holds(tmp_path: Path) 
 
 
 WORDS = [
-    ("relevant", "irrelevant"),
-    ("Relevant", "not_relevant"),
-    ("yes", "no"),
-    ("Positive", "Negative"),
+    ("relevant", "irrelevant"), ("Relevant", "not_relevant"), ("yes", "no"), ("Positive", "Negative"),
     ("True", "False"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("positive", "negative"), WORDS)

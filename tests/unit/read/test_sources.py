@@ -42,15 +42,10 @@ def touch(folder: Path, *paths: str) -> None:
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("bm25.jsonl.gz", "bm25"),
-        ("dense.v2.parquet", "dense.v2"),
-        ("a.json.zst", "a"),
-        ("x.tsv", "x"),
-        ("noend", "noend"),
-        (".jsonl", ".jsonl"),
-        ("rank_10_20.parquet", "rank_10_20"),
+        ("bm25.jsonl.gz", "bm25"), ("dense.v2.parquet", "dense.v2"), ("a.json.zst", "a"), ("x.tsv", "x"),
+        ("noend", "noend"), (".jsonl", ".jsonl"), ("rank_10_20.parquet", "rank_10_20"),
     ],
-)
+)  # fmt: skip
 def test_a_file_is_named_after_its_stem(file: str, name: str, folder: Path) -> None:
     touch(folder, file)
     assert names(file) == {name: [file]}

@@ -136,23 +136,12 @@ def query_without_tokens(rows: Rows) -> None:
 
 
 PLANTED: list[tuple[Callable[[Rows], None], int, int, set[int]]] = [
-    (false_negative, 2, 122, {5, 8}),
-    (near_copy, 2, 122, {5, 8}),
-    (preamble, 2, 120, {5, 8}),
-    (empty, 3, 123, {5, 8}),
-    (repeat, 5, 125, {5, 8}),
-    (query_echo, 2, 120, {5, 8}),
-    (mojibake, 2, 120, {5, 8}),
-    (trailing_note, 2, 120, {5, 8}),
-    (wrapper, 2, 120, {5, 8}),
-    (loop, 2, 120, {5, 8}),
-    (unfinished, 2, 120, {5, 8}),
-    (markup, 2, 120, {5, 8}),
-    (shared_opening, 15, 120, set(range(5, 20))),
-    (hub, 7, 120, set(range(5, 12))),
-    (other_language, 2, 120, {5, 8}),
+    (false_negative, 2, 122, {5, 8}), (near_copy, 2, 122, {5, 8}), (preamble, 2, 120, {5, 8}), (empty, 3, 123, {5, 8}),
+    (repeat, 5, 125, {5, 8}), (query_echo, 2, 120, {5, 8}), (mojibake, 2, 120, {5, 8}), (trailing_note, 2, 120, {5, 8}),
+    (wrapper, 2, 120, {5, 8}), (loop, 2, 120, {5, 8}), (unfinished, 2, 120, {5, 8}), (markup, 2, 120, {5, 8}),
+    (shared_opening, 15, 120, set(range(5, 20))), (hub, 7, 120, set(range(5, 12))), (other_language, 2, 120, {5, 8}),
     (query_without_tokens, 6, 120, {5, 8}),
-]
+]  # fmt: skip
 """Plants the finding of its name in clean rows; negatives that have it then, of how many, and in which lines."""
 
 
@@ -365,14 +354,10 @@ def test_order_of_rows_changes_no_count(tmp_path):
 @pytest.mark.parametrize(
     ("text", "limits"),
     [
-        ("repeat", {"repeat": None}),
-        ("repeat=0.02", {"repeat": 0.02}),
-        ("repeat=2%", {"repeat": 0.02}),
-        ("repeat = 2 %", {"repeat": 0.02}),
-        ("malformed_rows=0", {"malformed_rows": 0.0}),
-        ("any", {"any": None}),
+        ("repeat", {"repeat": None}), ("repeat=0.02", {"repeat": 0.02}), ("repeat=2%", {"repeat": 0.02}),
+        ("repeat = 2 %", {"repeat": 0.02}), ("malformed_rows=0", {"malformed_rows": 0.0}), ("any", {"any": None}),
     ],
-)
+)  # fmt: skip
 def test_limits(text, limits):
     assert parse_limits([text]) == limits
 

@@ -46,17 +46,9 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
     total = sum(stage["seconds"] for stage in run.timing.values())
     stages = [
-        "load",
-        "read",
-        "encode",
-        "lex",
-        "controls",
-        "measure",
-        "inspect",
-        "publish",
-        *(analysis.name for analysis in ANALYSES),
-        "write",
-    ]
+        "load", "read", "encode", "lex", "controls", "measure", "inspect", "publish",
+        *(analysis.name for analysis in ANALYSES), "write",
+    ]  # fmt: skip
     assert list(run.timing) == stages
     assert total <= time.perf_counter() - start
     assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
@@ -89,13 +81,10 @@ def test_the_time_left_to_encode_is_of_the_texts_that_the_cache_lacks(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "n_texts", "has", "n_notes"),
     [
-        ({}, 5000, True, 1),
-        ({}, 4999, True, 0),
-        ({}, 5000, False, 0),
-        ({"device": "cuda:0"}, 5000, True, 0),
+        ({}, 5000, True, 1), ({}, 4999, True, 0), ({}, 5000, False, 0), ({"device": "cuda:0"}, 5000, True, 0),
         ({"dtype": "bf16"}, 5000, True, 0),
     ],
-)
+)  # fmt: skip
 def test_bf16_is_offered_once_where_it_would_help(changed, n_texts, has, n_notes, monkeypatch):
     monkeypatch.setattr(stages, "multiplies_bf16", lambda: has)
     noted = Notes()

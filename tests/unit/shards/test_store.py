@@ -160,15 +160,11 @@ def test_every_cut_is_noticed(url):
 @pytest.mark.parametrize(
     "data",
     [
-        save({"weight": np.zeros(3)}, {"format": "pt"}),
-        save({"weight": np.zeros(3)}),
-        b"PK\x03\x04" * 50,
-        b"\xff" * 90_000,
-        b"\x02\0\0\0\0\0\0\0[]",
-        b"",
+        save({"weight": np.zeros(3)}, {"format": "pt"}), save({"weight": np.zeros(3)}), b"PK\x03\x04" * 50,
+        b"\xff" * 90_000, b"\x02\0\0\0\0\0\0\0[]", b"",
     ],
     ids=["safetensors", "no metadata", "zip", "endless header", "a list", "empty"],
-)
+)  # fmt: skip
 def test_the_file_of_another_program_is_refused(url, data):
     put(url, "a.safetensors", data)
     put(url, "Model_1.safetensors", data)
@@ -303,11 +299,8 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path):
 def test_names_lead_nowhere_else(tmp_path, name):
     states = StateDir(str(tmp_path))
     calls = [
-        (states.header, name),
-        (states.read, name),
-        (states.write, name, {}, {}),
-        (states.file, "a", name, tmp_path),
-    ]
+        (states.header, name), (states.read, name), (states.write, name, {}, {}), (states.file, "a", name, tmp_path),
+    ]  # fmt: skip
     for call, *words in calls:
         with pytest.raises(ValueError, match="only a-z"):
             call(*words)
