@@ -70,7 +70,6 @@ def to_html(page: Page, *, framed: bool = False) -> str:
             script=Markup(script),  # noqa: S704  our own file
             policy=policy,
             links=[] if framed else _links(page),
-            commands={item.source: item.command for item in page.findings if item.command},
         )
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, ranked, statuses
+from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, statuses
 from secid.pages.glossary import (
     CAUTION,
     NOT_RULED_OUT,
@@ -55,7 +55,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
 
     full : full names of the gates, and what a terminal of 80 columns has no room for.
     """
-    columns = COLUMNS | MORE_COLUMNS if full else SHORT_COLUMNS
+    columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
     apart = not_ranked(run)
@@ -151,10 +151,6 @@ def gate(name: str) -> Cell:
     return cell
 
 
-def _top_problem(run: Run, source: SourceReport) -> str:
-    return next((item.name for _, item in ranked(run, source)), "none")
-
-
 SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
 """Heads for a terminal of 80 columns."""
 COLUMNS: dict[Column, Cell] = {
@@ -176,7 +172,6 @@ SHORT_COLUMNS: dict[Column, Cell] = {
     number("hard."): COLUMNS[number("hardness")],
     number("defects"): COLUMNS[number("defects")],
 }
-MORE_COLUMNS: dict[Column, Cell] = {text("top problem"): _top_problem}
 
 
 # What makes the scores of a run less than they seem, a sentence for each warning.
