@@ -156,10 +156,10 @@ def test_no_suspect_in_a_sample_bounds_the_share_by_the_sample():
 
 
 def test_samples_cover_the_share_of_the_whole(rows, tmp_path):
-    rows = clean_rows(300, 4)
+    rows = clean_rows(150, 4)
     path = vectors(tmp_path / "guide.npz", rows)
     whole = scored(tmp_path, {"mined": rows}, guide=str(path)).run.analyses["guide"].sources[0]
-    assert whole.n_scored == 1200
+    assert whole.n_scored == 600
     sources = [
         scored(tmp_path, {"mined": rows}, guide=str(path), guide_sample=120, seed=seed).run.analyses["guide"].sources[0]
         for seed in range(12)

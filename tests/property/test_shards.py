@@ -135,10 +135,9 @@ def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
         assert own.score.nats == pytest.approx(other.score.nats, rel=1e-7)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_other_sources(tmp_path: Path, seed: int) -> None:
-    sources = write_sources(tmp_path / "sources", seed + 1, n_queries=20 + 13 * seed)
-    state = in_shards(sources, tmp_path / "state", 2 + seed, prepare=bool(seed % 2), **EXACT)
+def test_other_sources(tmp_path: Path) -> None:
+    sources = write_sources(tmp_path / "sources", 2, n_queries=33)
+    state = in_shards(sources, tmp_path / "state", 3, prepare=True, **EXACT)
     merged = secid.merge(state, HashEncoder(), sample=9)
     assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
 
@@ -154,7 +153,7 @@ UNLIKE = {
 @pytest.mark.parametrize(
     ("case", "n", "sample", "most_sets"),
     [("one has a part of the other", 3, 20_000, 64), ("all share half", 5, 40, 64), ("each has its own", 3, 20_000, 64),
-     ("each has its own", 5, 40, 64), ("each has its own", 3, 20_000, 1), ("each has its own", 5, 40, 1)],
+     ("each has its own", 5, 40, 1)],
 )  # fmt: skip
 def test_sources_of_different_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, n: int, sample: int, most_sets: int

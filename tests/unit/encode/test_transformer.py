@@ -57,24 +57,33 @@ import json, sys
 from secid.encode import load
 from secid.errors import SecidError
 from secid.settings import Settings
+if {first!r}:
+    load(Settings(encoder={first!r}, device="cpu", cache_dir={cache!r}))
+loaded = [sorted({{"transformers", "sentence_transformers"}} & set(sys.modules))]
 try:
     encoder = load(Settings(encoder={name!r}, device="cpu"))
 except SecidError as error:
     print(error, file=sys.stderr); sys.exit(error.exit_code)
 info = encoder.info
 rows = encoder.encode(["a b"], "query").tolist()
-print(json.dumps([info.name, info.revision, info.query_prefix, info.rules["query_prefix"], rows]))
+loaded.append(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
+print(json.dumps([info.name, info.revision, info.query_prefix, info.rules["query_prefix"], rows, loaded]))
 """
 
 
 def test_a_hub_name_comes_from_the_cache_without_network(tiny: Tiny, tmp_path: Path) -> None:
+    """And before it, in the same process, an encoder whose rows are cached loads no library of models."""
+    known = str(tmp_path / "rows")
+    load(Settings(encoder=str(tiny("bert")), device="cpu", cache_dir=known))
     source = shutil.copytree(tiny("bert"), tmp_path / "plain")
     (source / "config_sentence_transformers.json").unlink()
     hub_cache(tmp_path, "intfloat/e5-base", source)
-    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    code = LOAD.format(name="e5-base", first=str(tiny("bert")), cache=known)
+    done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # neither bars nor warnings of the libraries
-    name, revision, prefix, rule, rows = json.loads(done.stdout)
+    name, revision, prefix, rule, rows, loaded = json.loads(done.stdout)
+    assert loaded == [[], ["sentence_transformers", "transformers"]]
     assert (name, revision, prefix, rule) == ("intfloat/e5-base", SHA, "query: ", "registry: e5")
     expected = tiny_encoder(source, query_prefix="query: ").encode(["a b"], "query")
     assert np.abs(np.asarray(rows) - expected).max() < 1e-6
@@ -148,7 +157,8 @@ def test_no_network_and_no_cache_is_one_clear_message(tmp_path: Path) -> None:
     """A proxy on a closed port stands for an absent network, wherever the tests run."""
     proxy = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
     started = time.monotonic()
-    done = run(LOAD.format(name="e5-base"), HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0", NO_PROXY="", **proxy)
+    code = LOAD.format(name="e5-base", first="", cache="")
+    done = run(code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0", NO_PROXY="", **proxy)
     assert time.monotonic() - started < 60
     assert done.returncode == 2
     lines = done.stderr.splitlines()
@@ -544,19 +554,6 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     assert loads == []
     assert np.abs(rows(again, [*TEXTS, "new"])[:-1] - expected).max() == 0
     assert loads == [1]
-
-
-def test_a_run_from_the_cache_loads_no_library_of_models(tiny: Tiny, tmp_path: Path) -> None:
-    load(Settings(encoder=str(tiny("bert")), device="cpu", cache_dir=str(tmp_path)))
-    code = f"""
-import sys
-from secid.encode import load
-from secid.settings import Settings
-for cache in ({str(tmp_path)!r}, {str(tmp_path / "empty")!r}):
-    load(Settings(encoder={str(tiny("bert"))!r}, device="cpu", cache_dir=cache))
-    print(sorted({{"transformers", "sentence_transformers"}} & set(sys.modules)))
-"""
-    assert run(code).stdout.splitlines() == ["[]", "['sentence_transformers', 'transformers']"]
 
 
 OWN_MODULE = """

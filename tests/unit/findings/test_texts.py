@@ -68,7 +68,7 @@ def flags_of(mask, name):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
         masks = text_masks(plan.queries, plan.passages, plan.sources)
@@ -76,7 +76,7 @@ def test_masks_equal_plain_sets(sources):
 
 
 @given(st.lists(texts(), min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_keys_of_many_texts_are_those_of_their_normal_forms(many):
     forms = FormKeys.of(Packed.of(many))
     expected = [slow_texts.form(text) for text in many]
