@@ -316,7 +316,14 @@ def _row(group: str, name: str, strips: Sequence[Markup], class_: str | None = N
 
 def _strip(body: Sequence[Markup], height: float, **attributes: object) -> Markup:
     """An SVG as wide as its cell. Shapes whose x is a share of the width leave its words their size."""
-    more = {"width": "100%", "height": height, "fill": "currentColor", "overflow": "visible", "aria_hidden": "true", **attributes}
+    more = {
+        "width": "100%",
+        "height": height,
+        "fill": "currentColor",
+        "overflow": "visible",
+        "aria_hidden": "true",
+        **attributes,
+    }
     return tag("svg", Markup("").join(body), xmlns="http://www.w3.org/2000/svg", class_="strip", font_size=FONT, **more)
 
 
