@@ -18,11 +18,12 @@ from secid.analyses.ablations import ABLATIONS
 from secid.analyses.analysis import Analysis, Context
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.cost import COST
+from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.guide import GUIDE, MARGINS
 from secid.analyses.in_batch import IN_BATCH
-from secid.analyses.lambda_only import LAMBDA_ONLY
 from secid.analyses.objectives import OBJECTIVE_LENS
 from secid.analyses.overlap import OVERLAP
+from secid.analyses.profile import PROFILE
 from secid.analyses.separation import SEPARATION
 from secid.analyses.slices import SLICES
 from secid.errors import InputError, NumericalError, UsageError
@@ -33,7 +34,8 @@ from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, err
 
 ANALYSES: tuple[Analysis[Any], ...] = (
     ABLATIONS,
-    LAMBDA_ONLY,
+    PROFILE,
+    EQUAL_HARDNESS,
     BUDGETS,
     SLICES,
     GUIDE,

@@ -15,6 +15,7 @@ from math import ceil, floor, isfinite, log10
 from markupsafe import Markup, escape
 
 from secid.analyses.guide import GUIDE
+from secid.analyses.profile import FACTORS, PROFILE, GateProfile
 from secid.analyses.separation import SourceSeparation
 from secid.pages.glossary import REFERENCES, compares, kind_name
 from secid.pages.page import Chart, described
@@ -26,8 +27,8 @@ FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
 NAME_CHARACTERS = 28
 """Of a name in a chart, as many as fit on a wide screen; page.css cuts it on a phone, the answer table has it whole."""
-TICKS = (5, 3)
-"""Of one strip, and of each of two, at most."""
+TICKS = (5, 3, 2)
+"""Of one strip, of each of two and of each of three, at most."""
 SOURCE_COLOUR = "#0b6bcb"
 """Of sources where the page's style is off; page.css has the same, and another for the dark."""
 ROW, CURVES, GAP, AXIS = 24.0, 64.0, 10.0, 18.0
@@ -83,7 +84,7 @@ def hardness_chart(run: Run) -> Chart | None:
             rows.append(ChartRow(kind_name(control.kind), marks, is_control=True))
     title = f"Hardness and {'suspects' if by_guide else 'inversions'}"
     dashed = "Dashed: hardness 0 is that of random passages, 1 that of the positives."
-    return _forest(title, rows, [[0.0, 1.0], []], dashed, heads=("hardness", word))
+    return _forest(title, rows, [[0.0, 1.0], []], dashed, heads=("hardness", word), shares=(1,))
 
 
 def _mark(value: float, ends: tuple[float, float] | None, word: str, write: Callable[[float], str] = fraction) -> Mark:
@@ -116,6 +117,25 @@ def _score(budget: float, point: BudgetPoint) -> Mark:
     return Mark(point.nats, ends, f"{nats(point.nats)}, 95 % CI {shown_interval(point.interval_95, budget=budget)}")
 
 
+def gates_chart(run: Run) -> Chart | None:
+    """The mean gates of each source, of random passages and of known positives; None without their profiles."""
+    found = PROFILE.of(run)
+    if found is None:
+        return None
+    profiles = [(own.source, own, False) for own in found.sources]
+    profiles += [(kind_name(own.source), own, True) for own in found.controls]
+    rows = [
+        ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
+        for name, own, is_control in profiles
+    ]
+    return _forest("Gate profile", rows, [[0.0, 1.0]] * len(FACTORS), "Higher adds to the score.", heads=FACTORS)
+
+
+def _mean(own: GateProfile, gate: str) -> Mark:
+    mean = getattr(own, gate)
+    return _mark(mean.value, mean.interval_95, gate)
+
+
 def gains_chart(probe: Probe | None) -> Chart | None:
     """What training on each source and control changes, in the order of the table; None where nothing was trained."""
     if probe is None or not probe.sources:
@@ -133,11 +153,17 @@ def gains_chart(probe: Probe | None) -> Chart | None:
 
 
 def _forest(
-    title: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], note: str, heads: Sequence[str] = ()
+    title: str,
+    rows: Sequence[ChartRow],
+    dashed: Sequence[Sequence[float]],
+    note: str,
+    heads: Sequence[str] = (),
+    shares: Sequence[int] = (),
 ) -> Chart:
     """The chart of some rows, sources above controls.
 
-    dashed: for each strip, values with a line from top to bottom.   heads: of several strips, shares but for the first.
+    dashed: for each strip, values with a line from top to bottom.
+    heads: of several strips.   shares: places of the strips that are in per cent.
     note: how to read it, besides ties and controls.
     """
     description = described(
@@ -151,11 +177,17 @@ def _forest(
         "Hollow circles: controls." if any(row.is_control for row in rows) else "",
         note,
     )
-    draw = partial(_drawn, f"{title}. {description}", rows, dashed, heads)
+    draw = partial(_drawn, f"{title}. {description}", rows, dashed, heads, shares)
     return Chart(title=title, description=description, draw=draw, note=" ".join(filter(None, notes)))
 
 
-def _drawn(label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], heads: Sequence[str]) -> Markup:
+def _drawn(
+    label: str,
+    rows: Sequence[ChartRow],
+    dashed: Sequence[Sequence[float]],
+    heads: Sequence[str],
+    shares: Sequence[int],
+) -> Markup:
     """For each row its letter, its name, and its strips; below them the numbers of the axes."""
     scales, grids, axes = [], [], []
     for place, lines in enumerate(dashed):
@@ -169,7 +201,7 @@ def _drawn(label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float
                 *(_line(scale.at(value), 0.0, scale.at(value), ROW, "ref", stroke_dasharray="3 3") for value in lines),
             ]
         )
-        axes.append(_axis(scale, values, is_share=place > 0))
+        axes.append(_axis(scale, values, is_share=place in shares))
     parts = [_row("", "", [tag("span", head) for head in heads])] if heads else []
     for row in rows:
         class_ = "control" if row.is_control else "band" if row.group % 2 else None
@@ -284,7 +316,14 @@ def _row(group: str, name: str, strips: Sequence[Markup], class_: str | None = N
 
 def _strip(body: Sequence[Markup], height: float, **attributes: object) -> Markup:
     """An SVG as wide as its cell. Shapes whose x is a share of the width leave its words their size."""
-    more = {"width": "100%", "height": height, "fill": "currentColor", "overflow": "visible", **attributes}
+    more = {
+        "width": "100%",
+        "height": height,
+        "fill": "currentColor",
+        "overflow": "visible",
+        "aria_hidden": "true",
+        **attributes,
+    }
     return tag("svg", Markup("").join(body), xmlns="http://www.w3.org/2000/svg", class_="strip", font_size=FONT, **more)
 
 

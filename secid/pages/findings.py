@@ -74,19 +74,37 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """A sentence for each status that any source has: their names, each with its largest share of what decides it."""
+    """Say which sources to repair or to leave, and which to check before training."""
+    return f"{statuses(sources)}. {doubts(sources)}".rstrip()
+
+
+def statuses(sources: Sequence[SourceReport]) -> str:
+    """Say which sources to repair or to leave, each with its largest share of a defect, or that none has to be.
+
+    One clause, without its full stop.
+    """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    within = [source for source in of["no_defects"] if any(_shares(source, DEFECTS, above=False))]
+    left, repaired = (listed(_with_largest(of[status], DEFECTS)) for status in ("unusable", "repair"))
+    if left:
+        return f"Do not use {left}, and repair {repaired} first" if repaired else f"Do not use {left}"
+    if repaired:
+        return f"Repair {repaired} first"
+    if not of["no_defects"]:
+        return f"No verdict on {listed(_with_largest(of['no_verdict'], ('unknown_script',)))}"
+    within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
+    which = listed([named(source.name) for source in of["no_defects"]])
+    return f"No defects above their limits in {which}" if within else f"No defects found in {which}"
+
+
+def doubts(sources: Sequence[SourceReport]) -> str:
+    """Name the sources whose texts the encoder cannot read, and those to check before training; "" for none."""
+    unread = [source for source in sources if source.status == "no_verdict"]
+    check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     groups = {
-        "Do not use": (of["unusable"], DEFECTS),
-        "Repair first": (of["repair"], DEFECTS),
-        "No verdict": (of["no_verdict"], ("unknown_script",)),
-        "No defects found": ([source for source in of["no_defects"] if source not in within], ()),
-        "No defects above their limits": (within, ()),
-        "Check before training": ([source for source in of["no_defects"] if any(_shares(source, DOUBTS))], DOUBTS),
+        "No verdict": _with_largest(unread, ("unknown_script",)) if len(unread) < len(sources) else [],
+        "Check before training": _with_largest(check, DOUBTS),
     }
-    lines = {label: _with_largest(own, names) for label, (own, names) in groups.items()}
-    return " ".join(f"{label}: {listed(line)}." for label, line in lines.items() if line)
+    return " ".join(f"{label}: {listed(names)}." for label, names in groups.items() if names)
 
 
 def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:

@@ -70,7 +70,6 @@ def to_html(page: Page, *, framed: bool = False) -> str:
             script=Markup(script),  # noqa: S704  our own file
             policy=policy,
             links=[] if framed else _links(page),
-            commands={item.source: item.command for item in page.findings if item.command},
         )
     )
 
@@ -92,7 +91,6 @@ def _links(page: Page) -> list[tuple[str, str]]:
         *([(page.second.anchor, page.second.link, True)] if page.second else []),
         ("charts", "Charts", page.pictures),
         ("findings", "Findings", page.findings),
-        ("controls", "Controls", page.controls),
         ("shares", "All findings", page.heat),
         ("details", "Method and diagnostics", page.details),
     )
@@ -262,10 +260,10 @@ def _fill(page: Page) -> str:
         f"**{_sentence(headline)}**",
         *map(_sentence, others),
         table(page.answer),
+        "\n".join(f"- {_sentence(line)}" for line in page.below),
         *_open(page.second),
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
-        *([f"**Controls.** {_sentence(page.controls)}"] if page.controls else []),
         *([f"**{_sentence(page.heat.caption)}**", table(page.heat)] if page.heat else []),
         *([f"## {METHOD}"] if page.details else []),
         *(block for section in page.details for block in _section(section)),

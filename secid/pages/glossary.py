@@ -47,6 +47,10 @@ STATUS_TERMS = {
 """The statuses of a source as pages write them."""
 EXPLANATIONS = {
     "status": " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
+    "consistency": "mean π, 0 to 1: how sure the encoder is of the positive. Near 1 the negative is easy, below ½ it "
+    "outscores the positive.",
+    "locality": "mean ρ, 0 to 1: above ½ the negative is nearer to the positive than to the query.",
+    "residual": "mean λ, 0 to 1: how little the negative repeats the query's words, by IDF.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": f"{TIE_TERM}.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
@@ -54,7 +58,6 @@ EXPLANATIONS = {
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
-    "n": "number of negatives scored, each once per record.",
     "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as "
     "safe, near the positive and not alike in words, in more directions.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
@@ -76,6 +79,13 @@ EXPLANATIONS = {
     "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
     "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
+    "λ": "1 − c, 0 to 1: how little the negative repeats the query's words; the score rewards more.",
+    "gap to random": "mean weight of a source minus that of random passages for the same queries; the Shapley values "
+    "of the gates add up to it.",
+    "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
+    "s(q, n), averaged over the margins that both have.",
+    "overlap of margins": "share of the margins that two sources have in common, 0 to 100 %; below 20 % they are not "
+    "compared.",
     "Holm p": "two-sided p value of the difference, 0 to 1, corrected for the number of pairs; below 0.05 the "
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
@@ -138,10 +148,10 @@ EXPLANATIONS = {
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 WORDS = {
+    "n": "number of negatives, each once per record.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
     "top problem": "the most urgent finding above its limit.",
-    "λ": "1 − c, 0 to 1: c is the IDF share of the query's words that the negative repeats; the score rewards more.",
     "accepted": "every check passed, or the policy excuses those that are undecided.",
     "rejected": "at least one check failed.",
     "undecided": "no check failed, and at least one is undecided: its interval holds the limit, or it could not be "
@@ -160,10 +170,7 @@ WORDS = {
 """Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
 OTHER_NAMES = {
     "score": "ECI_sem",
-    "consistency": "π",
-    "locality": "ρ",
     "coverage": "c",
-    "residual": "λ",
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
     "rank_group": "tie",
@@ -185,7 +192,10 @@ TYPICAL = {
 """What to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
-ANSWER_TERMS = ("status", "score ± CI", "tie", "hardness", "outscoring", "defects", "queries")
+ANSWER_TERMS = (
+    "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects",
+    "queries",
+)  # fmt: skip
 """Terms of the answer table's columns, in order."""
 SETTINGS = {
     "temperature": (

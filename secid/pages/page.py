@@ -48,12 +48,14 @@ class Table:
     """The first column heads the rows.
 
     shades: for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
+    n_controls: how many of the last rows are controls, shown in grey.
     """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     shades: tuple[tuple[int | None, ...], ...] = ()
+    n_controls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class Page:
 
     verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
     second: an answer of another kind, open beneath it; its link is in the navigation.
-    controls: one line. heat: source × finding. details: folded.
+    below: lines under the answer table. heat: source × finding. details: folded.
     """
 
     title: str
@@ -124,7 +126,7 @@ class Page:
     second: Section | None = None
     pictures: tuple[Chart, ...] = ()
     findings: tuple[ShownFindings, ...] = ()
-    controls: str = ""
+    below: tuple[str, ...] = ()
     heat: Table | None = None
     details: tuple[Section, ...]
     footer: str

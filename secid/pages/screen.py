@@ -177,8 +177,16 @@ def table_lines(table: Table, width: int) -> list[Text]:
         widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)][start:]
         for gap in GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
-                return list(_lines(titles, rows, right, widths, start, indent, gap))
-    return list(_stacked(titles, rows, heads))
+                lines = list(_lines(titles, rows, right, widths, start, indent, gap))
+                return _greyed(lines, table.n_controls, len(rows) + 1)
+    return _greyed(list(_stacked(titles, rows, heads)), table.n_controls, len(rows))
+
+
+def _greyed(lines: list[Text], n_controls: int, n_rows: int) -> list[Text]:
+    """Dim the lines of the last rows. n_rows : all of them, with the heads; each takes as many lines."""
+    for line in lines[len(lines) - n_controls * (len(lines) // max(1, n_rows)) :]:
+        line.stylize("dim")
+    return lines
 
 
 def _lines(

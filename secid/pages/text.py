@@ -223,6 +223,11 @@ def fraction(value: float | None, decimals: int = 3) -> str:
     return "–" if value is None or not isfinite(value) else _minus(f"{value:.{decimals}f}")
 
 
+def signed(value: float | None) -> str:
+    """A difference of means or shares, with its sign."""
+    return "–" if value is None or not isfinite(value) else _minus(f"{value:+.3f}")
+
+
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage; what is not zero never reads as zero, nor what is not one as one."""
     if value is None or not isfinite(value):

@@ -16,7 +16,7 @@ import pytest
 
 import secid
 from secid.results.mine import Sweep, Swept
-from secid.tools.mining.run import RELATIVE, WINDOWS
+from secid.tools.mining.sweep import RELATIVE, WINDOWS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.mining import Rules

@@ -9,16 +9,15 @@ from importlib import import_module
 from typing import Any
 
 from secid.analyses.registry import ANALYSES
-from secid.pages.charts import forest_chart, gains_chart, hardness_chart
+from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
 from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
-from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, command, findings_lines, screen, strong, warning
+from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.origin import origin_section, read_section
 from secid.pages.sections.probe import next_command, probe_answer, probe_section, probe_sentence
 from secid.pages.sections.ranking import (
-    controls_line,
     controls_section,
     directions_section,
     early_section,
@@ -27,7 +26,7 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, own_score, score_without, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes_section, verdict
 from secid.pages.text import count, named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
@@ -50,7 +49,8 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
     """Everything that the pages of a run say, with its probe where it has one."""
     run = trusted(run)
     sections = (
-        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS, "n")),
+        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
+        notes_section(run),
         ranking_section(run),
         pairs_section(run),
         probe_section(run, probe),
@@ -64,7 +64,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         origin_section(run),
     )
     n_queries = max((source.n_queries for source in run.sources), default=0)
-    charts = (hardness_chart(run), forest_chart(run), gains_chart(probe))
+    charts = (gates_chart(run), hardness_chart(run), forest_chart(run), gains_chart(probe))
     return Page(
         title="Sources of hard negatives",
         subtitle=(
@@ -76,7 +76,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         second=probe_answer(probe),
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
-        controls=controls_line(run),
+        below=below_table(run),
         heat=heat_table(run.sources),
         details=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {plain(run.secid_version)}, report schema {plain(run.schema_version)}.",
@@ -90,13 +90,12 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     own = next_command(run) if probe is None else ""
     ablations, slices = (of_analysis(run, name, "sentence") for name in ("ablations", "slices"))
     return screen(
-        (strong(headline), " ".join(others)),
+        (strong(headline), *others),
         (answer_table(run, full=False),),
+        map(bullet, below_table(run)),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
-            _without_flagged(run),
-            f"Controls. {controls_line(run)}",
             f"{ablations} See “How far the order depends on the settings” in the report." if ablations else "",
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
@@ -116,14 +115,3 @@ def _urgent(run: Run) -> Iterator[Line]:
         yield strong(f"Findings{where}, and what to run")
     for group in groups:
         yield from findings_lines(group)
-
-
-def _without_flagged(run: Run) -> str:
-    """The score without defects, of the sources to repair."""
-    scores = [
-        f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
-        for source in run.sources
-        if source.status == "repair" and score_without(source) != own_score(run, source)
-    ]
-    at = "" if run.budget == 1.0 else " at B = 1"
-    return f"Score{at} without defects: {', '.join(scores)}." if scores else ""

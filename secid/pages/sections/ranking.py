@@ -244,7 +244,7 @@ def controls_section(run: Run) -> Section | None:
         anchor="control-scores",
         link="Controls",
         title="Controls",
-        paragraphs=(MEANING,),
+        paragraphs=(MEANING, controls_line(run)),
         tables=(_against(run), _scores(run)),
         terms=terms(
             "source minus control",

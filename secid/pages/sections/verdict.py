@@ -6,20 +6,27 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.guide import GUIDE
-from secid.pages.findings import STATUS, damaged_positives, has_collection, ranked, statuses_line
+from secid.analyses.profile import FACTORS, PROFILE
+from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, statuses
 from secid.pages.glossary import (
     CAUTION,
     NOT_RULED_OUT,
     ONE_LABEL,
+    REFERENCES,
     SUSPECTS,
     TO_CHECK,
+    compares,
     equal_numbers_text,
+    kind_name,
     on_own_queries,
     sources_listed,
 )
-from secid.pages.page import Column, Table, foreign, number, status, text
+from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
+from secid.pages.sections.profile import gap_lines
 from secid.pages.sections.ranking import outcome, queries
 from secid.pages.text import (
     budget,
@@ -33,7 +40,7 @@ from secid.pages.text import (
     plural,
     score_text,
 )
-from secid.results import Run, SourceReport
+from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.sources import TableNumbers
 from secid.settings import flag_of
@@ -44,12 +51,52 @@ Cell = Callable[[Run, SourceReport], str]
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
-    """The columns that fit a terminal of 80 columns; full: also the score without defects, and the top problem."""
-    columns = COLUMNS | MORE_COLUMNS if full else COLUMNS
-    if full and any(source.scored.on_shared for source in run.sources):  # those scores are of all queries
-        columns = {column: cell for column, cell in columns.items() if cell is not score_without_defects}
-    rows = tuple(tuple(cell(run, source) for cell in columns.values()) for source in run.sources)
-    return Table(caption="Sources by score", columns=tuple(columns), rows=rows)
+    """Show a row a source, those that are not ranked below the others, and the reference controls below all of them.
+
+    full : full names of the gates, and what a terminal of 80 columns has no room for.
+    """
+    columns = COLUMNS if full else SHORT_COLUMNS
+    if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
+        columns = columns | {number("queries"): queries}
+    apart = not_ranked(run)
+    ordered = sorted(run.sources, key=lambda source: source.name in apart)
+    rows = [tuple(cell(run, source) for cell in columns.values()) for source in ordered]
+    controls = [control for control in run.controls if control.kind in REFERENCES]
+    rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
+    return Table(caption="Sources by score", columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
+
+
+def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
+    """The cells of a reference control by the titles of their columns. Its hardness is 0 or 1 by definition."""
+    score = control.score
+    point = score.at(run.budget)
+    means = {name: fraction(getattr(score, f"{name}_mean"), 2) for name in FACTORS}
+    shown = score_text(point.nats, point.interval_95, run.budget) if compares(run, control, run.budget) else "–"
+    cells = {
+        "source": kind_name(control.kind),
+        "score ± CI": shown,
+        "score ± CI tie": shown,
+        "hardness": fraction(float(control.kind == "known_positive"), 2),
+        "outscoring": percent(score.inversion_fraction),
+        "queries": count(control.n_queries),
+        **means,
+    }
+    return {**cells, **{short: cells[name] for name, short in SHORT_HEADS.items()}}
+
+
+def not_ranked(run: Run) -> Mapping[str, str]:
+    """Return why sources are not ranked, by name. Source: METHOD 16.3."""
+    found = EQUAL_HARDNESS.of(run)
+    return {} if found is None else found.unranked
+
+
+def below_table(run: Run) -> tuple[str, ...]:
+    """Say why sources are not ranked, and where each source's gap to random passages comes from."""
+    found = PROFILE.of(run)
+    return (
+        *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
+        *(gap_lines(found) if found is not None else ()),
+    )
 
 
 def own_score(run: Run, source: SourceReport) -> str:
@@ -66,22 +113,50 @@ def score_without(source: SourceReport) -> str:
     return score_text(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 
-def score_without_defects(_: Run, source: SourceReport) -> str:
-    """Return `score_without` as a cell."""
-    return score_without(source)
+def without_defects(run: Run) -> str:
+    """Give the score without defects of the sources to repair."""
+    scores = [
+        f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
+        for source in run.sources
+        if source.status == "repair" and score_without(source) != own_score(run, source)
+    ]
+    at = "" if run.budget == 1.0 else " at B = 1"
+    return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
 def _tie(run: Run, source: SourceReport) -> str:
-    return letter(source.scored.rank_group) if run.comparisons else "–"
+    """Return the letter of a source among the ranked ones, A for the highest."""
+    apart = not_ranked(run)
+    if not run.comparisons or source.name in apart:
+        return "–"
+    of_ranked = {item.scored.rank_group or 0 for item in run.sources if item.name not in apart}
+    groups = sorted(of_ranked - {0})
+    own = source.scored.rank_group
+    return letter(None if own is None else 1 + groups.index(own))
 
 
-def _top_problem(run: Run, source: SourceReport) -> str:
-    return next((item.name for _, item in ranked(run, source)), "none")
+def _score_and_tie(run: Run, source: SourceReport) -> str:
+    return f"{own_score(run, source)} {_tie(run, source)}"
 
 
+def gate(name: str) -> Cell:
+    """Return the cell of a gate's mean on the queries of the table; of all queries where no profile was made."""
+
+    def cell(run: Run, source: SourceReport) -> str:
+        found = PROFILE.of(run)
+        own = next((item for item in found.sources if item.source == source.name), None) if found else None
+        value = getattr(source.scored, f"{name}_mean") if own is None else getattr(own, name).value
+        return fraction(value, 2)
+
+    return cell
+
+
+SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
+"""Heads for a terminal of 80 columns."""
 COLUMNS: dict[Column, Cell] = {
     foreign("source"): lambda _, source: plain(source.name),
     status("status"): lambda _, source: STATUS[source.status],
+    **{number(name): gate(name) for name in FACTORS},
     number("score ± CI"): own_score,
     text("tie"): _tie,
     number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness_value, 2),
@@ -89,10 +164,13 @@ COLUMNS: dict[Column, Cell] = {
     number("defects"): lambda _, source: percent(source.flagged_share),
     number("queries"): queries,
 }
-MORE_COLUMNS: dict[Column, Cell] = {
-    number("n"): lambda run, source: count(source.in_table(run.budget).n_triplets),
-    number("score without defects"): score_without_defects,
-    text("top problem"): _top_problem,
+SHORT_COLUMNS: dict[Column, Cell] = {
+    foreign("source"): COLUMNS[foreign("source")],
+    status("status"): COLUMNS[status("status")],
+    **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
+    text("score ± CI tie"): _score_and_tie,
+    number("hard."): COLUMNS[number("hardness")],
+    number("defects"): COLUMNS[number("defects")],
 }
 
 
@@ -201,42 +279,71 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
 
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
-SHOWN_WARNINGS = 3
-NO_ORDER = "the score cannot tell hard negatives from easy ones here, so do not choose by rank."
 SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 INVERTED = 0.5
-"""A source whose outscoring share is above this is named in the headline."""
+"""A source whose outscoring share is above this is named in a caution."""
 
 
 def verdict(run: Run) -> tuple[str, ...]:
-    """Which sources to repair or to leave, what the score says here and what it does not. Needs at least one source."""
-    warnings = warning_sentences(run)
-    n_more = len(warnings) - SHOWN_WARNINGS
-    more = f"report.json has {plural(n_more, 'more warning')}."
-    sentences = (
-        headline(run),
-        *warnings[:SHOWN_WARNINGS],
-        *([more] if n_more > 0 else []),
-        _unevaluated(run),
-        _labels(run),
-        _sampled(run),
-        _shared(run),
-        ranking(run),
-        _budget(run),
-        _hardness(run),
-        CAUTION,
-    )
-    return tuple(filter(None, sentences))
+    """Return the answer in one sentence and the most important caution. Needs at least one source."""
+    return (answer(run), cautions(run)[0])
 
 
-def headline(run: Run) -> str:
-    """State the statuses, the sources whose negatives mostly outscore the positive, and unchecked false negatives."""
+def answer(run: Run) -> str:
+    """Say which sources to repair or leave, and which of the others ranks first."""
+    defects, first = statuses(run.sources), leader(run)
+    return f"{defects}; {first}." if first else f"{defects}."
+
+
+def leader(run: Run) -> str:
+    """Say which source ranks first among those that are ranked and not to be repaired; "" for fewer than two."""
+    names = [
+        source.name for source in run.sources if source.status not in TO_REPAIR and source.name not in not_ranked(run)
+    ]
+    pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
+    if len(names) < 2 or not pairs:
+        return ""
+    best, of_all = names[0], f"of {count(len(names))} ranked sources without defects"
+    tied = {
+        name
+        for pair in pairs
+        if best in (pair.first, pair.second) and not pair.established
+        for name in (pair.first, pair.second)
+    }
+    if tied:
+        return f"{of_all}, {sources_listed([name for name in names if name in tied])} tie for the highest score"
+    return f"{of_all}, {named(best)} has the highest score"
+
+
+def cautions(run: Run) -> list[str]:
+    """What makes the answer less than it seems, the most important first; the last one always holds."""
     hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
     weak = [source.name for source in hard if _has_weak_positives(source)]
     outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
-    why = f"Many positives look no better than random passages: {sources_listed(weak)}."
-    label = ONE_LABEL if _one_label(run) else ""
-    return " ".join(filter(None, (statuses_line(run.sources), outscored if hard else "", why if weak else "", label)))
+    why = f" Many positives look no better than random passages: {sources_listed(weak)}."
+    facts = (f"{outscored}{why if weak else ''}" if hard else "", ONE_LABEL if _one_label(run) else "")
+    every = (*warning_sentences(run), " ".join(filter(None, facts)), doubts(run.sources), _unevaluated(run), CAUTION)
+    return list(filter(None, every))
+
+
+def notes(run: Run) -> tuple[str, ...]:
+    """Return the other cautions, and what the numbers of the table are of."""
+    every = (
+        *cautions(run)[1:],
+        _labels(run),
+        against_random(run),
+        without_defects(run),
+        _sampled(run),
+        _shared(run),
+        _budget(run),
+        _hardness(run),
+    )
+    return tuple(filter(None, every))
+
+
+def notes_section(run: Run) -> Section:
+    """Show everything that the verdict leaves out."""
+    return Section(anchor="notes", link="Notes", title="What the numbers say and what they do not", bullets=notes(run))
 
 
 def _has_weak_positives(source: SourceReport) -> bool:
@@ -292,28 +399,17 @@ def _shared(run: Run) -> str:
     )
 
 
-def ranking(run: Run) -> str:
-    """What the order by score is worth here: nothing where random passages score above sources."""
+def against_random(run: Run) -> str:
+    """Say where random passages score among the sources."""
     random = outcome(run, "random")
     missing = f" Not compared with random passages: {sources_listed(random.missing)}." if random.missing else ""
     if random.above:
-        return f"Random passages score higher than {sources_listed(random.above)}: {NO_ORDER}{missing}"
-    if random.compares and not random.below:
-        return f"No source scores significantly above random passages.{missing}"
-    if len(run.sources) == 1:
-        return "One source alone has no rank: read its score against the controls."
-    leader = run.sources[0].name
-    first = f"{named(leader)} ranks first"
-    pairs = [pair for pair in run.comparisons if leader in (pair.first, pair.second)]
-    ahead = [pair.first for pair in pairs if pair.second == leader and pair.established]
-    if ahead:
-        return f"{first}, but on the queries that both have it is significantly below {sources_listed(ahead)}."
-    tied = [pair.second if pair.first == leader else pair.first for pair in pairs if not pair.established]
-    if tied:
-        return f"{first}, statistically tied with {sources_listed(tied)}."
-    if len(pairs) < len(run.sources) - 1:
-        return f"{first}, but not every source could be compared with it."
-    return f"{first}, significantly above every other source."
+        return f"Random passages score higher than {sources_listed(random.above)}: they are safe and easy.{missing}"
+    return (
+        f"No source scores significantly above random passages.{missing}"
+        if random.compares and not random.below
+        else ""
+    )
 
 
 def _budget(run: Run) -> str:

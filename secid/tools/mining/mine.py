@@ -3,7 +3,7 @@
     questions    rows of queries and positives, candidates, labels   methods   NAME=METHOD:option=value,…
     llm          the texts that a language model writes              answers   what is made of them, and their journal
     choose       orders, exclusions, and the window that passes      find      one search for all sources, and files
-    run          the folder, and what other margins and windows would give
+    run          the folder                                          sweep     other margins and windows
 
 Worked example: K = 2, candidates a, b, c, d with s_qn = 0.9, 0.8, 0.6, 0.5, of which a is the positive (s_qp = 0.9).
 `dense` takes b (rank 1) and c (rank 2): a has no rank. `dense:absolute=0.2` takes c and d, since 0.8 is not below 0.7.
@@ -135,7 +135,7 @@ def mine_sweep(
         refuse_missing(encoder, values, progress)
 
     with work_folder() as work, closing(read_questions(plan, values, work, progress, refuse)) as questions:
-        from secid.tools.mining.run import sweep_all
+        from secid.tools.mining.sweep import sweep_all
 
         return sweep_all(plan, questions, load, values, work, progress)
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from secid.analyses.budgets import Budgets
 from secid.analyses.cost import Cost
+from secid.analyses.equal_hardness import EqualHardness, EqualMargins
 from secid.analyses.guide import GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.analyses.in_batch import BatchSize, InBatch
 from secid.analyses.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
+from secid.analyses.profile import GapToRandom, GateProfile, Mean, Profiles
 from secid.analyses.registry import ANALYSES, from_json
 from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
 from secid.analyses.slices import Slice, SliceSource
 from secid.records import Fact
 from secid.results import Against, Comparison, ControlResult, EarlyPair, EarlyStop, Example, Look, Run, SourceReport
+
+NEGATIVE, NO_ENDS = Mean(value=-0.2, interval_95=(-0.3, -0.1)), Mean(value=0.1, interval_95=None)
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = (
@@ -164,8 +169,9 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
         if control.of is None
     )
     shuffled = next(control for control in run.controls if control.of is not None)
-    return replaced(
-        run,
+    kept = {name: run.analyses[name] for name in ("overlap", "budgets", "ablations")}
+    made = replaced(
+        replace(run, analyses=kept),
         sources=sources,
         controls=controls
         + tuple(replace(shuffled, of=name, against=(replace(shuffled.against[0], source=name),)) for name in names),
@@ -189,6 +195,7 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
             for item in run.analyses["ablations"]
         ),
     )
+    return profiled(made)
 
 
 def early(run: Run) -> Run:
@@ -400,4 +407,35 @@ def separated(run: Run) -> Run:
             replace(BATCHES, source="bm25", largest_batch=None, sizes=SIZES[:1]),
         ),
         cost=COST,
+    )
+
+
+def profiled(run: Run) -> Run:
+    """The run with gate profiles and pairs at equal hardness: the last source is not ranked, one pair not compared."""
+    half = Mean(value=0.5, interval_95=(0.4, 0.6))
+    gap = GapToRandom(n_queries=40, weight=NEGATIVE, consistency=NEGATIVE, locality=half, residual=NO_ENDS)
+    of = {"n_queries": 40, "consistency": half, "locality": half, "residual": half, "weight": half}
+    names = [source.name for source in run.sources]
+    pairs = [
+        EqualMargins(
+            first=first,
+            second=second,
+            n_queries=40,
+            overlap=0.5,
+            difference=0.1,
+            interval_95=(0.05, 0.15),
+            p_holm=0.01,
+            established=True,
+        )
+        for first, second in pairwise(names)
+    ]
+    apart = {"overlap": 0.1, "difference": None, "interval_95": None, "p_holm": None, "established": False}
+    pairs[-1:] = [replace(pair, **apart) for pair in pairs[-1:]]
+    return replaced(
+        run,
+        profile=Profiles(
+            sources=tuple(GateProfile(source=name, gap=gap, **of) for name in names),
+            controls=tuple(GateProfile(source=kind, **of) for kind in ("random", "known_positive")),
+        ),
+        equal_hardness=EqualHardness(pairs=tuple(pairs), unranked=dict.fromkeys(names[1:][-1:], "too_easy")),
     )

@@ -39,7 +39,7 @@ def page(*items, command="secid select RUN --drop repeat -o clean.jsonl", **more
         "findings": (ShownFindings(source="bm25", status="repair first", items=items, command=command),)
         if items
         else (),
-        "controls": "",
+        "below": (),
         "heat": None,
         "details": (),
         "footer": "",
@@ -133,5 +133,6 @@ def test_parts_that_are_empty_leave_no_link():
     anchors = re.findall('<a href="#(.*?)"', text)
     assert anchors == ["verdict"]
     assert all(f'id="{anchor}"' in text for anchor in anchors)
-    full = to_html(replace(page(item()), controls="Level."))
-    assert re.findall('<a href="#(.*?)"', full) == ["verdict", "findings", "controls"]
+    full = to_html(replace(page(item()), below=("One line.",)))
+    assert re.findall('<a href="#(.*?)"', full) == ["verdict", "findings"]
+    assert "<li>One line.</li>" in full

@@ -8,7 +8,6 @@ from itertools import combinations
 import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
-from secid.analyses.lambda_only import MeanResidual
 from secid.analyses.registry import ANALYSES
 from secid.pages.findings import findings_of, sentence
 from secid.pages.formats import to_markdown
@@ -21,7 +20,7 @@ from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_se
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
-from secid.pages.sections.verdict import own_score, verdict
+from secid.pages.sections.verdict import notes, own_score, verdict
 from secid.pages.text import without_isolates
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
@@ -48,7 +47,7 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
     )
     assert own_score(run, second) == "161.3 ±11.3"
     assert [row[2] for row in ranking_section(run).tables[0].rows] == ["174.0", "161.3"]
-    assert any("110 queries and 1,100" in sentence for sentence in verdict(run))
+    assert any("110 queries and 1,100" in sentence for sentence in notes(run))
     assert not any("1,100" in sentence for sentence in verdict(replace(run, budget=1.0)))
 
 
@@ -202,7 +201,9 @@ def test_the_smallest_sources_have_a_section_of_objectives(shape, encoder, tmp_p
 def test_explanations_are_used():
     used = {
         term
-        for section in page_of(samples.guided(samples.separated(samples.sliced(samples.early(RUN))))).details
+        for section in page_of(
+            samples.guided(samples.separated(samples.sliced(samples.early(samples.profiled(RUN)))))
+        ).details
         for term, _ in section.terms
     }
     assert set(EXPLANATIONS) <= used
@@ -276,7 +277,6 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
 
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
-    alone = tuple(MeanResidual(source=own.name, residual_mean=0.5, interval_95=(0.4, 0.6)) for own in RUN.sources)
-    run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.replaced(RUN, lambda_only=alone)))))
+    run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.profiled(RUN)))))
     assert of_analysis(run, name).title
     assert of_analysis(replace(run, analyses={}), name) is None

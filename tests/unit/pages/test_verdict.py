@@ -8,13 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import findings_of, heat_table, most_urgent, ranked, statuses_line
+from secid.pages.findings import findings_of, heat_table, most_urgent, ranked, statuses, statuses_line
 from secid.pages.glossary import skipped_lines
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.ranking import controls_line, outcome, pairs_sentence
-from secid.pages.sections.verdict import answer_table, headline, ranking, verdict, warning_sentences
-from secid.pages.text import percent, without_isolates
+from secid.pages.sections.verdict import (
+    against_random,
+    answer,
+    answer_table,
+    below_table,
+    cautions,
+    notes,
+    verdict,
+    warning_sentences,
+)
+from secid.pages.text import named, percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
@@ -48,15 +57,12 @@ def with_finding(name, share, n=90, source=1, **fields):
     return replace(CLEAN, sources=(*CLEAN.sources[:source], made, *CLEAN.sources[source + 1 :]))
 
 
-def test_each_source_is_named_under_its_status():
+def test_sources_to_leave_come_before_those_to_repair_and_others_are_not_named_beside_them():
     run = with_status("no_defects", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
-    clauses = re.split(r"; |\. ", text)
-    assert [[name for name in NAMES if name in clause] for clause in clauses] == [
-        ["dense"],
-        ["bm25", "poisoned"],
-        ["random"],
-    ]
+    left, repaired = text.split(", and repair ")
+    assert re.sub(r" \(.*\)", "", left) == "Do not use dense"
+    assert [name for name in NAMES if name in repaired] == ["bm25", "poisoned"]
 
 
 def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_first_with_its_share():
@@ -71,22 +77,19 @@ def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_firs
         )
         for source in run.sources
     ]
-    first, second = without_isolates(statuses_line(sources)).split(". ")
+    first = without_isolates(statuses(sources))
     assert first.index("bm25") < first.index("random")
     assert percent(0.5) in first
     assert percent(0.3) in first
     assert not any(percent(share) in first for share in (0.2, 0.9))  # hub is no defect
-    assert "dense" in second
 
 
 def test_sources_are_counted_where_their_names_would_fill_the_line():
     run = with_status("repair", "no_defects")
-    one, other = run.sources[:2]
-    sources = [*(replace(one, name=f"r{n}") for n in range(4)), *(replace(other, name=f"u{n}") for n in range(5))]
-    text = without_isolates(statuses_line(sources))
-    assert re.findall(r"\d+ more", text) == ["2 more"]
-    assert "r3" in text
-    assert "u3" not in text
+    one = run.sources[0]
+    repaired = without_isolates(statuses([replace(one, name=f"r{n}") for n in range(5)]))
+    assert re.findall(r"\d+ more", repaired) == ["2 more"]
+    assert "r4" not in repaired
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -98,9 +101,11 @@ def test_one_source_has_a_headline_of_its_own(status):
 
 def test_the_verdict_begins_with_the_statuses_and_ends_with_what_the_score_is_not():
     for run in VERDICTS.values():
-        first, *_, last = verdict(run)
-        assert first.startswith(statuses_line(run.sources))
-        assert "not yet established" in last
+        first, caution = verdict(run)
+        assert first.startswith(statuses(run.sources))
+        assert caution == cautions(run)[0]
+        assert "not yet established" in cautions(run)[-1]
+        assert set(cautions(run)[1:]) <= set(notes(run))
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -108,21 +113,19 @@ def test_the_verdict_begins_with_the_statuses_and_ends_with_what_the_score_is_no
     ("hardness", "outscoring", "said"),
     [(1.01, 0.1, True), (0.9, 0.51, True), (None, 0.51, True), (1.0, 0.5, False), (None, 0.1, False)],
 )
-def test_most_negatives_outscoring_the_positive_is_in_the_headline_whatever_the_status(
-    status, hardness, outscoring, said
-):
+def test_most_negatives_outscoring_the_positive_is_a_caution_whatever_the_status(status, hardness, outscoring, said):
     (source,) = with_status(status).sources[:1]
     hard = samples.changed(source, hardness=hardness, inversion_fraction=outscoring)
     run = replace(ONE, sources=(hard,))
-    assert ("Most negatives outscore the positive: " in verdict(run)[0]) is said
-    assert verdict(run)[0].startswith(statuses_line(run.sources))
+    assert ("Most negatives outscore the positive: " in " ".join(cautions(run))) is said
+    assert verdict(run)[0].startswith(statuses(run.sources))
 
 
 @pytest.mark.parametrize(("share", "outscoring", "said"), [(0.2, 0.6, True), (0.05, 0.6, False), (0.2, 0.1, False)])
-def test_weak_positives_of_a_source_that_outscores_them_are_in_the_headline(share, outscoring, said):
+def test_weak_positives_of_a_source_that_outscores_them_are_in_the_caution(share, outscoring, said):
     run = with_finding("weak_positive", share, inversion_fraction=outscoring, hardness=0.5)
     name = run.sources[1].name
-    text = without_isolates(headline(run))
+    text = without_isolates(" ".join(cautions(run)))
     assert (f"Many positives look no better than random passages: {name}." in text) is said
 
 
@@ -131,20 +134,20 @@ def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
     run = with_status("repair", "no_defects")
     first, second = run.sources[:2]
     for findings, words in ((ABSENT, "No defects found"), (few, "No defects above their limits")):
-        line = without_isolates(statuses_line((first, replace(second, findings=findings))))
-        assert line.endswith(f" {words}: {second.name}.")
+        assert statuses((replace(second, findings=findings),)) == f"{words} in {named(second.name)}"
+    assert statuses((first, second)).startswith("Repair ")
 
 
 def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
     one = replace(CLEAN, one_positive=True)
-    assert "one label per query" in headline(one)
-    text = " ".join(verdict(one))
+    assert "one label per query" in verdict(one)[1]
+    text = " ".join(notes(one))
     assert 0 < text.index("--collection DIR") < text.index("--guide NAME")
     assert "secid audit" not in text  # which needs more arguments than a sentence can name
     collection = {**one.settings, "collection": {"value": "beir", "from": "flag"}}
-    text = " ".join(verdict(replace(one, settings=collection)))
+    text = " ".join(notes(replace(one, settings=collection)))
     assert ("--collection" in text, "--guide NAME" in text) == (False, True)
-    assert "one label per query" not in headline(replace(one, one_positive=False))
+    assert not any("one label per query" in line for line in cautions(replace(one, one_positive=False)))
 
 
 @pytest.mark.parametrize("has_collection", [False, True])
@@ -159,66 +162,86 @@ def test_inversion_names_only_the_checks_for_false_negatives_that_the_run_lacks(
 
 
 @pytest.mark.parametrize(
-    ("differences", "separates"),
-    [([0.3] * 5, True), ([0.01] * 5, False), ([-0.1] * 5, False), ([0.3, 0.3, 0.3, 0.3, -0.1], False)],
+    ("differences", "said"),
+    [([0.3] * 5, ""), ([0.01] * 5, "No source scores significantly above"), ([-0.1] * 5, "score higher than")],
 )
-def test_where_random_passages_are_not_below_every_source_nothing_is_said_of_the_order(differences, separates):
-    run = compared(random_passages(CLEAN, *differences), True)
-    assert ("every other" in ranking(run)) is separates
-    assert ("andom passages" in ranking(run)) is not separates
-    above = [value < -0.02 for value in differences]
-    assert ("do not choose by rank" in ranking(run)) is any(above)
+def test_where_random_passages_score_is_a_note(differences, said):
+    text = against_random(random_passages(CLEAN, *differences))
+    assert said in text
+    assert bool(text) is bool(said)
+
+
+def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes_with_none():
+    run = samples.profiled(CLEAN)
+    *others, last = (source.name for source in run.sources)
+    assert [row[0] for row in answer_table(run, full=True).rows][:5] == [*others, last]
+    assert column(answer_table(run, full=True), "tie")[4] == "–"
+    assert without_isolates(below_table(run)[0]) == (
+        f"Not ranked: {last}, as easy as random passages (hardness below 0.1)."
+    )
+    assert len(below_table(run)) == 1 + len(run.sources)
+    assert f"of {len(others)} ranked sources without defects" in answer(run)
+    turned = samples.replaced(
+        run, equal_hardness=replace(run.analyses["equal_hardness"], unranked={others[0]: "apart"})
+    )
+    assert [row[0] for row in answer_table(turned, full=True).rows][:5] == [*others[1:], last, others[0]]
+    assert "A" in column(answer_table(turned, full=True), "tie")
+    assert others[0] not in answer(turned).split("; ")[1]
+
+
+def test_the_reference_controls_are_the_last_rows_and_have_no_status():
+    table = answer_table(RUN, full=True)
+    assert table.n_controls == 2
+    assert [row[0] for row in table.rows[-2:]] == ["random passages", "known positives"]
+    assert column(table, "status")[-2:] == ["", ""]
+    assert column(table, "hardness")[-2:] == ["0.00", "1.00"]
+    assert answer_table(replace(RUN, controls=()), full=True).n_controls == 0
 
 
 def test_equal_hardness_has_no_range():
     alike = replace(RUN, sources=tuple(samples.changed(source, hardness=0.501) for source in RUN.sources))
-    assert [any("Hardness runs" in line for line in verdict(run)) for run in (RUN, alike)] == [True, False]
+    assert [any("Hardness runs" in line for line in notes(run)) for run in (RUN, alike)] == [True, False]
 
 
 def test_a_single_source_has_no_rank():
     (source,) = ONE.sources
-    assert "rank" in ranking(random_passages(ONE, 0.3))
-    assert column(answer_table(ONE, full=False), "tie") == ["–"]
-    assert source.name in verdict(ONE)[0]
+    assert "rank" not in answer(ONE)
+    assert column(answer_table(ONE, full=True), "tie")[0] == "–"
+    assert source.name in " ".join(verdict(ONE)) or "this source" in verdict(ONE)[0]
 
 
-def test_a_leader_is_called_tied_where_any_pair_is_not_significant():
-    assert "tied" in ranking(compared(BEYOND, False))
-    assert "tied" not in ranking(compared(BEYOND, True))
-    assert "compared" in ranking(replace(BEYOND, comparisons=()))
+def test_sources_tie_for_the_highest_score_where_a_pair_is_not_significant():
+    assert "tie for the highest score" in answer(compared(CLEAN, False))
+    assert "has the highest score" in answer(compared(CLEAN, True))
+    assert "highest" not in answer(replace(CLEAN, comparisons=()))
 
 
 def test_nothing_is_called_free_of_a_defect_that_was_not_evaluated():
-    assert not any("Not evaluated" in text for text in verdict(BEYOND))
-    (text,) = [text for text in verdict(without_defects_evaluated(BEYOND)) if "Not evaluated" in text]
+    assert not any("Not evaluated" in text for text in cautions(BEYOND))
+    (text,) = [text for text in cautions(without_defects_evaluated(BEYOND)) if "Not evaluated" in text]
     assert "mojibake" in text
 
 
-def test_warnings_come_right_after_the_headline_and_are_counted():
+def test_the_first_warning_is_the_caution_and_the_others_are_notes():
     warnings = tuple(RunWarning(kind="few_queries", source=name, values={"n_queries": 1}) for name in "abcde")
-    sentences = verdict(replace(BEYOND, warnings=warnings))
-    assert sentences[1:4] == warning_sentences(replace(BEYOND, warnings=warnings[:3]))
-    assert " 2 " in sentences[4]
+    run = replace(BEYOND, warnings=warnings)
+    first, *others = warning_sentences(run)
+    assert verdict(run)[1] == first
+    assert list(notes(run)[: len(others)]) == others
 
 
 def test_the_answer_has_a_row_a_source_with_its_numbers():
     table = answer_table(RUN, full=True)
-    assert column(table, "source") == list(NAMES)
-    assert column(table, "status") == ["no defects"] * 3 + ["repair first", "no defects"]
-    assert column(table, "score ± CI")[0] == "0.546 ±0.035"
-    assert column(table, "tie") == ["A", "B", "B", "B", "C"]
-    assert column(table, "hardness") == ["0.01", "0.41", "0.68", "0.47", "1.11"]
-    assert column(table, "n")[-1] == "132"
-    poisoned = RUN.sources[3]
-    assert column(table, "defects")[3].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert column(table, "score without defects") == [
-        "–",
-        "–",
-        "–",
-        f"{poisoned.score.without_flagged.eci_nats:.3f} ±0.038",
-        "–",
-    ]
-    assert column(table, "top problem")[3] == "false_negative"
+    ordered = ["bm25", "dense", "poisoned", "counterfactual", "random"]
+    assert column(table, "source")[:5] == ordered
+    assert column(table, "status")[:5] == ["no defects", "no defects", "repair first", "no defects", "no defects"]
+    assert column(table, "score ± CI")[4] == "0.546 ±0.035"
+    assert column(table, "tie")[:5] == ["A", "A", "A", "B", "–"]
+    assert column(table, "hardness")[:5] == ["0.41", "0.68", "0.47", "1.11", "0.01"]
+    assert column(table, "consistency")[:2] == ["0.91", "0.82"]
+    poisoned = next(source for source in RUN.sources if source.name == "poisoned")
+    assert column(table, "defects")[2].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
+    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(RUN)))
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
@@ -327,8 +350,8 @@ def test_each_source_to_repair_comes_first_with_its_command_however_few_findings
 
 def test_a_source_without_a_sound_negative_has_none_left():
     rest = replace(RUN.sources[3].score.without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
-    table = answer_table(replace(RUN, sources=(samples.changed(RUN.sources[3], without_flagged=rest),)), full=True)
-    assert column(table, "score without defects") == ["none left"]
+    run = replace(RUN, sources=(samples.changed(RUN.sources[3], without_flagged=rest),))
+    assert "without defects: poisoned none left" in without_isolates(" ".join(notes(run)))
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])
@@ -415,7 +438,7 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
     random = next(control for control in run.controls if control.kind == "random")
     part = replace(random, against=random.against[:3])
     some = replace(run, controls=tuple(part if control is random else control for control in run.controls))
-    for text in (controls_line(some), *([] if difference > 0.1 else [ranking(some)])):
+    for text in (controls_line(some), *([] if difference > 0.1 else [against_random(some)])):
         assert re.search(f"ot compared with[^.]* {NAMES[3]} and {NAMES[4]}", without_isolates(text))
         assert "all 5" not in text
     assert "not compared" not in controls_line(run)
@@ -424,7 +447,7 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
 
 def test_a_source_without_a_hardness_is_named_beside_the_range():
     sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
-    (text,) = [line for line in verdict(replace(RUN, sources=sources)) if "Hardness runs" in line]
+    (text,) = [line for line in notes(replace(RUN, sources=sources)) if "Hardness runs" in line]
     assert f"not evaluated: {NAMES[0]}" in without_isolates(text)
 
 
@@ -451,7 +474,7 @@ def test_other_settings_are_counted_and_samples_are_not():
 def test_a_page_has_all_its_parts():
     page = page_of(RUN)
     assert page.answer.rows
-    assert len(page.pictures) == 2
+    assert len(page.pictures) == 3
     assert page.heat is not None
     anchors = [section.anchor for section in page.details]
     assert len(anchors) == len(set(anchors))
@@ -460,7 +483,9 @@ def test_a_page_has_all_its_parts():
         "control-scores",
         "ablations",
         "budget",
-        "gates",
+        "profile",
+        "equal-hardness",
+        "notes",
         "directions",
         "overlaps",
         "read",

@@ -9,7 +9,7 @@ import pytest
 import secid
 from secid.analyses import shared_queries
 from secid.analyses.shared_queries import counts_of, flags_of, scored_pairs
-from secid.pages.sections.verdict import answer_table, verdict
+from secid.pages.sections.verdict import answer_table, notes, verdict
 from secid.settings import Settings
 from tests.unlike import HardnessEncoder, margin_case, write_unlike
 
@@ -70,8 +70,8 @@ def test_a_pair_that_shares_less_than_the_table_needs_is_compared_on_what_it_sha
 def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
     table = answer_table(run, full=False)
     column = [column.title for column in table.columns].index("queries")
-    assert {row[0]: row[column] for row in table.rows} == {"bm25": "35/120", "dense": "35"}
-    text = " ".join(verdict(run))
+    assert {row[0]: row[column] for row in table.rows[:2]} == {"bm25": "35/120", "dense": "35"}
+    text = " ".join((*verdict(run), *notes(run)))
     assert "has 35 of the 120 queries" in text
     assert "35 queries that all sources share" in text
 
@@ -104,7 +104,7 @@ def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
     assert all(ranks[pair.first] < ranks[pair.second] for pair in run.comparisons)
     assert "crossings" in run.not_evaluated
     cells = [row[-1] for row in answer_table(run, full=False).rows]
-    assert all(cell.endswith("*") for cell in cells)
+    assert [cell.endswith("*") for cell in cells] == [True, True, True, False]  # the last row is of random passages
 
 
 def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""The gate profile of each source: mean consistency, locality and residual, and which gate sets it apart from random
+passages.
+
+Worked example: a triplet with π = 0.5, ρ = 0.8, λ = 0.9 weighs 0.36, and one of random passages with 0.9, 0.7, 0.95
+weighs 0.5985. The gap of -0.2385 is split among the gates by their Shapley values: -0.345 to consistency, 0.135 to
+locality and -0.028 to the residual, which add up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from math import factorial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from secid.analyses.analysis import Analysis, AnalysisResult, Context
+from secid.arrays import Floats, Index, among, distinct
+from secid.measure.interval import finite
+from secid.triplets.estimates import Estimate, Names, comparable_keys, paired_difference, wilson_interval
+
+if TYPE_CHECKING:
+    from secid.triplets.measure_set import Measured
+    from secid.triplets.table import TripletTable
+
+FACTORS = ("consistency", "locality", "residual")
+"""The gates whose product is the weight of a triplet."""
+NO_GAP = "no_random_passages_of_the_queries"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean over the negatives of a set, with its 95 % interval, queries being the sampling unit.
+
+    interval_95 : of a gate within [0, 1], which it is for fewer than five queries; of a difference then None.
+    """
+
+    value: float
+    interval_95: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapToRandom:
+    """Mean weight of a source minus that of random passages for the same queries, and each gate's part of it.
+
+    n_queries : queries that both have.   weight = consistency + locality + residual. Source: METHOD 15.
+    """
+
+    n_queries: int
+    weight: Mean
+    consistency: Mean
+    locality: Mean
+    residual: Mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateProfile:
+    """Mean gates of a source, on the table's queries, or of a control.
+
+    source : its name; of a control its kind.   n_queries : distinct queries of the set.   weight : of their product.
+    gap    : None of a control, and without random passages for a query of the source.
+    """
+
+    source: str
+    n_queries: int
+    consistency: Mean
+    locality: Mean
+    residual: Mean
+    weight: Mean
+    gap: GapToRandom | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles:
+    """Profiles of the sources, and of the controls that they are read against: random passages and known positives."""
+
+    sources: tuple[GateProfile, ...]
+    controls: tuple[GateProfile, ...]
+
+
+def compute(context: Context) -> AnalysisResult[Profiles]:
+    """Return the profile of every source, and of random passages and known positives where they were measured."""
+    controls = {
+        control.kind: item for control, item in context.controls if control.kind in ("random", "known_positive")
+    }
+    random, distance = controls.get("random"), context.measurer.smallest_distance
+    sources = [
+        profile(item, gap=None if random is None else gap_to_random(item, random, distance)) for item in context.table
+    ]
+    missing = {f"gap to random of {own.source}": NO_GAP for own in sources if random is not None and own.gap is None}
+    of_controls = [profile(item, kind) for kind, item in controls.items()]
+    return AnalysisResult(Profiles(sources=tuple(sources), controls=tuple(of_controls)), missing)
+
+
+def profile(item: Measured, name: str | None = None, gap: GapToRandom | None = None) -> GateProfile:
+    """Return the mean gates of a measured set, at least one triplet."""
+    columns, names = item.table.columns(), comparable_keys(item.query_keys)
+    means = {}
+    for column in (*FACTORS, "weight"):
+        mean = item.table.mean(columns[column], names)
+        means[column] = Mean(value=mean.value, interval_95=wilson_interval(mean))
+    return GateProfile(source=name or item.name, n_queries=len(names), gap=gap, **means)
+
+
+def shapley(gates: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Split each triplet's product of gates, less 1, among the gates: (T,) each, which add up to the product less 1.
+
+    gates : (T,) in [0, 1] by name. A gate's part is its effect on the product, averaged over all orders in which the
+    gates may be multiplied. Source: Shapley 1953; METHOD 15.
+    """
+    n = len(gates)
+    parts = {name: np.zeros(len(values)) for name, values in gates.items()}
+    for name, own in gates.items():
+        others = [other for other in gates if other != name]
+        for size in range(n):
+            share = factorial(size) * factorial(n - 1 - size) / factorial(n)
+            for chosen in combinations(others, size):
+                parts[name] += share * np.prod([gates[other] for other in chosen], axis=0) * (own - 1.0)
+    return parts
+
+
+def gap_to_random(item: Measured, random: Measured, smallest_distance: float) -> GapToRandom | None:
+    """Return a source's mean weight minus that of random passages on the queries of both; None if they share none.
+
+    smallest_distance : ||n - p|| at or below which a triplet adds nothing to M. It weighs 0 here as well: the mean
+    weight is tr M.
+    """
+    own, other = distinct(item.triplets.query), distinct(random.triplets.query)
+    shared = own[among(own, other)]
+    if not len(shared):
+        return None
+    names = comparable_keys(item.query_keys)[among(own, shared)]
+    first, second = (_parts(part.table, shared, names, smallest_distance) for part in (item, random))
+    gaps = {name: paired_difference(first[name], second[name]) for name in first}
+    means = {name: Mean(value=gap.value, interval_95=finite(gap.interval)) for name, gap in gaps.items()}
+    return GapToRandom(n_queries=len(shared), **means)
+
+
+def _parts(table: TripletTable, queries: Index, names: Names, smallest_distance: float) -> dict[str, Estimate]:
+    """Return the mean weight on some queries and each gate's part of it. names : (Q,) of these queries."""
+    some = table.rows(np.flatnonzero(among(table.triplets.query, queries)))
+    columns = some.columns()
+    usable = some.dots().squared_distance.numpy() > smallest_distance**2
+    gates = {name: np.where(usable, columns[name], 0.0) for name in FACTORS}
+    values = {**shapley(gates), "weight": np.prod([*gates.values()], axis=0)}
+    return {name: some.mean(column, names) for name, column in values.items()}
+
+
+PROFILE = Analysis("profile", Profiles, compute)

@@ -1,0 +1,72 @@
+"""Sources compared among negatives of equal margin, and which sources are not ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from secid.analyses.equal_hardness import TOO_EASY, EqualHardness, EqualMargins
+from secid.pages.glossary import terms
+from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
+from secid.pages.text import UNKNOWN, count, named, percent, plain, signed, with_interval
+from secid.results import Run
+
+REASONS: Mapping[str, str] = {
+    "too_easy": f"as easy as random passages (hardness below {TOO_EASY:g})",
+    "apart": "too few of its negatives are as hard as those of any other source",
+}
+"""Why a source is not ranked."""
+
+
+def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:
+    """Show the difference of mean weights of each pair at equal margins; None if there is no pair."""
+    if not found.pairs:
+        return None
+    shown = found.pairs[:MOST_PAIRS]
+    rows = tuple((*_names(pair), _difference(pair), percent(pair.overlap), count(pair.n_queries)) for pair in shown)
+    which = f"; the first {count(MOST_PAIRS)} pairs of {count(len(found.pairs))} in report.json"
+    caption = (
+        f"Mean weight of the first source minus that of the second{which if len(shown) < len(found.pairs) else ''}"
+    )
+    return Section(
+        anchor="equal-hardness",
+        link="Equal hardness",
+        title="Differences at equal hardness",
+        paragraphs=(pairs_line(found),),
+        tables=(
+            Table(
+                caption=caption,
+                columns=(foreign("pair"), text("higher"), wrapped("difference"), number("overlap"), number("queries")),
+                rows=rows,
+            ),
+        ),
+        terms=terms("at equal hardness", "overlap of margins", "95 % CI"),
+    )
+
+
+def pairs_line(found: EqualHardness) -> str:
+    """Say how many pairs could be compared and how many of them differ."""
+    compared = [pair for pair in found.pairs if pair.difference is not None]
+    differ = sum(pair.established for pair in compared)
+    partial = "" if len(compared) == len(found.pairs) else " The others have too few negatives of equal margin."
+    n_compared = f"{count(len(compared))} of {count(len(found.pairs))}"
+    return f"Pairs compared: {n_compared}; significant (Holm): {count(differ)}.{partial}"
+
+
+def _names(pair: EqualMargins) -> tuple[str, str]:
+    higher = "–"
+    if pair.established and pair.difference is not None:
+        higher = named(pair.first if pair.difference > 0 else pair.second)
+    return f"{named(pair.first)}, {named(pair.second)}", higher
+
+
+def _difference(pair: EqualMargins) -> str:
+    if pair.difference is None:
+        return "–"
+    if pair.interval_95 is None:
+        return f"{signed(pair.difference)}\n({UNKNOWN})"
+    return with_interval(pair.difference, pair.interval_95, signed)
+
+
+def unranked_line(name: str, reason: str) -> str:
+    """Say why a source is not ranked."""
+    return f"Not ranked: {named(name)}, {REASONS.get(reason) or plain(reason)}."

@@ -1,0 +1,140 @@
+"""What dense sources would give under other margins and windows of ranks: one search, nothing written.
+
+    grid        the variants of a source: margins below the positive's score by windows of ranks
+    sweep_all   what each of them gives, and what a guide suspects in a sample of it
+
+Margins are not portable between encoders, so a table of these candidates and this encoder takes the place of a default.
+Source: METHOD 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from secid.arrays import Floats, Index
+from secid.measure.blocks import Triplets
+from secid.measure.in_batch import MARGIN
+from secid.progress import Progress
+from secid.results.mine import Suspects, Sweep, Swept, SweptSource
+from secid.scoring.encoders import load_guide
+from secid.settings import Settings
+from secid.tools.mining.choose import Picks
+from secid.tools.mining.find import find_negatives, options_of, score_means
+from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
+from secid.tools.mining.questions import Questions
+from secid.tools.mining.run import Load, asked_of
+from secid.triplets.estimates import comparable_keys, wilson_interval
+from secid.triplets.guide import GuideScores, guide_scores
+
+RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
+WINDOWS = ((11, 50), (51, 100))
+"""Beside the source's own and ranks 1 to K."""
+SAMPLE = 300
+"""Negatives of each method that a guide scores: a share of 10 % then has a standard error of 1.7 points."""
+
+
+def swept_methods(miner: Miner, k: int) -> list[Miner]:
+    """The variants of a dense source by window and margin, each method once; the source itself may be among them.
+
+    They have its maximum and its choice within the window; a relative margin replaces its own margins.
+    """
+    own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
+    if isinstance(own, Dense):
+        for ranks in (miner.window, (1, k), *WINDOWS):
+            for relative in RELATIVE:
+                methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
+    return [Miner(miner.name, miner.text, method) for method in methods.values()]
+
+
+def sweep_all(
+    plan: MiningPlan, questions: Questions, load: Load, settings: Settings, work: Path, progress: Progress
+) -> Sweep:
+    """Searches once for all variants of all dense sources, at least one.
+
+    load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
+    """
+    dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
+    grids = [swept_methods(miner, plan.k) for miner in dense]
+    at_random = Miner("random", "random", Random())
+    # Sources that share a method are searched once.
+    every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
+    encoder, info = load()
+    guide = load_guide(settings, encoder, progress)
+    found = find_negatives(
+        replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress
+    )
+    guided: Sequence[Suspects | None] = [None] * len(every)
+    size = settings.guide_sample or SAMPLE
+    if guide is not None:
+        rows = [_triplets(questions, found.positive, own) for own in found.picks]
+        near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+        sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
+        scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
+        guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
+    swept = {
+        miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
+        for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
+    }
+    sources = tuple(
+        SweptSource(
+            name=miner.name,
+            own=swept[miner.method],
+            variants=tuple(swept[each.method] for each in variants),
+        )
+        for miner, variants in zip(dense, grids, strict=True)
+    )
+    return Sweep(
+        **asked_of(plan, questions, settings),
+        encoder=info,
+        guide=None if guide is None else guide.info,
+        guide_margin=MARGIN,
+        guide_sample=size,
+        random=swept[at_random.method],
+        sources=sources,
+        unswept=tuple(miner.name for miner in plan.miners if miner not in dense),
+    )
+
+
+def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
+    """Each negative with a positive of its row. positive : (R,)."""
+    counts = picks.counts
+    filled = np.flatnonzero(counts)
+    return Triplets(
+        query=np.repeat(questions.query, counts),
+        positive=np.repeat(positive, counts),
+        negative=picks.ids[picks.ids >= 0].astype(np.int64),
+        record_offsets=np.concatenate([[0], np.cumsum(counts[filled])]),
+        record=np.repeat(np.arange(len(counts)), counts),
+        place=np.arange(int(counts.sum())),
+    )
+
+
+def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
+    """None where there is no negative."""
+    if not len(rows):
+        return None
+    queries, cluster = np.unique(rows.query, return_inverse=True)
+    flags = guide.suspect().astype(np.float64)
+    estimate = guide.mean(flags, cluster, comparable_keys(questions.queries.keys[queries]), None)
+    return Suspects(n_scored=int(guide.scored.sum()), share=estimate.value, interval_95=wilson_interval(estimate))
+
+
+def _swept(
+    method: Method, picks: Picks, s_qn: Floats, s_first: Floats, k: int, temperature: float, suspects: Suspects | None
+) -> Swept:
+    counts = picks.counts
+    n = int(counts.sum())
+    return Swept(
+        method=options_of(method),
+        n_negatives=n,
+        n_short=int((counts < k).sum()),
+        n_lacking=k * len(counts) - n,
+        n_missing=int((counts == 0).sum()),
+        **score_means(s_qn, s_first, picks.ids >= 0, temperature),
+        suspects=suspects,
+    )
