@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Index, among
+from secid.arrays import Flags, Index, among, distinct
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
@@ -186,28 +186,32 @@ class Positives:
 
 
 def labelled_positives(
-    queries: TextForms, forms: TextForms, passages: TextStore, sources: Sequence[PlannedSource]
+    query_form: Keys, passage_form: Keys, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> Positives:
-    """The positives of all records of some sources. forms : of the passages."""
+    """The positives of all records of some sources. query_form, passage_form: hash of each one's normal form, by id."""
     query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
-    query = queries.form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
-    ids = np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
-    return positives_of_pairs(query, ids, forms, passages)
+    query = query_form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
+    return positives_of_pairs(query, _positive_ids(sources), passage_form, passages)
 
 
-def positives_of_pairs(query: Keys, ids: Index, forms: TextForms, passages: TextStore) -> Positives:
+def _positive_ids(sources: Sequence[PlannedSource]) -> Index:
+    return np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
+
+
+def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> Positives:
     """The positives of labelled pairs: (n,) hash of each one's query's normal form, and id of its passage."""
-    order = np.lexsort((forms.form[ids], query))
-    order = order[forms.form[ids[order]] != EMPTY_FORM]
-    query, ids = query[order], ids[order]
+    form = passage_form[ids]
+    order = np.lexsort((form, query))
+    order = order[form[order] != EMPTY_FORM]
+    query, ids, form = query[order], ids[order], form[order]
     new = np.ones(len(order), np.bool_)
-    new[1:] = (query[1:] != query[:-1]) | (forms.form[ids[1:]] != forms.form[ids[:-1]])
-    query, ids = query[new], ids[new]
+    new[1:] = (query[1:] != query[:-1]) | (form[1:] != form[:-1])
+    query, ids, form = query[new], ids[new], form[new]
     names, first = np.unique(query, return_index=True)
     return Positives(
         names,
         np.append(first, len(ids)),
-        forms.form[ids],
+        form,
         passages.lengths[ids].astype(np.int64),
         lambda places: passages.only(ids[places]),
         1,
@@ -224,7 +228,10 @@ def stored_positives(
     positive_run_offsets (N + 1,) int64, positive_runs uint32: one of KEPT_EVERY runs. The order of sources and records
     does not matter.
     """
-    positives = labelled_positives(text_forms(queries), text_forms(passages), passages, sources)
+    ids = distinct(_positive_ids(sources))
+    form = np.zeros(len(passages), np.uint64)
+    form[ids] = text_forms(passages.only(ids)).form
+    positives = labelled_positives(text_forms(queries).form, form, passages, sources)
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
     for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
@@ -301,7 +308,7 @@ class CopyFinder:
     ) -> None:
         self._queries, self._forms, self._passages = queries, forms, passages
         self._workers = workers or Workers(0)
-        self._positives = [labelled_positives(queries, forms, passages, sources), *([known] if known else [])]
+        self._positives = [labelled_positives(queries.form, forms.form, passages, sources), *([known] if known else [])]
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
         """(T,) each: false_negative, near_copy. No triplet has both."""
