@@ -54,8 +54,8 @@ class Workers:
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
         n = min(MOST_WORKERS, threads or _n_cores())
         few = n_texts < LEAST_TEXTS or n < 2 or current_process().daemon  # which may have no children
-        self.n = 1 if few else n
-        self._pool = None if few else ProcessPoolExecutor(n, _Context(), _end_with_parent)
+        self._pool = None if few else _pool_of(n)
+        self.n = 1 if self._pool is None else n
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +85,14 @@ class Workers:
                 "a worker process ended before its texts were done, as it does where memory runs out",
                 remedy="--set threads=1 works without such processes",
             ) from error
+
+
+def _pool_of(n: int) -> ProcessPoolExecutor | None:
+    """n processes; None on systems without the locks or the shared memory that they need."""
+    try:
+        return ProcessPoolExecutor(n, _Context(), _end_with_parent)
+    except (OSError, ImportError, NotImplementedError):
+        return None
 
 
 def _n_cores() -> int:

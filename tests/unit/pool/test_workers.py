@@ -65,6 +65,15 @@ def test_one_thread_and_few_texts_start_no_process(monkeypatch):
     assert [Workers(1, 2).n, Workers(2, 2).n] == [1, 2]
 
 
+def test_without_shared_memory_this_process_does_the_work(monkeypatch):
+    def refused(*_):
+        raise OSError("no shared memory")
+
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", refused)
+    with Workers(1, 2) as some:
+        assert (some.n, list(some.map(int, ["1", "2"]))) == (1, [1, 2])
+
+
 SCRIPT = """
 import sys, time
 from secid.pool import workers
