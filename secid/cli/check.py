@@ -16,7 +16,7 @@ from secid.results.inputs import OF_PROBE
 
 # `secid check`.
 
-USED = ("tokenizer", "examples", *(name for name in READING if name != "on_bad"))
+USED = ("tokenizer", "examples", "threads", *(name for name in READING if name != "on_bad"))
 """Without on_bad: a few malformed rows are a caution here, an error with --fail-on malformed_rows=0."""
 
 

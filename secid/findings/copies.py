@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Index, among
+from secid.arrays import Flags, Index, among, distinct
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
+from secid.pool.workers import Workers
 
 RUN_WORDS = 5
 """Words of a run: five in a row are rarely shared by texts that do not copy each other. Source: METHOD 14."""
@@ -164,7 +165,7 @@ class Positives:
 
     queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
     normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
-    runs_of : the runs of the positives at these places.   every : one of so many is kept.
+    part    : the positives at these places, their texts or their runs.   every : one of so many is kept.
     least   : fewer runs of a negative than this are not compared.
     """
 
@@ -172,7 +173,7 @@ class Positives:
     offsets: Index
     forms: Keys
     n_bytes: Index
-    runs_of: Callable[[Index], RunSets]
+    part: Callable[[Index], TextStore | RunSets]
     every: int
     least: int
 
@@ -185,30 +186,34 @@ class Positives:
 
 
 def labelled_positives(
-    queries: TextForms, forms: TextForms, passages: TextStore, sources: Sequence[PlannedSource]
+    query_form: Keys, passage_form: Keys, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> Positives:
-    """The positives of all records of some sources. forms : of the passages."""
+    """The positives of all records of some sources. query_form, passage_form: hash of each one's normal form, by id."""
     query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
-    query = queries.form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
-    ids = np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
-    return positives_of_pairs(query, ids, forms, passages)
+    query = query_form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
+    return positives_of_pairs(query, _positive_ids(sources), passage_form, passages)
 
 
-def positives_of_pairs(query: Keys, ids: Index, forms: TextForms, passages: TextStore) -> Positives:
+def _positive_ids(sources: Sequence[PlannedSource]) -> Index:
+    return np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
+
+
+def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> Positives:
     """The positives of labelled pairs: (n,) hash of each one's query's normal form, and id of its passage."""
-    order = np.lexsort((forms.form[ids], query))
-    order = order[forms.form[ids[order]] != EMPTY_FORM]
-    query, ids = query[order], ids[order]
+    form = passage_form[ids]
+    order = np.lexsort((form, query))
+    order = order[form[order] != EMPTY_FORM]
+    query, ids, form = query[order], ids[order], form[order]
     new = np.ones(len(order), np.bool_)
-    new[1:] = (query[1:] != query[:-1]) | (forms.form[ids[1:]] != forms.form[ids[:-1]])
-    query, ids = query[new], ids[new]
+    new[1:] = (query[1:] != query[:-1]) | (form[1:] != form[:-1])
+    query, ids, form = query[new], ids[new], form[new]
     names, first = np.unique(query, return_index=True)
     return Positives(
         names,
         np.append(first, len(ids)),
-        forms.form[ids],
+        form,
         passages.lengths[ids].astype(np.int64),
-        lambda places: _runs_of(passages, ids[places], 1),
+        lambda places: passages.only(ids[places]),
         1,
         LEAST_RUNS,
     )
@@ -223,14 +228,17 @@ def stored_positives(
     positive_run_offsets (N + 1,) int64, positive_runs uint32: one of KEPT_EVERY runs. The order of sources and records
     does not matter.
     """
-    positives = labelled_positives(text_forms(queries), text_forms(passages), passages, sources)
+    ids = distinct(_positive_ids(sources))
+    form = np.zeros(len(passages), np.uint64)
+    form[ids] = text_forms(passages.only(ids)).form
+    positives = labelled_positives(text_forms(queries).form, form, passages, sources)
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
     for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
-        runs = positives.runs_of(np.arange(start, stop))
-        chosen = runs.keys % np.uint32(KEPT_EVERY) == 0
-        keys.append(runs.keys[chosen])
-        sizes.append(np.diff(np.concatenate([[0], np.cumsum(chosen)])[runs.offsets]))
+        texts = positives.part(np.arange(start, stop))
+        runs = texts if isinstance(texts, RunSets) else _runs_of(texts, KEPT_EVERY)
+        keys.append(runs.keys)
+        sizes.append(runs.sizes)
     return {
         f"{STORED}queries": positives.queries,
         f"{STORED}offsets": positives.offsets,
@@ -286,6 +294,7 @@ class CopyFinder:
     """Finds copies of labelled positives among negatives.
 
     forms : of the passages.   known : positives from outside the run, which count as its own do.
+    workers : that compare many texts; without them this process does.
     """
 
     def __init__(
@@ -295,9 +304,11 @@ class CopyFinder:
         passages: TextStore,
         sources: Sequence[PlannedSource],
         known: Positives | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self._queries, self._forms, self._passages = queries, forms, passages
-        self._positives = [labelled_positives(queries, forms, passages, sources), *([known] if known else [])]
+        self._workers = workers or Workers(0)
+        self._positives = [labelled_positives(queries.form, forms.form, passages, sources), *([known] if known else [])]
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
         """(T,) each: false_negative, near_copy. No triplet has both."""
@@ -315,13 +326,38 @@ class CopyFinder:
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
         """Marks the triplets whose negative is a near copy of a positive."""
         n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
-        for start, stop in pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
-            part = pairs.only(slice(start, stop))
-            ids, own = np.unique(part.negative, return_inverse=True)
-            places, other = np.unique(part.positive, return_inverse=True)
-            left = _runs_of(self._passages, ids, positives.every).take(own)
-            right = positives.runs_of(places).take(other)
-            near[part.triplet[near_copies(left, right, positives.least)]] = True
+        ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
+        parts = (pairs.only(slice(*part)) for part in ranges)
+        flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
+        for (start, stop), near_copy in zip(ranges, flags, strict=True):
+            near[pairs.triplet[start:stop][near_copy]] = True
+
+
+class _Comparison(NamedTuple):
+    """n pairs to compare: negative own[i] of some texts with positive other[i] of some texts, or of their runs."""
+
+    negatives: TextStore
+    own: Index
+    positives: TextStore | RunSets
+    other: Index
+    every: int
+    least: int
+
+    @staticmethod
+    def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
+        """The comparison of some pairs."""
+        ids, own = np.unique(pairs.negative, return_inverse=True)
+        places, other = np.unique(pairs.positive, return_inverse=True)
+        texts = passages.only(ids)
+        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.least)
+
+
+def _near_copies_in(pairs: _Comparison) -> Flags:
+    """(n,) which pairs are near copies: what a worker does."""
+    left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
+    positives = pairs.positives
+    right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
+    return near_copies(left, right, pairs.least)
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
@@ -333,6 +369,6 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
         )
 
 
-def _runs_of(passages: TextStore, ids: Index, every: int) -> RunSets:
-    """The distinct runs of these passages."""
-    return run_sets(FormKeys.of(passages.packed_of(ids)), every)
+def _runs_of(texts: TextStore, every: int) -> RunSets:
+    """The distinct runs of these texts."""
+    return run_sets(FormKeys.of(texts.packed(0, len(texts))), every)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from unicodedata import normalize
 
 import ftfy
@@ -67,27 +68,28 @@ def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
     )
 
 
-def language_numbers(texts: Sequence[str]) -> npt.NDArray[np.int16]:
+def language_numbers(texts: Sequence[str], saved: Path | None = None) -> npt.NDArray[np.int16]:
     """(n,) place of each text's language in LANGUAGES, UNDECIDED where the library is not sure of one.
+
+    saved : the model, as `save_model` gives it to other processes.
 
     >>> [LANGUAGES[number] for number in language_numbers(["Die Sonne scheint heute über den Bergen und dem See."])]
     ['de']
     """
-    heads = [_head(text) for text in texts]
-    numbers, confidence = _model().classify([head[:FIRST_CHARACTERS] for head in heads])
-    long = np.array([len(head) > FIRST_CHARACTERS for head in heads], np.bool_)
-    more = np.flatnonzero((confidence < MIN_CONFIDENCE) & long)
-    numbers[more], confidence[more] = _model().classify([heads[place] for place in more])
+    model = _model(saved)
+    numbers, confidence = model.classify([_head(text, FIRST_CHARACTERS) for text in texts])
+    more = np.flatnonzero(confidence < MIN_CONFIDENCE)
+    numbers[more], confidence[more] = model.classify([_head(texts[place], MORE_CHARACTERS) for place in more.tolist()])
     decided = (confidence >= MIN_CONFIDENCE) & (numbers != LANGUAGES.index(NO_LANGUAGE))
     return np.where(decided, numbers, UNDECIDED).astype(np.int16)
 
 
-def _head(text: str) -> str:
-    """The first characters of a text, each stretch of white space one blank."""
-    head = text[:MORE_CHARACTERS]
+def _head(text: str, n: int) -> str:
+    """The first n characters of a text, each stretch of white space one blank."""
+    head = text[:n]
     if head.isprintable() and "  " not in head and head == head.strip():  # nothing to collapse, as mostly
         return head
-    return " ".join(text[:RAW_CHARACTERS].split())[:MORE_CHARACTERS]
+    return " ".join(text[:RAW_CHARACTERS].split())[:n]
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class _Model:
 
     next_state : by row << 8 | byte.   row, feature : (n_states,); feature n_features where a state names none.
     weights    : (n_features + 1, n_columns) float32, the last row zeros.   prior : (n_columns,).
-    language   : (n_columns, len(LANGUAGES)) 1 where a column is of a language: some have one for each script.
+    first      : (len(LANGUAGES),) first column of each language, in their order: some have one for each script.
     """
 
     next_state: npt.NDArray[np.uint32]
@@ -107,19 +109,21 @@ class _Model:
     feature: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32]
     prior: npt.NDArray[np.float32]
-    language: npt.NDArray[np.float32]
+    first: Index
 
     @staticmethod
     def of(library: LanguageIdentifier) -> _Model:
         """The arrays of the library's model."""
         feature, no_feature = np.array(library.tk_output, np.int32), len(library.nb_ptc)
+        number = np.array([LANGUAGES.index(name) for name in library.nb_classes])
+        order = np.argsort(number, kind="stable")
         return _Model(
             np.asarray(library.tk_nextmove),
             np.asarray(library.tk_row).astype(np.int32) << 8,
             np.where(feature < 0, no_feature, feature).astype(np.int32),
-            np.pad(library.nb_ptc.astype(np.float32, order="C"), ((0, 1), (0, 0))),
-            library.nb_pc,
-            np.equal.outer(library.nb_classes, LANGUAGES).astype(np.float32),
+            np.pad(library.nb_ptc[:, order].astype(np.float32, order="C"), ((0, 1), (0, 0))),
+            library.nb_pc[order],
+            np.searchsorted(number[order], np.arange(len(LANGUAGES))),
         )
 
     def classify(self, texts: Sequence[str]) -> tuple[Index, npt.NDArray[np.float32]]:
@@ -139,7 +143,8 @@ class _Model:
         scores += (features[:, :1] < shape[1] - 1) * self.prior  # a text without features is of no language
         scores /= np.sqrt(np.maximum(n_bytes, 1), dtype=np.float32)[:, None]
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares = scores @ self.language / scores.sum(axis=1, keepdims=True)
+        # No matrix product: it would wake the threads of BLAS, which spin between two chunks.
+        shares = np.add.reduceat(scores, self.first, axis=1) / scores.sum(axis=1, keepdims=True)
         return shares.argmax(axis=1), shares.max(axis=1)
 
     def _features(self, parts: Sequence[bytes], n_bytes: Index) -> npt.NDArray[np.int32]:
@@ -148,17 +153,18 @@ class _Model:
         The longest texts come first while they are read, so that those that have not ended are the first n.
         """
         order = np.argsort(-n_bytes, kind="stable")
-        starts = (np.cumsum(n_bytes) - n_bytes)[order]
         width = int(n_bytes.max(initial=0)) + 1
         n_left = np.searchsorted(-n_bytes[order], -np.arange(width))
-        letters = np.frombuffer(b"".join([*parts, b" "]), np.uint8)
-        features = np.full((len(parts), width), len(self.weights) - 1, np.int32)
+        letters = np.frombuffer(b"".join([part.ljust(width) for part in parts]), np.uint8).reshape(-1, width)
+        letters = letters[order].T.astype(np.int32)  # what is read at a step lies together
+        features = np.full(letters.shape, len(self.weights) - 1, np.int32)
         state = np.zeros(len(parts), np.uint32)
         for place, n in enumerate(n_left.tolist()):
-            state = self.next_state[self.row[state[:n]] + letters[starts[:n] + place]]
-            features[:n, place] = self.feature[state]
-        features[order] = features.copy()
-        return features
+            state = self.next_state.take(self.row.take(state[:n]) + letters[place, :n])
+            self.feature.take(state, out=features[place, :n], mode="clip")  # else it is copied
+        result = np.empty((len(parts), width), np.int32)
+        result[order] = features.T
+        return result
 
 
 def _as_trained(text: str) -> bytes:
@@ -203,8 +209,19 @@ def _beyond_ascii(text: str) -> Counter[str]:
 
 
 @cache
-def _model() -> _Model:
-    """The library's model, read once (0.4 s)."""
+def _model(saved: Path | None = None) -> _Model:
+    """The library's model, read once (0.8 s), or as it was saved (0.01 s)."""
+    if saved is not None:
+        return _Model(*(np.asarray(np.load(saved / f"{name}.npy", mmap_mode="r")) for name in _Model.__annotations__))
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return _Model.of(identifier)
+
+
+def save_model(folder: Path) -> Path:
+    """Write the model's arrays (70 MB) to files that processes map and share, and return where they are."""
+    path = folder / "languages"
+    path.mkdir(exist_ok=True)
+    for name, array in vars(_model()).items():
+        np.save(path / f"{name}.npy", array)
+    return path

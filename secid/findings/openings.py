@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
 from secid.findings.form import is_markup, is_unfinished, is_wrapped, phrase, trailing_notes
-from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers
+from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
-from secid.pool.normal_form import STEP, FormKeys, TextForms, mixed_bits
+from secid.pool.normal_form import STEP, FormKeys, TextForms, form_columns, mixed_bits
 from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.workers import Workers
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
 #
@@ -45,23 +49,20 @@ NO_KEYS = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True)
 class Openings:
-    """How n passages open, by id.
+    """How n passages open.
 
     phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
-    Both are NONE where there are none, and for passages that no source points at.
+    Both are NONE where there are none.
     """
 
     phrase: Keys
     opening: Keys
 
     @staticmethod
-    def of(passages: TextStore, ids: Index) -> Openings:
-        """Openings of the passages with these ids, each read once."""
-        phrases, openings = np.full((2, len(passages)), NONE, np.uint64)
-        for part, texts in chunks(passages, ids):
-            phrases[part] = [_key(phrase(text)) for text in texts]
-            openings[part] = opening_keys(texts)
-        return Openings(phrases, openings)
+    def of(texts: Sequence[str]) -> Openings:
+        """Openings of texts."""
+        phrases = np.fromiter(map(_key, map(phrase, texts)), np.uint64, len(texts))
+        return Openings(phrases, opening_keys(texts))
 
 
 def _key(words: str | None) -> int:
@@ -70,17 +71,16 @@ def _key(words: str | None) -> int:
 
 
 def opening_flags(
-    passages: TextStore, sources: Sequence[PlannedSource], run: RunOpenings | None = None
+    texts: Openings, sources: Sequence[PlannedSource], run: RunOpenings | None = None
 ) -> list[dict[str, Flags]]:
     """Flags of `preamble` and `shared_opening`: a dict per source, each (T,) in the order of its negatives.
 
     preamble       : opens with a generator's phrase (`preambles.phrase`) with which no positive of the run opens.
     shared_opening : see `shared_openings`. Shares are of distinct texts: those of the source's negatives, and those of
                      all positives of the run.
-    run : what was counted over a whole run, of which the sources are a part; counted here where None.
-    Empty arrays for a source without negatives. Source: METHOD 14.
+    texts : of all passages.   run : what was counted over a whole run, of which the sources are a part; counted here
+    where None. Empty arrays for a source without negatives. Source: METHOD 14.
     """
-    texts = Openings.of(passages, used_passages(sources))
     run = run or RunOpenings.of(sources, texts)
     return [
         {
@@ -167,11 +167,6 @@ def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
     return first
 
 
-def used_passages(sources: Sequence[PlannedSource]) -> Index:
-    """Sorted ids of the passages that the sources point at."""
-    return distinct(np.concatenate([np.zeros(0, np.int64), positives_of(sources), *(p.negatives for p in sources)]))
-
-
 def positives_of(sources: Sequence[PlannedSource]) -> Index:
     """Sorted ids of the distinct labelled positives of all sources."""
     return distinct(np.concatenate([np.zeros(0, np.int64), *(planned.positives for planned in sources)]))
@@ -233,29 +228,30 @@ BothFlags = tuple[Flags, Flags]
 
 @dataclass(frozen=True)
 class PassageFacts:
-    """Facts of n passages, by id; those that no source points at have none.
+    """Facts of n passages, by id, each read once.
 
-    language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure or there is none.
+    language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure.
     characters : (n,) length.   flags : (n,) by finding, of TEXT_RULES, `trailing_note` and `loop`.
     """
 
+    forms: TextForms
+    openings: Openings
     language: npt.NDArray[np.int16]
     characters: Index
     flags: Mapping[str, Flags]
 
     @staticmethod
-    def of(passages: TextStore, ids: Index, forms: TextForms) -> PassageFacts:
-        """Facts of the passages with these ids, each read once. forms: of all passages."""
-        languages = np.full(len(passages), UNDECIDED, np.int16)
-        characters = np.zeros(len(passages), np.int64)
-        flags = {name: np.zeros(len(passages), np.bool_) for name in (*TEXT_RULES, "trailing_note")}
-        for part, texts in chunks(passages, ids):
-            languages[part] = language_numbers(texts)
-            characters[part] = np.fromiter(map(len, texts), np.int64, len(texts))
-            flags["trailing_note"][part] = trailing_notes(texts)
-            for name, rule in TEXT_RULES.items():
-                flags[name][part] = np.fromiter(map(rule, texts), np.bool_, len(texts))
-        return PassageFacts(languages, characters, {**flags, "loop": forms.loop})
+    def of(passages: TextStore, workers: Workers) -> PassageFacts:
+        """Facts of all passages of a store."""
+        ranges = pieces(len(passages), CHUNK_TEXTS, passages.lengths)
+        read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
+        parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
+        parts += workers.map(read, (passages.only(np.arange(*part)) for part in ranges))
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
+        openings = Openings(joined["phrase"], joined["opening"])
+        flags = {name: joined[name] for name in ("loop", "trailing_note", *TEXT_RULES)}
+        return PassageFacts(forms, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
         """Formal findings of one source by name. ordinary: shortest and longest; of its own positives where None.
@@ -275,6 +271,22 @@ class PassageFacts:
         labelled = planned.positives[first_labels(planned)]
         values, counts = np.unique(self.characters[labelled], return_counts=True)
         return DocumentFrequencies(values.astype(np.uint64), counts.astype(np.int64), len(labelled))
+
+
+def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
+    """What is found out about each text of a store, by name: what a worker does. model: of languages, as saved."""
+    packed = store.packed(0, len(store))
+    texts = [part.decode() for part in packed.parts()]
+    openings = Openings.of(texts)
+    return {
+        **form_columns(packed),
+        "phrase": openings.phrase,
+        "opening": openings.opening,
+        "language": language_numbers(texts, model),
+        "characters": np.fromiter(map(len, texts), np.int64, len(texts)),
+        "trailing_note": trailing_notes(texts),
+        **{name: np.fromiter(map(rule, texts), np.bool_, len(texts)) for name, rule in TEXT_RULES.items()},
+    }
 
 
 def first_labels(planned: PlannedSource) -> Index:

@@ -35,13 +35,13 @@ from secid.findings.openings import (
     PassageFacts,
     RunOpenings,
     opening_flags,
-    used_passages,
 )
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, text_forms
 from secid.pool.plan import Mask, TextFindings
 from secid.pool.texts import TextStore
+from secid.pool.workers import Workers
 from secid.results.catalogue import BITS
 
 HUB_SHARE = 0.05
@@ -59,26 +59,31 @@ def text_rules(
     sources: Sequence[PlannedSource],
     known: Positives | None = None,
     run: RunTexts | None = None,
+    threads: int | None = None,
 ) -> list[TextFindings]:
     """All findings of the texts of a run, of each source's negatives; of its labelled positives the formal ones.
 
     queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
     known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
     run   : what was counted over a whole run, of which the sources are a part; counted here where None.
-    The order of sources, records and texts, and the size of batches, change nothing but the order of the result.
+    threads : processes that read many texts; as many as there are cores where None.
+    The order of sources, records and texts, the size of batches and the number of processes change nothing but the
+    order of the result.
     """
-    of_queries, of_passages = text_forms(queries), text_forms(passages)
-    copies = CopyFinder(of_queries, of_passages, passages, sources, known)
-    facts = PassageFacts.of(passages, used_passages(sources), of_passages)
+    of_queries = text_forms(queries)
+    with Workers(len(passages), threads) as workers:
+        facts = PassageFacts.of(passages, workers)
+        of_passages = facts.forms
+        finder = CopyFinder(of_queries, of_passages, passages, sources, known, workers)
+        copies = [finder.flags(source) for source in sources]
+    openings = opening_flags(facts.openings, sources, None if run is None else run.openings)
     found = []
-    for source, openings in zip(
-        sources, opening_flags(passages, sources, None if run is None else run.openings), strict=True
-    ):
+    for source, of_copies, of_openings in zip(sources, copies, openings, strict=True):
         hubs = hub_forms(served(source, of_queries, of_passages)) if run is None else run.hubs.get(source.name, NO_KEYS)
         formal = facts.of_source(source, None if run is None else run.lengths.get(source.name))
         flags = {
-            **copies.flags(source),
-            **openings,
+            **of_copies,
+            **of_openings,
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),

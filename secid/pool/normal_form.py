@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -216,15 +217,24 @@ class TextForms:
     empty: Flags
     loop: Flags
 
+    @staticmethod
+    def of(form: Keys, empty: Flags, loop: Flags) -> TextForms:
+        """The forms with these columns."""
+        distinct_forms, number = np.unique(form, return_inverse=True)
+        return TextForms(form, number, len(distinct_forms), empty, loop)
+
 
 def text_forms(store: TextStore) -> TextForms:
     """Return the normal forms of all texts of a store, in its order."""
-    form, (empty, loop) = np.zeros(len(store), np.uint64), np.zeros((2, len(store)), np.bool_)
-    for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
-        forms = FormKeys.of(store.packed(start, stop))
-        form[start:stop], empty[start:stop], loop[start:stop] = forms.hashes(), _empty(forms), _loops(forms)
-    distinct_forms, number = np.unique(form, return_inverse=True)
-    return TextForms(form, number, len(distinct_forms), empty, loop)
+    ranges = pieces(len(store), CHUNK_TEXTS, store.lengths)
+    parts = [form_columns(Packed.of([])), *(form_columns(store.packed(*part)) for part in ranges)]
+    return TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+
+
+def form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
+    """Columns of `TextForms` that tell of each text alone: form, empty and loop."""
+    forms = FormKeys.of(texts)
+    return {"form": forms.hashes(), "empty": _empty(forms), "loop": _loops(forms)}
 
 
 def is_empty(form: str) -> bool:

@@ -213,6 +213,11 @@ class TextStore:
         return len(self._offsets)
 
     @property
+    def folder(self) -> Path:
+        """Where the file is: of the run's spool files, and removed with them."""
+        return self._path.parent
+
+    @property
     def lengths(self) -> npt.NDArray[np.int32]:
         """(n,) bytes of each text."""
         return self._lengths
@@ -250,6 +255,10 @@ class TextStore:
         lengths = np.concatenate([self._lengths, other._lengths])
         first, ids = _first_occurrences(keys)
         return TextStore(self._path, offsets[first], lengths[first], keys[first]), ids[len(self) :]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, which opens the file itself."""
+        return TextStore, (self._path, self._offsets, self._lengths, self.keys)
 
     def close(self) -> None:
         """Lets go of the file, so that it can be removed."""

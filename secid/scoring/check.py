@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def check_sources(
         reading,
         folder,
         progress,
-        text_rules=text_rules,
+        text_rules=partial(text_rules, threads=settings.threads),
         look=lambda whole: one_positive.append(has_one_positive(whole)),
     )
     try:

@@ -110,7 +110,7 @@ def read_sources(
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
         positives.update(stored_positives(queries, passages, sources))
-        return text_rules(queries, passages, sources, background.known, run=background.run_texts)
+        return text_rules(queries, passages, sources, background.known, background.run_texts, settings.threads)
 
     def look(whole: Plan) -> None:
         texts.update(text_findings_of(whole, settings))

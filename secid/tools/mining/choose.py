@@ -43,7 +43,7 @@ class Exclusions:
         progress.start("texts", None, "")
         self._queries, self._passages = text_forms(questions.queries), text_forms(questions.passages)
         query, passage = questions.labels
-        known = positives_of_pairs(self._queries.form[query], passage, self._passages, questions.passages)
+        known = positives_of_pairs(self._queries.form[query], passage, self._passages.form, questions.passages)
         self._copies = CopyFinder(self._queries, self._passages, questions.passages, (), known)
 
     @property

@@ -23,12 +23,12 @@ from secid.findings.openings import (
     Openings,
     PassageFacts,
     RunOpenings,
+    chunks,
     common_phrases,
     ordinary_lengths,
     queries_by_opening,
     shared_openings,
     tally,
-    used_passages,
 )
 from secid.findings.status import ListedNegatives, formal_excess
 from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
@@ -40,6 +40,7 @@ from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.pool.tokens import distinct_tokens
+from secid.pool.workers import Workers
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Block, Defect, Record
@@ -149,11 +150,11 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
     passages, passage_ids = gathered.passages.store()
     try:
         sources = [grouped(rows, query_ids, passage_ids, queries.keys) for rows in gathered.rows()]
-        openings = Openings.of(passages, distinct(np.concatenate([_NONE, *(item.negatives for item in sources)])))
-        forms = text_forms(queries), text_forms(passages)
-        tables = {("queries", item.name): queries_by_opening(item, openings) for item in sources}
-        tables |= {("served", item.name): served(item, *forms) for item in sources}
-        facts = PassageFacts.of(passages, used_passages(sources), forms[1])
+        of_queries = text_forms(queries)
+        with Workers(len(passages), settings.threads) as workers:
+            facts = PassageFacts.of(passages, workers)
+        tables = {("queries", item.name): queries_by_opening(item, facts.openings) for item in sources}
+        tables |= {("served", item.name): served(item, of_queries, facts.forms) for item in sources}
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
         formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
         of_texts = own.counts(settings.tokenizer)
@@ -170,9 +171,6 @@ def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextSto
     found = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
     listed = ListedNegatives(found, queries.keys)
     return tuple(map(listed.compared, DAMAGE))
-
-
-_NONE = np.zeros(0, np.int64)
 
 
 def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | Defect | Block]:
@@ -235,7 +233,10 @@ class _OwnTexts:
             listed = {name: np.zeros(len(store), np.bool_) for name in self._names}
             for name, number in self._names.items():
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
-            openings = Openings.of(store, np.arange(len(store)))
+            openings = Openings(*np.zeros((2, len(store)), np.uint64))
+            for part, texts in chunks(store, np.arange(len(store))):
+                own = Openings.of(texts)
+                openings.phrase[part], openings.opening[part] = own.phrase, own.opening
             tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
             tables["documents", ""] = document_frequencies(store, counted, tokenizer)
             tables["positives", ""] = tally(openings.opening[positive])

@@ -13,6 +13,7 @@ from secid.findings.form import LANGUAGES, PATTERN, head_of, is_refusal, may_be_
 from secid.findings.openings import (
     NONE,
     SHARED_CHANCE,
+    Openings,
     chance_of_fewer,
     opening_flags,
     opening_keys,
@@ -175,7 +176,9 @@ def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the r
 
 def flags_of(tmp_path, *sources, name):
     with pool_of(tmp_path, *sources) as plan:
-        flags = [found[name] for found in opening_flags(plan.passages, plan.sources)]
+        flags = [
+            found[name] for found in opening_flags(Openings.of(plan.passages.get(0, len(plan.passages))), plan.sources)
+        ]
         texts = [plan.passages.take(planned.negatives) for planned in plan.sources]
     assert [len(one) for one in flags] == [len(one) for one in texts]
     assert all(one.dtype == np.bool_ for one in flags)
@@ -308,6 +311,5 @@ def test_short_texts_have_no_opening():
     assert len(opening_keys([])) == 0
 
 
-def test_without_sources_there_are_no_flags(tmp_path):
-    with pool_of(tmp_path, rows_with(lambda n: ["a goat"])) as plan:
-        assert opening_flags(plan.passages, []) == []
+def test_without_sources_there_are_no_flags():
+    assert opening_flags(Openings.of([]), []) == []

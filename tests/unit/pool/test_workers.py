@@ -1,0 +1,109 @@
+"""Child processes: the same results whatever their number, clear errors, and none that outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secid.errors import NotEvaluatedError
+from secid.findings import copies, openings
+from secid.findings.texts import text_rules
+from secid.pool import workers
+from secid.pool.workers import Workers
+from tests.unit.findings.planned import pool_of
+
+GOATS = "The goats of valley {} climb the steep rocks above the old mill, where the grass stays green until autumn."
+
+
+@pytest.fixture(autouse=True)
+def any_number_of_texts(monkeypatch):
+    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+
+
+def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(openings, "CHUNK_TEXTS", 7)
+    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 5)
+    others = [
+        "n/a",
+        "Die Ziegen klettern über die steilen Felsen oberhalb des Tals.",
+        "Sure! Here is a passage on goats",
+    ]
+    rows = [
+        (f"where do goats {n} live", [GOATS.format(n)], [f"{GOATS.format(n)} {n}", GOATS.format(n - 1), others[n % 3]])
+        for n in range(40)
+    ]
+    with pool_of(tmp_path, rows[:25], rows[15:]) as plan:
+        one, *more = (text_rules(plan.queries, plan.passages, plan.sources, threads=n) for n in (1, 2, 3))
+    assert all(len(np.unique(found.negatives)) > 3 for found in one)
+    for other in more:
+        for found, again in zip(one, other, strict=True):
+            np.testing.assert_array_equal(found.negatives, again.negatives)
+            np.testing.assert_array_equal(found.positives, again.positives)
+            assert found.excess == again.excess
+
+
+def test_a_worker_that_dies_is_an_error():
+    with pytest.raises(NotEvaluatedError, match="worker process ended"), Workers(1, 2) as some:
+        list(some.map(os._exit, [1]))
+
+
+def test_an_error_of_a_worker_is_that_of_the_function():
+    with pytest.raises(ValueError, match="ham"), Workers(1, 2) as some:
+        list(some.map(int, ["1", "ham"]))
+
+
+def test_one_thread_and_few_texts_start_no_process(monkeypatch):
+    assert Workers(1, 1).n == 1
+    monkeypatch.setattr(workers, "LEAST_TEXTS", 2)
+    assert [Workers(1, 2).n, Workers(2, 2).n] == [1, 2]
+
+
+SCRIPT = """
+import sys, time
+from secid.pool import workers
+print("begun", flush=True)
+workers.LEAST_TEXTS = 0
+with workers.Workers(1, 2) as some:
+    list(some.map(time.sleep, [0.01, 0.01, 2, 2]))
+"""
+"""Without a guard for the main module: a child that ran it would begin again."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed by Linux")
+@pytest.mark.parametrize("sent", ["INT", "KILL"])
+def test_no_child_outlives_its_parent(tmp_path, sent):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, script],
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as parent:
+        listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        until(lambda: len(listed.read_text().split()) >= 3)  # two workers, and what cleans up behind them
+        children = [Path(f"/proc/{pid}") for pid in listed.read_text().split()]
+        if sent == "INT":
+            os.killpg(parent.pid, signal.SIGINT)
+        else:
+            parent.kill()
+        output, errors = parent.communicate()
+    assert output.decode() == "begun\n"
+    assert errors.decode().count("Traceback") == (sent == "INT")
+    until(lambda: not any(map(Path.exists, children)))
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
