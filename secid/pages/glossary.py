@@ -20,7 +20,7 @@ from secid.settings import flag_of
 
 CAUTION = (
     "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
-    f"and no number here predicts it: {code('secid probe')} tries it."
+    "and no number here predicts it."
 )
 ONE_LABEL = "False negatives not checked: one label per query."
 SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
