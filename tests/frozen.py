@@ -34,31 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
 """The place of a value in a file: keys of objects, positions in lists."""
 
-ROWS = ("n_read", "n_used", "n_records", "skipped", "dropped_negatives")
-FACTS = ("n_positives", "n_negatives", "negatives_per_query", "lengths", "positive_coverage_mean", "cautions")
-"""What a check knows of the texts of a source."""
-VERDICTS = ("passed.json", "paired.stdout", "failed.json", "undecided.json", "new.json")
-OF_VERDICT = {
-    **{f"sources[*].{name}": f"sources[*].report.{name}" for name in ("name", "n_queries", "findings", "languages")},
-    **{f"sources[*].{name}": f"sources[*].report.rows.{name}" for name in (*ROWS, "n_not_sampled")},
-    "sources[*].paths[*]": "sources[*].report.files[*].path",
-    "sources[*].n_negatives": "sources[*].report.n_triplets",
-    "sources[*].eci_nats": "sources[*].report.score.nats",
-    "sources[*].interval_95": "sources[*].report.score.interval_95",
-    "sources[*].hardness": "sources[*].report.hardness.value",
-    "sources[*].hardness_interval_95": "sources[*].report.hardness.interval_95",
-}
-SELECTED = ("drop.stdout", "drop_in_check.stdout", "drop_suspects.stdout", "top.stdout", "weight.stdout")
-ACROSS = {"scores_nats": "score.nats", "intervals_95": "score.interval_95", "hardness": "hardness.value"}
-RENAMED: Mapping[str, str | None] = {
-    **{f"sources[*].{name}": f"sources[*].rows.{name}" for name in ROWS},
-    **{f"sources[*].{name}": None for name in FACTS},  # now by name of the source
-    "before.eci_nats": "before.score.nats",
-    "before.interval_95": "before.score.interval_95",
-    **{f"{file}:{name}": None for file in SELECTED for name in ("budget", "after.eci_nats", "after.interval_95")},
-    **{f"sources[*].{name}[*]": f"sources[*].numbers[*].{place}" for name, place in ACROSS.items()},
-    **{f"{file}:{name}": place for file in VERDICTS for name, place in OF_VERDICT.items()},
-}
+RENAMED: Mapping[str, str | None] = {"analyses.lambda_only": None}
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 
 A place covers all below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". Before a

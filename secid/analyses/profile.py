@@ -77,7 +77,7 @@ class Profiles:
     """Profiles of the sources, and of the controls that they are read against: random passages and known positives."""
 
     sources: tuple[GateProfile, ...]
-    controls: tuple[GateProfile, ...]
+    controls: Mapping[str, GateProfile]
 
 
 def compute(context: Context) -> AnalysisResult[Profiles]:
@@ -90,8 +90,8 @@ def compute(context: Context) -> AnalysisResult[Profiles]:
         profile(item, gap=None if random is None else gap_to_random(item, random, distance)) for item in context.table
     ]
     missing = {f"gap to random of {own.source}": NO_GAP for own in sources if random is not None and own.gap is None}
-    of_controls = [profile(item, kind) for kind, item in controls.items()]
-    return AnalysisResult(Profiles(sources=tuple(sources), controls=tuple(of_controls)), missing)
+    of_controls = {kind: profile(item, kind) for kind, item in controls.items()}
+    return AnalysisResult(Profiles(sources=tuple(sources), controls=of_controls), missing)
 
 
 def profile(item: Measured, name: str | None = None, gap: GapToRandom | None = None) -> GateProfile:

@@ -79,7 +79,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Find the defects, the hardness and the score of each source.
+    """Score each source: gates, log det, hardness, failure buckets.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """

@@ -123,7 +123,7 @@ def gates_chart(run: Run) -> Chart | None:
     if found is None:
         return None
     profiles = [(own.source, own, False) for own in found.sources]
-    profiles += [(kind_name(own.source), own, True) for own in found.controls]
+    profiles += [(kind_name(own.source), own, True) for own in found.controls.values()]
     rows = [
         ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
         for name, own, is_control in profiles

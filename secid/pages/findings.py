@@ -418,7 +418,7 @@ def findings_section(run: Run) -> Section | None:
     return Section(
         anchor="numbers",
         link="Findings",
-        title="Findings in numbers",
+        title="Failure buckets in numbers",
         paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
         tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
@@ -442,7 +442,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
     columns = (foreign("source"), text("finding"), *map(number, heads))
-    return (Table(caption="Findings by source", columns=columns, rows=rows),) if rows else ()
+    return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
 
 
 def _rules(run: Run, names: list[str]) -> Table:

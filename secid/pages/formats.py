@@ -91,7 +91,7 @@ def _links(page: Page) -> list[tuple[str, str]]:
         *([(page.second.anchor, page.second.link, True)] if page.second else []),
         ("charts", "Charts", page.pictures),
         ("findings", "Findings", page.findings),
-        ("shares", "All findings", page.heat),
+        ("shares", "Failure buckets", page.heat),
         ("details", "Method and diagnostics", page.details),
     )
     return [(anchor, title) for anchor, title, shown in parts if shown]

@@ -19,8 +19,8 @@ from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
 CAUTION = (
-    "The score prefers safe negatives near the positive; it does not reward hardness. Whether it predicts the "
-    "result of training is not yet established."
+    "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
+    "and no number here predicts it."
 )
 ONE_LABEL = "False negatives not checked: one label per query."
 SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."

@@ -160,7 +160,7 @@ def test_standard_input(tmp_path):
     text = "".join(json.dumps(row) + "\n" for row in rows(5))
     outcome = run_child("check", "-", cwd=tmp_path, text=text)
     assert outcome.code == 0
-    assert outcome.out.startswith("No defects found: stdin")
+    assert outcome.out.startswith("No defects found in stdin")
 
 
 def test_the_hash_seed_of_python_changes_nothing(tmp_path, invoke):

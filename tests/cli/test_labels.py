@@ -11,7 +11,7 @@ import secid
 from secid import api
 from secid.errors import UsageError
 from secid.pages.check_page import verdict as check_verdict
-from secid.pages.sections.verdict import cautions, verdict
+from secid.pages.sections.verdict import cautions, notes
 
 QRELS = {
     "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t2\n",
@@ -82,7 +82,7 @@ def test_one_label_per_query_is_said_whatever_the_controls(collection, tiny, con
         ("sample", [second], {"max_records": 1, "seed": 1}),
     ):
         run = api.score(sources, str(tiny), controls=controls, **more)
-        said[name] = (run.one_positive, "one label per query" in cautions(run)[0])
+        said[name] = (run.one_positive, "one label per query" in " ".join(cautions(run)))
         assert run.one_positive == api.check(sources, **more).one_positive
     assert said == {"alone": (True, True), **dict.fromkeys(("qrels", "second", "sample"), (False, False))}
 
@@ -128,8 +128,8 @@ def test_what_is_given_already_is_not_advised(collection, tiny):
     file = written("in.jsonl", ROWS, texts=True)
     for more in ({}, {"collection": str(collection)}):
         run = api.score([file], str(tiny), controls="none", **more)
-        assert "--guide NAME" in " ".join(verdict(run))
-        for page in map(" ".join, (check_verdict(api.check([file], **more)), verdict(run))):
+        assert "--guide NAME" in " ".join(notes(run))
+        for page in map(" ".join, (check_verdict(api.check([file], **more)), notes(run))):
             assert ("--collection DIR" in page) is not bool(more)
 
 

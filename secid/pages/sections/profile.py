@@ -15,7 +15,7 @@ from secid.results import Run
 def profile_section(run: Run, found: Profiles) -> Section:
     """Show the mean gates of each source, and the parts of its gap to random passages."""
     profiles = [(plain(own.source), own) for own in found.sources]
-    profiles += [(kind_name(own.source), own) for own in found.controls]
+    profiles += [(kind_name(own.source), own) for own in found.controls.values()]
     means = Table(
         caption="Mean gates with 95 % CI",
         columns=(foreign("source"), *map(wrapped, (*FACTORS, "weight")), number("queries")),

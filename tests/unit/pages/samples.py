@@ -435,7 +435,7 @@ def profiled(run: Run) -> Run:
         run,
         profile=Profiles(
             sources=tuple(GateProfile(source=name, gap=gap, **of) for name in names),
-            controls=tuple(GateProfile(source=kind, **of) for kind in ("random", "known_positive")),
+            controls={kind: GateProfile(source=kind, **of) for kind in ("random", "known_positive")},
         ),
         equal_hardness=EqualHardness(pairs=tuple(pairs), unranked=dict.fromkeys(names[1:][-1:], "too_easy")),
     )

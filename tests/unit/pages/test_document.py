@@ -53,7 +53,8 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
         new["rows"] |= {name: old["rows"][name] for name in ("skipped", "dropped_negatives")}
         new["score"]["gate_histograms"] = old["score"]["gate_histograms"]
         new["languages"]["shares"] = old["languages"]["shares"]
-    newer["analyses"]["equal_hardness"]["unranked"] = document["analyses"]["equal_hardness"]["unranked"]
+    for name, part in (("equal_hardness", "unranked"), ("profile", "controls")):
+        newer["analyses"][name][part] = document["analyses"][name][part]
     for old, new in zip(document["analyses"]["ablations"], newer["analyses"]["ablations"], strict=True):
         new |= {name: old[name] for name in ("range_nats", "kendall_tau_b")}
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):

@@ -104,7 +104,7 @@ def test_the_verdict_begins_with_the_statuses_and_ends_with_what_the_score_is_no
         first, caution = verdict(run)
         assert first.startswith(statuses(run.sources))
         assert caution == cautions(run)[0]
-        assert "not yet established" in cautions(run)[-1]
+        assert "depends on how much you train" in cautions(run)[-1]
         assert set(cautions(run)[1:]) <= set(notes(run))
 
 
