@@ -58,8 +58,9 @@ EXPLANATIONS = {
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
-    "ECI_sem": "log det(I + M), in nats, from 0 to tr M. Higher ranks first: more negatives that the encoder sees as "
-    "safe, near the positive and not alike in words, in more directions.",
+    "ECI_sem": "log det(I + M), in nats, from 0 to tr M: the mean of π · ρ · λ, of which the log-det takes off next to "
+    "nothing. Higher: more negatives that the encoder sees as safe, near the positive and not alike in words. It does "
+    "not reward hardness: compare at equal hardness, and with the mean residual, which needs no encoder.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",

@@ -26,7 +26,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "--first-k", "3"], ["--first-k", "--set first_k=VALUE"]),
         (["score", "small.jsonl", "--set", "first_k=0"], ["--set first_k", "at least 1"]),
         (["score", "small.jsonl", "--set", "tie=1", "--set", "tie=2"], ["--set", "tie is set twice"]),
-        (["check", "small.jsonl", "--set", "threads=1"], ["--set", "threads", "max_bad_fraction"]),
+        (["check", "small.jsonl", "--set", "batch_tokens=512"], ["--set", "batch_tokens", "max_bad_fraction"]),
         (["score", "small.jsonl", "--set", "tokenizer=words"], ["--set tokenizer", "alphanumeric"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--set", "controls=rnadom"], ["unknown control", "random"]),
         (["score", "small.jsonl", "--encoder", "TINY", "--device", "tpu"], ["--device", "cuda:N"]),
