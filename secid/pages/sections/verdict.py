@@ -296,7 +296,10 @@ def answer(run: Run) -> str:
 
 
 def leader(run: Run) -> str:
-    """Say which source ranks first among those that are ranked and not to be repaired; "" for fewer than two."""
+    """Say which source ranks first among those that are ranked and not to be repaired.
+
+    "" for fewer than two, or where the first was not compared with every other or is below one on shared queries.
+    """
     names = [
         source.name for source in run.sources if source.status not in TO_REPAIR and source.name not in not_ranked(run)
     ]
@@ -304,12 +307,10 @@ def leader(run: Run) -> str:
     if len(names) < 2 or not pairs:
         return ""
     best, of_all = names[0], f"of {count(len(names))} ranked sources without defects"
-    tied = {
-        name
-        for pair in pairs
-        if best in (pair.first, pair.second) and not pair.established
-        for name in (pair.first, pair.second)
-    }
+    with_best = [pair for pair in pairs if best in (pair.first, pair.second)]
+    if len(with_best) < len(names) - 1 or any(pair.established and pair.second == best for pair in with_best):
+        return ""
+    tied = {name for pair in with_best if not pair.established for name in (pair.first, pair.second)}
     if tied:
         return f"{of_all}, {sources_listed([name for name in names if name in tied])} tie for the highest score"
     return f"{of_all}, {named(best)} has the highest score"

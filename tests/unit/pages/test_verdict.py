@@ -216,6 +216,14 @@ def test_sources_tie_for_the_highest_score_where_a_pair_is_not_significant():
     assert "highest" not in answer(replace(CLEAN, comparisons=()))
 
 
+def test_none_is_called_the_highest_that_was_not_compared_with_all_or_is_below_another():
+    run = compared(CLEAN, True)
+    assert "highest" in answer(run)
+    below = [replace(pair, first=pair.second, second=pair.first) for pair in run.comparisons]
+    assert "highest" not in answer(replace(run, comparisons=tuple(below)))
+    assert "highest" not in answer(replace(run, comparisons=run.comparisons[-1:]))
+
+
 def test_nothing_is_called_free_of_a_defect_that_was_not_evaluated():
     assert not any("Not evaluated" in text for text in cautions(BEYOND))
     (text,) = [text for text in cautions(without_defects_evaluated(BEYOND)) if "Not evaluated" in text]
