@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import current_process, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -75,7 +76,8 @@ class Workers:
         waiting: deque[Future[Any]] = deque()
         try:
             for part in parts:
-                waiting.append(self._pool.submit(function, part))
+                with _signals_later():
+                    waiting.append(self._pool.submit(function, part))
                 if len(waiting) > AHEAD * self.n:
                     yield waiting.popleft().result()
             while waiting:
@@ -85,6 +87,27 @@ class Workers:
                 "a worker process ended before its texts were done, as it does where memory runs out",
                 remedy="--set threads=1 works without such processes",
             ) from error
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Hold back what ends the program: an executor that is interrupted as it starts a process waits for it forever."""
+    if current_thread() is not main_thread():  # handlers run in the main thread
+        yield
+        return
+    seen: list[int] = []
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in seen:
+            signal.raise_signal(number)
 
 
 def _pool_of(n: int) -> ProcessPoolExecutor | None:
