@@ -45,20 +45,23 @@ CHARACTERS_A_TOKEN = 4
 NEGATIVES, SHARED = 10, 8
 """Of a query in each of two sources, and how many of them both list: 13 passages a query."""
 DIMENSION = 384
+FEW_TEXTS = 32
+"""Fewer are of the look at how much rows differ between batches, at the end of the run."""
 
 
 class Timeline:
-    """When a device is done with what it has taken, how long it has worked, and when it took its first batch."""
+    """When a device is done with what it has taken. spans: when it began and ended each batch of more than a few."""
 
     def __init__(self, pace: float) -> None:
-        self.pace, self.free_at, self.seconds, self.began = pace, 0.0, 0.0, 0.0
+        self.pace, self.free_at = pace, 0.0
+        self.spans: list[tuple[float, float]] = []
 
     def take(self, n: int) -> float:
         """When n more texts are done."""
-        now, took = time.perf_counter(), n / self.pace
-        self.began = self.began or now
-        self.free_at = max(self.free_at, now) + took
-        self.seconds += took
+        began = max(self.free_at, time.perf_counter())
+        self.free_at = began + n / self.pace
+        if n >= FEW_TEXTS:
+            self.spans.append((began, self.free_at))
         return self.free_at
 
 
@@ -182,8 +185,9 @@ def main() -> None:
         began, cpu = time.perf_counter(), time.process_time()
         run = secid.score(paths, encoder, run=str(folder / "run"), cache_dir=str(folder / "cache"))
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    seconds = sum(line.seconds for line in lines) / len(lines)
-    first, last = min(line.began for line in lines if line.began), max(line.free_at for line in lines)
+    spans = [span for line in lines for span in line.spans]
+    seconds = sum(end - start for start, end in spans) / len(lines)
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
     print(f"{int(run.timing['encode']['n_encoded']):,} texts, {options.devices} x {options.pace:,.0f} texts/s")
     print(f"busy {seconds / (last - first):.1%} from the first batch to the last, {seconds / wall:.1%} of the whole")
     print(f"{wall:.1f} s, of which encoding takes {seconds:.1f} s; {cpu:.1f} s of processor time in this process")
