@@ -86,7 +86,7 @@ def gate(
     read_policy(policy)  # an invalid one is reported before anything else is loaded
     if out:
         from secid.cli.outputs import check_outputs, files_read
-        from secid.pages.gate_page import GATE_FORMATS
+        from secid.pages.gate_ci import GATE_FORMATS
         from secid.tools.gating.baseline import table_path
 
         given = filter(None, (against, table_path(against), policy, paired))
@@ -121,7 +121,8 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
     A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
     from secid.cli.outputs import print_result, write_results
-    from secid.pages.gate_page import GATE_FORMATS, append_step_summary, gate_page, github_annotations
+    from secid.pages.gate_ci import GATE_FORMATS, append_step_summary, github_annotations
+    from secid.pages.gate_page import gate_page
     from secid.pages.screen import screen_of
 
     write_results(out, GATE_FORMATS, verdict, quiet)

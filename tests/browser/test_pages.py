@@ -13,7 +13,7 @@ from secid import api
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
 from secid.pages.formats import FORMATS, MOST_CHARACTERS
-from secid.pages.gate_page import GATE_FORMATS
+from secid.pages.gate_ci import GATE_FORMATS
 from secid.results import TripletExample
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import check, verdict

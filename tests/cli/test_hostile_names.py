@@ -13,7 +13,7 @@ import pytest
 
 from secid.cli.console import stdout
 from secid.cli.outputs import complain, say
-from secid.pages.gate_page import github_annotations, to_junit
+from secid.pages.gate_ci import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
 from secid.results.inputs import hidden
@@ -114,7 +114,7 @@ def test_an_internal_error_is_safe(invoke: Invoke, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("\n::error::pwned\x1b[31m")
 
-    monkeypatch.setattr("secid.cli.app.get_command", fail)
+    monkeypatch.setattr("secid.cli.app.command_of", fail)
     result = invoke("doctor")
     assert result.code == 3
     assert "pwned" in result.err
@@ -133,7 +133,7 @@ def test_rows_and_copies_of_hostile_texts(invoke: Invoke, tiny, tmp_path):
 
 WRITERS = {
     "pages/screen.py",
-    "cli/gate.py",  # GitHub's commands, which pages/gate_page.py makes of plain texts
+    "cli/gate.py",  # GitHub's commands, which pages/gate_ci.py makes of plain texts
     "cli/console.py",  # notes and progress
     "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip

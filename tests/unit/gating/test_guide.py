@@ -12,7 +12,8 @@ import pytest
 from secid import api
 from secid.errors import UsageError
 from secid.pages.formats import to_markdown
-from secid.pages.gate_page import gate_page, to_junit
+from secid.pages.gate_ci import to_junit
+from secid.pages.gate_page import gate_page
 from secid.pages.glossary import why_not
 from secid.results.document import json_of
 from secid.tools.gating.baseline import read_baseline

@@ -13,15 +13,15 @@ import pytest
 from rich.console import Console
 
 from secid.analyses.registry import to_json
-from secid.pages.gate_page import (
+from secid.pages.gate_ci import (
     GATE_FORMATS,
     PER_LEVEL,
     SUMMARY_BYTES,
     append_step_summary,
-    gate_page,
     github_annotations,
     to_junit,
 )
+from secid.pages.gate_page import gate_page
 from secid.pages.screen import print_page, screen_of
 from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall
 from tests.snapshots import Snapshot, situations
