@@ -179,9 +179,7 @@ class Measurer:
         """
         settings, base = self.settings, base_variant(self.settings)
         all_variants = list(dict.fromkeys([base, *variants]))
-        coverages = {
-            variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in all_variants
-        }
+        coverages = self._coverages(rows, all_variants)
         sums = self._sweep(rows, coverages, all_variants, position)
         scores = variant_scores(sums, variants, settings.budget, rows, position)
         table = TripletTable(
@@ -258,6 +256,18 @@ class Measurer:
             effect = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype)
             values = eigen.values
         return effect, spectral_nats(values, budget)
+
+    def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
+        """(T,) coverage of each negative by the name that variants use; the texts of a tokenizer are compared once."""
+        corpora: dict[str, dict[str, None]] = {}
+        for variant in variants:
+            tokenizer, corpus = variant.coverage.split("/")
+            corpora.setdefault(tokenizer, {})[corpus] = None
+        return {
+            coverage_name(tokenizer, corpus): own
+            for tokenizer, names in corpora.items()
+            for corpus, own in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
+        }
 
     def _sweep(
         self,
