@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
+from secid.findings.copies import RunBits
 from secid.findings.form import is_markup, is_unfinished, is_wrapped, phrase, trailing_notes
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
@@ -232,6 +233,7 @@ class PassageFacts:
     """
 
     forms: TextForms
+    runs: RunBits
     openings: Openings
     language: npt.NDArray[np.int16]
     characters: Index
@@ -247,8 +249,9 @@ class PassageFacts:
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
         openings = Openings(joined["phrase"], joined["opening"])
+        runs = RunBits(joined["run_bits"], joined["n_runs"])
         flags = {name: joined[name] for name in ("loop", "trailing_note", *TEXT_RULES)}
-        return PassageFacts(forms, openings, joined["language"], joined["characters"], flags)
+        return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
         """Formal findings of one source by name. ordinary: shortest and longest; of its own positives where None.
@@ -275,9 +278,11 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
     packed = store.packed(0, len(store))
     texts = [part.decode() for part in packed.parts()]
     forms = FormKeys.of(packed)
-    openings = Openings.of(texts, forms)
+    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
     return {
         **form_columns(forms),
+        "run_bits": runs.bits,
+        "n_runs": runs.n_runs,
         "phrase": openings.phrase,
         "opening": openings.opening,
         "language": language_numbers(texts, model),
