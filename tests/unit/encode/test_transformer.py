@@ -351,7 +351,7 @@ def test_a_device_without_room_for_the_model_is_reported(tiny: Tiny, monkeypatch
     assert all(part in message for part in (" cpu: CUDA out", "--dtype bf16", "--device cpu"))
 
 
-MANY = [f"{text} {number}" for number in range(60) for text in TEXTS]
+MANY = [f"{text} {number}" for number in range(25) for text in TEXTS]
 
 
 def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
