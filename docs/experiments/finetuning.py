@@ -56,7 +56,7 @@ from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHTS, WeightFormula
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
@@ -357,7 +357,7 @@ def write_guide(arguments: argparse.Namespace) -> None:
     settings = replace(settings_of(arguments), controls="none")
     sources = resolve_sources([*arguments.sources, random_file(arguments)], settings)
     with tempfile.TemporaryDirectory() as folder:
-        plan = read_plan(sources, settings, Path(folder), Silent())[0]
+        plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         texts = sorted({text for store in (plan.queries, plan.passages) for text in store.take(np.arange(len(store)))})
         plan.close()
     model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)

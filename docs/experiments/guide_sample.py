@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from secid.encode import load
 from secid.measure.interval import reach_95
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
 from secid.settings import resolve
@@ -85,7 +85,7 @@ def main() -> None:
                 work = Path(folder) / "work"
                 work.mkdir()
                 with closing(open_source(resolve_sources([str(path)], settings)[0], settings)) as reader:
-                    plan, _ = read_plan([reader], settings, work, Silent(), with_labels=False)
+                    plan = read_draft([reader], settings, work, Silent(), with_labels=False)[0].plan
                 embedder = Embedder(plan, encoder, settings, work, Silent())
                 embedder.everything()
                 report(plan, embedder, share, arguments)

@@ -20,7 +20,7 @@ from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
 from secid.measure.uncertainty import influence
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import resolve
@@ -56,7 +56,7 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
     settings = resolved.values
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        plan, _ = read_plan(resolve_sources(names, settings), settings, work, Silent())
+        plan = read_draft(resolve_sources(names, settings), settings, work, Silent())[0].plan
         embedder = Embedder(plan, encoder, settings, work, Silent())
         embedder.everything()
         triplets = [triplets_of(planned, "first") for planned in plan.sources]

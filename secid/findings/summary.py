@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
+from secid.findings.copies import Positives, has_one_positive, stored_positives
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.status import ListedNegatives, SourceStatus, source_status
-from secid.pool import Plan, PlannedSource, content_of, labels_of, sample_order
+from secid.findings.texts import RunTexts, text_rules
+from secid.pool import Draft, Plan, PlannedSource, content_of, labels_of, sample_order
 from secid.pool.normal_form import FormKeys, Keys, text_forms
+from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
 from secid.results.catalogue import FORMAL
@@ -185,6 +190,26 @@ class SourceFindings:
     languages: Languages
     places: Mapping[str, Sequence[RowPlace]] = field(default_factory=dict)
     compared: Mapping[str, GapMoments] = field(default_factory=dict)
+
+
+class TextsFound(NamedTuple):
+    """What the texts of all rows of a run show.
+
+    found : of each source read, in order; of labels alone too.   of_sources : of those that are scored, by name.
+    positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
+    """
+
+    found: Sequence[TextFindings]
+    of_sources: Mapping[str, SourceFindings]
+    positives: Mapping[str, npt.NDArray[Any]]
+    one_positive: bool
+
+
+def texts_found(draft: Draft, settings: Settings, known: Positives | None, run: RunTexts | None) -> TextsFound:
+    """Applies the rules of the texts to all that was read. known, run : as in `text_rules`."""
+    found = text_rules(*draft.texts, known, run, settings.threads)
+    whole = draft.judged(found).whole
+    return TextsFound(found, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole))
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:

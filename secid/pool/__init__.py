@@ -6,11 +6,12 @@ Source: METHOD 1, 2.3, 4.
 from secid.pool.collect import collect_sources
 from secid.pool.coverage import DocumentFrequencies, Lexicon
 from secid.pool.make import (
+    Draft,
     bad_reasons,
     content_of,
+    draft_of,
     first_sampled,
     key_ranks,
-    plan_of,
     restricted,
     sample_order,
     select_records,
@@ -21,6 +22,7 @@ from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, t
 __all__ = [
     "SPLITTERS",
     "DocumentFrequencies",
+    "Draft",
     "Keys",
     "Lexicon",
     "Plan",
@@ -30,10 +32,10 @@ __all__ = [
     "bad_reasons",
     "collect_sources",
     "content_of",
+    "draft_of",
     "first_sampled",
     "key_ranks",
     "labels_of",
-    "plan_of",
     "restricted",
     "sample_order",
     "select_records",

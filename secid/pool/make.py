@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -250,30 +250,66 @@ def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> Pl
 # What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
 # negatives, negatives that are positives) is array arithmetic once the files have been read.
 
-TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
-"""Queries, passages and sources, as they were read, to the findings of each source. A last source without negatives
-holds labels alone."""
-Look = Callable[[Plan], None]
-"""Takes all that was read, before a sample leaves records or negatives out; each source has a triplet in the sample.
-Its texts are at hand during the call alone."""
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan before its texts are judged: what has to be encoded does not depend on their findings.
+
+    plan   : what has to be encoded. No triplet has a finding yet.
+    read   : every source as it was read, before a sample or a policy leaves records and positives out.
+    labels : labels that no source lists.
+    whole  : all that was read of the plan's sources.
+    """
+
+    plan: Plan
+    read: tuple[PlannedSource, ...]
+    labels: tuple[PlannedSource, ...]
+    whole: Plan
+    settings: Settings
+
+    @property
+    def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
+        """What the rules of the texts take: queries, passages, and all that was read; labels come last."""
+        return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
+
+    def judged(self, found: Sequence[TextFindings]) -> Draft:
+        """The same with findings. found : of each source in `texts`, in their order."""
+        own_found = found[: len(self.read)]
+        read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
+        by_name = {planned.name: planned for planned in read}
+
+        def scored(planned: PlannedSource) -> PlannedSource:
+            own = scored_part(by_name[planned.name], self.whole.queries, self.settings)
+            return planned.with_findings(TextFindings(own.findings, own.positive_findings, own.excess))
+
+        def all_rows(sources: Sequence[PlannedSource]) -> tuple[PlannedSource, ...]:
+            return tuple(by_name[planned.name] for planned in sources)
+
+        plan = replace(
+            self.plan,
+            sources=tuple(map(scored, self.plan.sources)),
+            without_triplets=all_rows(self.plan.without_triplets),
+        )
+        return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
+
+    def close(self) -> None:
+        """Lets go of the spool files."""
+        self.plan.close()
+        self.whole.close()
 
 
-def plan_of(
-    gathered: Gathered,
-    settings: Settings,
-    *,
-    with_positives: bool = False,
-    with_echoes: bool = False,
-    text_rules: TextRules | None = None,
-    look: Look | None = None,
-) -> Plan:
+def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
+    """What of a source the settings ask for: a sample, the first negatives, the positives that may be scored."""
+    return with_scorable_positives(restricted(planned, queries, settings), queries, settings)
+
+
+def draft_of(
+    gathered: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False
+) -> Draft:
     """Plans what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
-    text_rules : gives the findings of every source's negatives, from all that was read: before a sample or a policy
-                 leaves records and positives out.
-    look : is called with all that was read, its findings included.
     Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
     Source: METHOD 1, DESIGN 1.
     """
@@ -298,9 +334,6 @@ def plan_of(
     ]
     n_in_files = len(_Labels.of(sources, len(passage_store)).pairs)
     known = _Labels.of([*sources, *labels], len(passage_store))
-    if text_rules is not None:
-        found = text_rules(query_store, passage_store, [*sources, *labels])[: len(sources)]
-        sources = [planned.with_findings(own) for planned, own in zip(sources, found, strict=True)]
     whole = sources
     sources = [restricted(planned, query_store, settings) for planned in sources]
     empty = {p.name: dict(rows_left_out(p.tally)) for p in sources if not p.n_triplets and ":" in p.name}
@@ -316,14 +349,13 @@ def plan_of(
     refuse_empty(sources)
     if not sources:
         raise NothingToScoreError("no source given", remedy="secid score negatives/*.parquet --encoder e5-base")
-    if look is not None:
-        names = {planned.name for planned in sources}
-        everything = tuple(planned for planned in whole if planned.name in names)
-        look(Plan(query_store, passage_store, everything, known.pairs, echoes, (), {}, n_queries_read, *known[1:]))
+    names = {planned.name for planned in sources}
+    everything = tuple(planned for planned in whole if planned.name in names)
+    all_rows = Plan(query_store, passage_store, everything, known.pairs, echoes, (), {}, n_queries_read, *known[1:])
     sources = [with_scorable_positives(planned, query_store, settings) for planned in sources]
     extra = known.pairs[np.isin(known.pairs // len(passage_store), sampled)] if with_positives else known.pairs[:0]
     plan = _compacted(query_store, passage_store, sources, known, extra, echoes)
-    return replace(
+    plan = replace(
         plan,
         slices=tuple(gathered.slices),
         empty=empty,
@@ -332,6 +364,7 @@ def plan_of(
         tallies=tallies,
         without_triplets=without_triplets,
     )
+    return Draft(plan, tuple(whole), tuple(labels), all_rows, settings)
 
 
 class _Labels(NamedTuple):

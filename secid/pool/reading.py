@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import UsageError
-from secid.pool import Plan, collect_sources, plan_of
+from secid.pool import Draft, collect_sources, draft_of
 from secid.pool.collect import Collected, Gathered
-from secid.pool.make import Look, TextRules
 from secid.pool.plan import QuerySubset
 from secid.progress import Progress
 from secid.read import Reader, open_source
@@ -73,7 +72,7 @@ UNUSED = {
 """Why a flag has no effect on the files at hand."""
 
 
-def read_plan(
+def read_draft(
     sources: Sequence[Source | Reader],
     settings: Settings,
     folder: Path,
@@ -81,15 +80,13 @@ def read_plan(
     *,
     with_positives: bool = False,
     with_echoes: bool = False,
-    text_rules: TextRules | None = None,
-    look: Look | None = None,
     with_labels: bool = True,
     subset: QuerySubset | None = None,
-) -> tuple[Plan, list[Reader]]:
+) -> tuple[Draft, list[Reader]]:
     """Reads all sources into a plan, and reports what was understood of each file.
 
     sources : opened already, or else opened here.
-    folder, with_positives, with_echoes, text_rules, look : as in `plan_of`.
+    folder : an empty folder for spool files.   with_positives, with_echoes : as in `draft_of`.
     subset : the queries whose rows are planned; those that the settings ask for, where None.
     with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
@@ -116,9 +113,7 @@ def read_plan(
             add_labels(gathered, judgements, settings)
             if gathered.labels is None and subset.has is None:  # else the whole may have some
                 refuse_unused_collection(readers, settings)
-        plan = plan_of(
-            gathered, settings, with_positives=with_positives, with_echoes=with_echoes, text_rules=text_rules, look=look
-        )
+        draft = draft_of(gathered, settings, with_positives=with_positives, with_echoes=with_echoes)
     except BaseException:
         gathered.close()
         raise
@@ -129,10 +124,10 @@ def read_plan(
             split = "" if settings.source_column else " (--source-column judged splits them)"
             progress.note(f"{reader.source.name}: negatives of the run: {own}{split}")
     if judgements:
-        n_of_files, n_of_qrels = plan.n_labelled
+        n_of_files, n_of_qrels = draft.plan.n_labelled
         names = ", ".join(map(str, judgements))
         progress.note(f"labelled positives: {n_of_files:,} from the files, {n_of_qrels:,} more from {names}")
-    return plan, readers
+    return draft, readers
 
 
 def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:

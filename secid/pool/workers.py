@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cache, partial
 from multiprocessing import current_process, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,6 +22,8 @@ from secid.errors import NotEvaluatedError
 LEAST_TEXTS = 100_000
 """Their rules take 5 s; a process starts in 1.2 s, and two on shared cores work a tenth slower than one."""
 MOST_WORKERS = 16
+LESS_URGENT = 10
+"""Added to the niceness of what runs beside the encoder, whose device would wait for its threads."""
 AHEAD = 2
 """Parts that wait for each worker: none idles, and few results are held."""
 Part = TypeVar("Part")
@@ -41,7 +45,15 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    Process = _Process
+    """children: all that were made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.children: list[_Process] = []
+
+    def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]  # noqa: N802
+        self.children.append(_Process(*arguments, **options))
+        return self.children[-1]
 
 
 class Workers:
@@ -52,9 +64,8 @@ class Workers:
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
-        n = min(MOST_WORKERS, threads or _n_cores())
-        few = n_texts < LEAST_TEXTS or n < 2 or current_process().daemon  # which may have no children
-        self._pool = None if few else _pool_of(n)
+        n = _n_workers(n_texts, threads)
+        self._pool = None if n < 2 else _pool_of(n, _Context())
         self.n = 1 if self._pool is None else n
 
     def __enter__(self) -> Self:
@@ -73,26 +84,90 @@ class Workers:
             yield from map(function, parts)
             return
         waiting: deque[Future[Any]] = deque()
-        try:
-            for part in parts:
-                waiting.append(self._pool.submit(function, part))
-                if len(waiting) > AHEAD * self.n:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise NotEvaluatedError(
-                "a worker process ended before its texts were done, as it does where memory runs out",
-                remedy="--set threads=1 works without such processes",
-            ) from error
+        for part in parts:
+            waiting.append(_submitted(self._pool, function, part))
+            if len(waiting) > AHEAD * self.n:
+                yield _result_of(waiting.popleft())
+        while waiting:
+            yield _result_of(waiting.popleft())
 
 
-def _pool_of(n: int) -> ProcessPoolExecutor | None:
+@contextmanager
+def beside(
+    n_texts: int, threads: int | None, function: Callable[..., Result], *arguments: Any
+) -> Iterator[Callable[[], Result]]:
+    """Calls a function in a child process while the block runs; what is yielded waits for its result.
+
+    n_texts, threads : as of `Workers`. Without a child the function is called when its result is first asked for.
+    function : of a module. The child ends with the block, done or not, and gives way to this process for the cores.
+    The result's call raises NotEvaluatedError where the child has died.
+    """
+    context = _Context()
+    pool = None if _n_workers(n_texts, threads) < 2 else _pool_of(1, context)
+    if pool is None:
+        yield cache(partial(function, *arguments))
+        return
+    try:
+        yield partial(_result_of, _submitted(pool, _giving_way, function, *arguments))
+    finally:
+        for child in context.children:
+            child.terminate()
+        pool.shutdown()
+
+
+def _giving_way(function: Callable[..., Result], *arguments: Any) -> Result:
+    if hasattr(os, "nice"):
+        os.nice(LESS_URGENT)
+    return function(*arguments)
+
+
+def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    with _signals_later():
+        return pool.submit(function, *arguments)
+
+
+def _result_of(call: Future[Result]) -> Result:
+    try:
+        return call.result()
+    except BrokenProcessPool as error:
+        raise NotEvaluatedError(
+            "a worker process ended before its texts were done, as it does where memory runs out",
+            remedy="--set threads=1 works without such processes",
+        ) from error
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Hold back what ends the program: an executor that is interrupted as it starts a process waits for it forever."""
+    if current_thread() is not main_thread():  # handlers run in the main thread
+        yield
+        return
+    seen: list[int] = []
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in seen:
+            signal.raise_signal(number)
+
+
+def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
     """n processes; None on systems without the locks or the shared memory that they need."""
     try:
-        return ProcessPoolExecutor(n, _Context(), _end_with_parent)
+        return ProcessPoolExecutor(n, context, _end_with_parent)
     except (OSError, ImportError, NotImplementedError):
         return None
+
+
+def _n_workers(n_texts: int, threads: int | None) -> int:
+    few = n_texts < LEAST_TEXTS or current_process().daemon  # which may have no children
+    return 1 if few else min(MOST_WORKERS, threads or _n_cores())
 
 
 def _n_cores() -> int:

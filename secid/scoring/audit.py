@@ -20,7 +20,7 @@ from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
 from secid.pool.make import select_records
 from secid.pool.normal_form import text_forms
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import Collection, noted_collection
@@ -60,7 +60,7 @@ def audit_sources(
         collection = noted_collection(settings, progress)
         judgements = read_judgements(files, collection, settings.max_bad_fraction)
     with clock.stage("read"):
-        plan, _ = read_plan(readers, settings, folder, progress, with_labels=False)
+        plan = read_draft(readers, settings, folder, progress, with_labels=False)[0].plan
     try:
         with clock.stage("match"):
             every = all(reader.uses_collection for reader in readers)

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from secid.findings.summary import (
 )
 from secid.findings.texts import text_rules
 from secid.pool import SPLITTERS, Plan, PlannedSource, bad_reasons
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
@@ -74,23 +73,18 @@ def check_sources(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
-    one_positive: list[bool] = []
-    plan, readers = read_plan(
-        sources,
-        reading,
-        folder,
-        progress,
-        text_rules=partial(text_rules, threads=settings.threads),
-        look=lambda whole: one_positive.append(has_one_positive(whole)),
-    )
+    draft, readers = read_draft(sources, reading, folder, progress)
     try:
+        progress.start("text rules", None, "")
+        plan = draft.judged(text_rules(*draft.texts, threads=settings.threads)).plan
+        one_positive = has_one_positive(draft.whole)
         settings = fitting(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
     finally:
-        plan.close()
+        draft.close()
     listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
     return Check(
         schema_version=CHECK_SCHEMA_VERSION,
@@ -102,7 +96,7 @@ def check_sources(
         texts={source.name: facts for source, facts in checked},
         overlaps=overlaps(listed),
         failed=(),
-        one_positive=one_positive[0],
+        one_positive=one_positive,
         n_of_qrels=plan.n_labelled[1],
         settings={name: entry for name, entry in resolved.document().items() if name in READING},
         seconds=round(time.perf_counter() - began, 3),

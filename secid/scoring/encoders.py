@@ -195,7 +195,7 @@ def with_other_encoders(
     from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 
-    settings, found = read.resolved.values, replace(read, texts=scored.findings)
+    settings = read.resolved.values
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
         own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
@@ -204,7 +204,7 @@ def with_other_encoders(
         loaded, _ = load_noted(name, own, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(found, loaded, own, folder, progress)
+        table[loaded.info.name] = scores_under(read, loaded, own, folder, progress)
     ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
     analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
     return replace(scored, run=replace(scored.run, analyses=analyses))

@@ -28,23 +28,19 @@ import numpy.typing as npt
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import chances, comparisons, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
-from secid.findings.copies import has_one_positive, stored_positives
-from secid.findings.summary import SourceFindings, text_findings_of
-from secid.findings.texts import RunTexts, text_rules
+from secid.findings.summary import SourceFindings, texts_found
+from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets, Vectors
-from secid.measure.in_batch import Conflicts
 from secid.measure.uncertainty import covariance
-from secid.pool import DocumentFrequencies, Plan, PlannedSource
-from secid.pool.make import restricted, with_scorable_positives
-from secid.pool.plan import QuerySubset, TextFindings
-from secid.pool.reading import read_plan
-from secid.pool.texts import TextStore
+from secid.pool import DocumentFrequencies
+from secid.pool.plan import QuerySubset
+from secid.pool.reading import read_draft
+from secid.pool.workers import beside
 from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import noted_collection, with_commits
@@ -57,7 +53,6 @@ from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
-from secid.triplets.table import triplets_of
 from secid.version import VERSION
 
 
@@ -96,61 +91,41 @@ def read_sources(
     progress: Progress,
 ) -> Iterator[ReadSources]:
     """Reads all sources into a plan, with the texts that controls need, and chooses a tokenizer that fits them. The
-    texts are at hand for as long as the context lasts.
+    texts are at hand for as long as the context lasts; where there are many, a child process judges them meanwhile.
 
     sources : opened already, or else opened here.
     folder : an empty folder for spool files; the caller removes it.
-    What all rows are to each other in batches is left out where the encoder chooses the positives.
     """
     settings = resolved.values
-    one_positive: list[bool] = []
-    texts: dict[str, SourceFindings] = {}
-    batch_rows: dict[str, Conflicts] = {}
-    positives: dict[str, npt.NDArray[Any]] = {}
-
-    def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
-        positives.update(stored_positives(queries, passages, sources))
-        return text_rules(queries, passages, sources, background.known, background.run_texts, settings.threads)
-
-    def look(whole: Plan) -> None:
-        texts.update(text_findings_of(whole, settings))
-        one_positive.append(has_one_positive(whole))
-        for planned in whole.sources if settings.positives in ("first", "random", "all") else ():
-            part = restricted(planned, whole.queries, replace(settings, max_records=None))
-            rows = triplets_of(with_scorable_positives(part, whole.queries, settings), settings.positives)
-            batch_rows[planned.name] = conflicts(rows, whole.known_positives, len(whole.passages))
-
     kinds = chosen_kinds(settings.controls)
     with clock.stage("read") as counts:
-        plan, readers = read_plan(
+        draft, readers = read_draft(
             sources,
             settings,
             folder,
             progress,
             with_positives="known_positive" in kinds or settings.collection is not None,
             with_echoes="query_echo" in kinds,
-            text_rules=rules,
-            look=look,
             subset=subset,
         )
+        plan = draft.plan
         counts["n_rows"] = sum(planned.tally.n_read for planned in plan.sources)
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
     try:
         separates = settings.collection is not None and settings.shard is None  # of a shard: at the merge
         resolved = fitting(plan, resolved, progress)
-        yield ReadSources(
-            plan=plan,
-            resolved=resolved,
-            files={file.path: file for reader in readers for file in reader.content()},
-            texts=texts,
-            collection=noted_collection(resolved.values, progress) if separates else None,
-            batch_rows=batch_rows,
-            positives=positives,
-            one_positive=one_positive[0],
-        )
+        rules = settings, background.known, background.run_texts
+        with beside(len(draft.whole.passages), settings.threads, texts_found, draft, *rules) as found:
+            yield ReadSources(
+                draft=draft,
+                found=found,
+                resolved=resolved,
+                files={file.path: file for reader in readers for file in reader.content()},
+                collection=noted_collection(resolved.values, progress) if separates else None,
+            )
     finally:
-        plan.close()
+        draft.close()
 
 
 def scores_under(
@@ -196,7 +171,7 @@ def finished(
         warnings=context.warnings,
         without_triplets=context.plan.empty,
         not_evaluated=missing,
-        one_positive=read.one_positive,
+        one_positive=read.texts.one_positive,
         timing=clock.stages,
         environment=environment(),
     )
@@ -204,7 +179,7 @@ def finished(
         run=run,
         measured=tuple(context.items),
         findings=context.findings,
-        positives=read.positives,
+        positives=read.texts.positives,
         frequencies=context.measurer.coverages.table(settings.tokenizer, settings.idf),
         reference=context.reference,
         scores={item.name: item.nats(settings.budget) for item in ranked},

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
+from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import (
     SourcePairs,
@@ -31,12 +32,13 @@ from secid.errors import UsageError
 from secid.findings.copies import Positives
 from secid.findings.lexical_gate import NO_TOKENIZER, lexical, unknown_scripts
 from secid.findings.rows import Inspector
-from secid.findings.summary import SourceFindings
+from secid.findings.summary import SourceFindings, TextsFound
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
-from secid.pool import DocumentFrequencies, Plan, PlannedSource
+from secid.pool import DocumentFrequencies, Draft, Plan, PlannedSource
+from secid.pool.make import scored_part
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EncoderInfo, InputFile, RunWarning
@@ -75,22 +77,36 @@ class Background:
 class ReadSources:
     """Sources in a plan, and what is known only where all rows are at hand.
 
+    draft : the plan before its texts are judged, which is all that encoding needs.   plan : with their findings.
+    found : waits for what the texts of all rows show.   texts : the same, as they are known.
     resolved : the settings, with the tokenizer that fits the texts.
     files : what was read of each path.
-    texts : findings of the texts by source, of all rows read.
     collection : whose whole corpus the positives are separated from.
-    batch_rows : what all rows of each source's files are to each other; of the plan's own where there is none.
-    positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
     """
 
-    plan: Plan
+    draft: Draft
+    found: Callable[[], TextsFound]
     resolved: Resolved
     files: Mapping[str, InputFile]
-    texts: Mapping[str, SourceFindings]
     collection: Collection | None = None
-    batch_rows: Mapping[str, Conflicts] = field(default_factory=dict)
-    positives: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    one_positive: bool = False
+
+    @property
+    def texts(self) -> TextsFound:
+        return self.found()
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self.draft.judged(self.texts.found).plan
+
+    def batch_rows(self) -> dict[str, Conflicts]:
+        """What all rows of each source's files are to each other; nothing where the encoder chooses the positives."""
+        settings, whole = self.resolved.values, self.draft.whole
+        if settings.positives not in ("first", "random", "all"):
+            return {}
+        every = replace(settings, max_records=None)
+        parts = {planned.name: scored_part(planned, whole.queries, every) for planned in whole.sources}
+        rows = {name: triplets_of(part, settings.positives) for name, part in parts.items()}
+        return {name: conflicts(own, whole.known_positives, len(whole.passages)) for name, own in rows.items()}
 
 
 def measure(
@@ -106,12 +122,15 @@ def measure(
 
     guide : scores the triplets of the sources too, as `load_guide` gives it.   folder : an empty one for vectors.
     """
-    plan, settings = read.plan, read.resolved.values
+    plan, settings = read.draft.plan, read.resolved.values
     refuse(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
     embedder, early = embedded(plan, encoder, settings, folder, clock, progress), None
+    with clock.stage("text rules"):
+        progress.start("text rules", None, "")
+        plan = read.plan
     triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
     measurer, suite = measurer_of(plan, triplets, embedder, encoder, settings, folder, background, clock, progress)
     if settings.until_ranked is not None:
@@ -128,7 +147,9 @@ def measure(
         with clock.stage("guide") as counts:
             sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        reference, findings, sets, absent = inspected(plan, sets, embedder, encoder, measurer, read.texts, progress)
+        reference, findings, sets, absent = inspected(
+            plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress
+        )
         cut = ranked_sets(sets.table, sets.level, settings.budget)
         pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
         hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
@@ -161,7 +182,7 @@ def measure(
         reference=reference,
         guide=None if guide is None else guide.info,
         collection=read.collection,
-        batch_rows=read.batch_rows,
+        batch_rows=read.batch_rows(),
         suite=suite,
         early_stop=early,
         warnings=warnings,

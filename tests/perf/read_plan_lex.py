@@ -96,7 +96,7 @@ def plain_loop(path: Path) -> dict[str, float]:
 def whole_way(path: Path) -> dict[str, float]:
     """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
     from secid.pool import Lexicon
-    from secid.pool.reading import read_plan
+    from secid.pool.reading import read_draft
     from secid.progress import Silent
     from secid.read import resolve_sources
     from secid.settings import Settings
@@ -106,7 +106,7 @@ def whole_way(path: Path) -> dict[str, float]:
     start, cpu = time.perf_counter(), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder:
         sources = resolve_sources([str(path)], settings)
-        plan, _ = read_plan(sources, settings, Path(folder), Silent())
+        plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         planned, planned_cpu = time.perf_counter(), cpu_seconds()
         held = memory_bytes() - loaded
         queries, passages = plan.queries, plan.passages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +11,7 @@ from pathlib import Path
 from secid.errors import InputError, UsageError
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
-from secid.pool import Plan, PlannedSource, collect_sources, plan_of
-from secid.pool.make import TextRules
+from secid.pool import Plan, PlannedSource, collect_sources, draft_of
 from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
@@ -28,6 +27,9 @@ from secid.write.rows import Place, Row, RowsOnDisk
 MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
 RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
+
+TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
+"""Queries, passages and sources, as they were read, to the findings of each source."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def plan_again(
 ) -> Iterator[tuple[Plan, dict[str, Original]]]:
     """The named sources of a run, planned as they were. Each file is opened once.
 
-    folder : an empty folder for spool files.   text_rules : as in `plan_of`; only the named sources are read.
+    folder : an empty folder for spool files.   text_rules : judges the named sources; no other is read.
     with_labels : whether the collection's qrels add labelled positives; a run folder keeps them.
     Raises InputError where a file has changed or no longer gives the source.
     """
@@ -146,8 +148,11 @@ def plan_again(
     gathered = collect_sources(streams, folder, bytes_read_by(readers.values(), progress))
     if with_labels and (judgements := judgement_files(settings)):
         add_labels(gathered, judgements, settings)
-    plan = plan_of(gathered, settings, text_rules=text_rules)
+    draft = draft_of(gathered, settings)
     try:
+        if text_rules is not None:
+            draft = draft.judged(text_rules(*draft.texts))
+        plan = draft.plan
         originals, every = {}, {(planned.source.paths, planned.split): planned for planned in plan.sources}
         for result in results:
             paths = _paths(result)
@@ -158,7 +163,7 @@ def plan_again(
             originals[result.name] = Original(result.name, planned, on_disk[planned.source])
         yield plan, originals
     finally:
-        plan.close()
+        draft.close()
 
 
 def _compare(content: Iterable[InputFile], result: SourceReport) -> None:

@@ -28,7 +28,6 @@ from secid.pages.glossary import why_not
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import json_shown, short
 from secid.pool import Plan, PlannedSource, restricted
-from secid.pool.make import TextRules
 from secid.progress import Progress, Silent
 from secid.results import Run, SourceReport
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS, known_finding
@@ -46,7 +45,7 @@ from secid.tools.export.left_out import (
     refuse_worse,
     widened,
 )
-from secid.tools.export.read_again import Original, find_source, plan_again, text_rules_of
+from secid.tools.export.read_again import Original, TextRules, find_source, plan_again, text_rules_of
 from secid.triplets.random_reference import hardness, stored_reference
 from secid.write.writer import new_files, writing
 

@@ -19,7 +19,7 @@ from secid.errors import InputError
 from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, ranges_of, run_sets
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.pool.texts import TextSpool, TextStore, pieces
 from secid.progress import Progress
 from secid.read import Reader
@@ -197,16 +197,13 @@ def read_task(
     progress: Progress,
     n_folds: int,
 ) -> tuple[Task, list[Reader]]:
-    """The task of these sources, and what was read. The parameters are those of `read_plan` and `make_task`."""
-    tasks: list[Task] = []
-
-    def look(plan: Plan) -> None:
-        tasks.append(make_task(plan, open_collection(settings), folder, settings.seed, n_folds))
-
+    """The task of these sources, and what was read. The parameters are those of `read_draft` and `make_task`."""
     own = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
-    plan, opened = read_plan(readers, own, folder, progress, look=look)
-    plan.close()
-    return tasks[0], opened
+    draft, opened = read_draft(readers, own, folder, progress)
+    try:
+        return make_task(draft.whole, open_collection(settings), folder, settings.seed, n_folds), opened
+    finally:
+        draft.close()
 
 
 def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_folds: int) -> Task:

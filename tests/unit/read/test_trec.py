@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from secid.errors import InputError, UsageError
-from secid.pool.reading import read_plan
+from secid.pool.reading import read_draft
 from secid.read import open_source
 from secid.read.evaluation import DEPTH
 from secid.records import Defect, Record, Source
@@ -245,7 +245,7 @@ def test_the_notes_tell_judged_and_unjudged_negatives_apart(beir: Path, tmp_path
         path.write_text(as_trec(run), encoding="utf-8")
     (tmp_path / "work").mkdir()
     settings = Settings(collection=str(beir))
-    plan, _ = read_plan([Source("bm25", tuple(map(str, paths)))], settings, tmp_path / "work", notes)
+    plan = read_draft([Source("bm25", tuple(map(str, paths)))], settings, tmp_path / "work", notes)[0].plan
     plan.close()
     pairs = [(query, key) for query, row in expected(run, grades).items() for key in row[1]]
     n = 10 * sum(key in grades[query] for query, key in pairs)

@@ -9,11 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 import secid
-from secid.analyses.registry import ANALYSES
+from secid.analyses.registry import ANALYSES, to_json
+from secid.pool import workers
 from secid.progress import Silent
 from secid.scoring import stages
 from secid.settings import Settings
 from tests.cli.conftest import rows, write_rows
+from tests.fake_encoder import HashEncoder
+from tests.kills import differences
 from tests.notes import Notes
 from tests.tiny_bert import save_tiny_bert
 
@@ -46,7 +49,7 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
     total = sum(stage["seconds"] for stage in run.timing.values())
     stages = [
-        "load", "read", "encode", "lex", "controls", "measure", "inspect", "publish",
+        "load", "read", "encode", "text rules", "lex", "controls", "measure", "inspect", "publish",
         *(analysis.name for analysis in ANALYSES), "write",
     ]  # fmt: skip
     assert list(run.timing) == stages
@@ -113,3 +116,16 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     told = Notes()
     secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=told)
     assert [note for note in told.notes if "is ignored" in note] == []
+
+
+def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_path, monkeypatch):
+    source = write_rows(tmp_path / "in.jsonl", rows(12))
+    reports = []
+    for n_texts in (workers.LEAST_TEXTS, 0):
+        monkeypatch.setattr(workers, "LEAST_TEXTS", n_texts)
+        watcher = Told()
+        run = secid.score(source, HashEncoder(), progress=watcher, threads=2, cache=False)
+        names = [name for name, *_ in watcher.stages]
+        assert names.index("encode") < names.index("text rules")
+        reports.append(json.loads(to_json(run)))
+    assert differences(*reports) == []
