@@ -20,8 +20,10 @@ import pytest
 import torch
 
 from secid.bars import Bars
+from secid.encode import device as devices
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
+from secid.encode.encoder import host_rows
 from secid.encode.modules import AGAIN
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
@@ -424,6 +426,26 @@ def test_the_others_take_over_from_a_device_that_fails(
     assert not any(thread.name.startswith(("secid-encode", "secid-tokenise")) for thread in threading.enumerate())
 
 
+def test_rows_that_a_failing_device_has_computed_are_not_lost(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails between computing a batch and handing its rows over: they are on the host before the batch counts."""
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = encoder.encode(MANY, "passage")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    failing: list[int] = []
+
+    def rows(vectors: Any) -> Any:
+        if threading.get_ident() == (failing or [threading.get_ident()])[0]:
+            failing.append(threading.get_ident())
+            if len(failing) > 3:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        time.sleep(0.002)
+        return host_rows(vectors)
+
+    monkeypatch.setattr(devices, "host_rows", rows)
+    assert np.abs(encoder.encode(MANY, "passage") - expected).max() < 1e-5
+    assert len(encoder.failures) == 1
+
+
 def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
     expected = embedded(encoder, MANY, tmp_path / "one")
@@ -668,10 +690,18 @@ def test_remote_code_is_refused(tiny: Tiny, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
-def test_a_missing_device_is_refused(tiny: Tiny, device: str) -> None:
-    message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device=device)), EncoderError, "--device")
-    assert all(part in message for part in (f"{device} ", "CUDA devices: 0"))
+@pytest.mark.parametrize("name", ["cuda", "cuda:3", "xpu", "xpu:1"])
+def test_a_missing_device_is_refused(tiny: Tiny, name: str) -> None:
+    message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device=name)), EncoderError, "--device")
+    assert f"{name} is not available" in message
+    assert ("CUDA devices: 0" in message) == name.startswith("cuda")
+
+
+def test_each_kind_of_device_has_its_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: 1)
+    assert list(map(str, choose_devices("xpu:0"))) == ["xpu:0"]
+    sizes = [devices.default_budget(torch.device(name)) for name in ("cpu", "xpu", "mps", "cuda")]
+    assert sizes == [512, 16_384, 16_384, 131_072]
 
 
 def test_bf16_differs_little(tiny: Tiny) -> None:
