@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing import current_process, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,30 +28,55 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
+@contextmanager
+def _later(*names: str) -> Iterator[None]:
+    """Handles these signals when the block has ended: a child that is half started says so on stderr."""
+    handlers: dict[int, Any] = {}
+    came: list[tuple[int, Any]] = []
+    if current_thread() is main_thread():  # which alone handles them
+        for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = signal.signal(number, lambda *given: came.append(given))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number, frame in came:
+        handlers[number](number, frame)
+
+
 class _Process(SpawnProcess):
     """A child that does not run the script of its parent again, and leaves Ctrl-C to it."""
 
     def start(self) -> None:
         main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
-        try:
-            super().start()
-        finally:
-            sys.modules["__main__"] = main
-            if mask is not None:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with _later("SIGINT", "SIGTERM", "SIGHUP"):
+            try:
+                super().start()
+            finally:
+                sys.modules["__main__"] = main
+                if mask is not None:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class _Context(SpawnContext):
-    """children: all that were made."""
+    """Knows all children that were made; after Ctrl-C a pool may not, and would wait for one for ever."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.children: list[_Process] = []
+        self._children: list[_Process] = []
 
     def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]  # noqa: N802
-        self.children.append(_Process(*arguments, **options))
-        return self.children[-1]
+        self._children.append(_Process(*arguments, **options))
+        return self._children[-1]
+
+    def end(self) -> None:
+        """Ends all children at once; what they have not finished is lost."""
+        for child in self._children:
+            if child.pid is not None:
+                child.terminate()
 
 
 class Workers:
@@ -62,14 +87,16 @@ class Workers:
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
-        n = _n_workers(n_texts, threads)
-        self._pool = None if n < 2 else _pool_of(n, _Context())
+        n, self._context = _n_workers(n_texts, threads), _Context()
+        self._pool = None if n < 2 else _pool_of(n, self._context)
         self.n = 1 if self._pool is None else n
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self._context.end()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -108,9 +135,8 @@ def beside(
     try:
         yield partial(_result_of, pool.submit(function, *arguments))
     finally:
-        for child in context.children:
-            child.terminate()
-        pool.shutdown()
+        context.end()
+        pool.shutdown(cancel_futures=True)
 
 
 def _result_of(call: Future[Result]) -> Result:
@@ -133,10 +159,13 @@ def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
 
 def _n_workers(n_texts: int, threads: int | None) -> int:
     few = n_texts < LEAST_TEXTS or current_process().daemon  # which may have no children
-    return 1 if few else min(MOST_WORKERS, threads or _n_cores())
+    return 1 if few else min(MOST_WORKERS, n_cores(threads))
 
 
-def _n_cores() -> int:
+def n_cores(threads: int | None) -> int:
+    """What the setting says, or else how many cores this process may use."""
+    if threads is not None:
+        return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
