@@ -9,11 +9,15 @@ import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from reprlib import Repr
-from typing import Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 from secid.errors import SettingsError, near_name
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual", "wordpieces"]
 IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
@@ -478,18 +482,26 @@ def _suggest(name: str, names: Collection[str]) -> str:
     return near_name(name, [*names, *OTHER_TABLES], f"the settings are {', '.join(sorted(names))}")
 
 
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    """Return pydantic's check of a setting's type and range."""
+    from pydantic import TypeAdapter
+    from pydantic.fields import FieldInfo
+
+    limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key in LIMITS}
+    kind: Any = Annotated[TYPES[name], FieldInfo(**limits)] if limits else TYPES[name]
+    return TypeAdapter(kind)
+
+
 def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
     """Types and ranges, by pydantic. Raises SettingsError at the value's origin, with the values allowed."""
-    from pydantic import TypeAdapter, ValidationError
-    from pydantic.fields import FieldInfo
+    from pydantic import ValidationError
 
     accepted: dict[str, Any] = {}
     for name, value in values.items():
-        limits = {key: limit for key, limit in FIELDS[name].metadata.items() if key in LIMITS}
-        kind: Any = Annotated[TYPES[name], FieldInfo(**limits)] if limits else TYPES[name]
         is_list = isinstance(value, str) and get_origin(TYPES[name]) is tuple
         try:
-            accepted[name] = TypeAdapter(kind).validate_python(value.split(";") if is_list else value)
+            accepted[name] = _adapter(name).validate_python(value.split(";") if is_list else value)
         except ValidationError:
             raise SettingsError(
                 f"{name} = {SHOWN.repr(value)} is not allowed",

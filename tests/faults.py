@@ -108,7 +108,7 @@ EQUIVALENT: dict[str, str] = {
     "findings/copies.py Positives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
         "beyond the last offset only where there is no query, and none is known"
     ),
-    "measure/sweep.py SymmetricSum.matrix(): total = self._panels[-0].new_empty(d, d)": (
+    "measure/sweep.py SymmetricSums.matrix(): total = self._panels[-0].new_empty(d, d)": (
         "all panels have one device and one type"
     ),
     (

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
@@ -88,6 +89,12 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     return app
 
 
+@cache
+def command_of(names: tuple[str, ...]) -> Any:
+    """Return click's command for a program with these commands."""
+    return get_command(program(names))
+
+
 def main(arguments: list[str]) -> int:
     """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
     for number in ENDING:
@@ -98,8 +105,9 @@ def main(arguments: list[str]) -> int:
     try:
         refuse_repeated(arguments)
         names = present()
-        app = program([first] if first in names else names)
-        result = get_command(app)(args=arguments, prog_name="secid", standalone_mode=False)
+        result = command_of((first,) if first in names else names)(
+            args=arguments, prog_name="secid", standalone_mode=False
+        )
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except SystemExit as error:

@@ -105,13 +105,53 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
 
     every : one of so many runs is kept, chosen by its key alone.
     """
-    spaced = np.repeat(~forms.unspaced, forms.n_words)
-    words = key_windows(forms.words[spaced], np.where(forms.unspaced, 0, forms.n_words), RUN_WORDS)
+    keys, owners = _runs(forms)
+    chosen = keys % np.uint32(every) == 0
+    return RunSets.of(keys[chosen], owners[chosen], len(forms))
+
+
+def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
+    """Key and text of each run."""
+    spaced, counts = forms.words, forms.n_words
+    if forms.unspaced.any():
+        spaced, counts = spaced[np.repeat(~forms.unspaced, counts)], np.where(forms.unspaced, 0, counts)
+    words = key_windows(spaced, counts, RUN_WORDS)
     characters = key_windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
     # All characters of a run went into the upper half of its key.
-    keys = (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32)
-    chosen = keys % np.uint32(every) == 0
-    return RunSets.of(keys[chosen], np.concatenate([words[1], characters[1]])[chosen], len(forms))
+    return (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32), np.concatenate(
+        [words[1], characters[1]]
+    )
+
+
+@dataclass(frozen=True)
+class RunBits:
+    """One of 256 bits for each run of n texts, which tell most pairs of texts that copy each other in no part.
+
+    bits : (n, 4) uint64.   n_runs : (n,) runs, equal ones too.
+    """
+
+    bits: Keys
+    n_runs: npt.NDArray[np.int32]
+
+    @staticmethod
+    def of(forms: FormKeys) -> RunBits:
+        """The bits of texts with these normal forms."""
+        keys, owners = _runs(forms)
+        bits = np.zeros((len(forms), 256), np.bool_)
+        bits.reshape(-1)[(owners << 8) + (keys >> np.uint32(24))] = True
+        return RunBits(
+            np.packbits(bits, axis=1).view(np.uint64), np.bincount(owners, minlength=len(forms)).astype(np.int32)
+        )
+
+    def may_be_near(self, negatives: Index, positives: Index) -> Flags:
+        """(n,) False where `near_copies` finds none: in each text too many runs have a bit that the other lacks."""
+        one, other = self.bits[negatives], self.bits[positives]
+        return self._may_lie_in(other, negatives, LEAST_RUNS) | self._may_lie_in(one, positives, LEAST_WHOLE_RUNS)
+
+    def _may_lie_in(self, others: Keys, ids: Index, least: int) -> Flags:
+        n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
+        flags: Flags = n_lacking <= (1 - CONTAINED) * self.n_runs[ids] + ROUNDING
+        return flags & (self.n_runs[ids] >= least)
 
 
 def ranges_of(starts: Index, counts: Index) -> Index:
@@ -166,6 +206,7 @@ class Positives:
     queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
     normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
     part    : the positives at these places, their texts or their runs.   every : one of so many is kept.
+    ids     : (N,) of the passages that they are; None for those of another run.
     least   : fewer runs of a negative than this are not compared.
     """
 
@@ -176,6 +217,7 @@ class Positives:
     part: Callable[[Index], TextStore | RunSets]
     every: int
     least: int
+    ids: Index | None = None
 
     def of_queries(self, forms: Keys) -> tuple[Index, Index]:
         """First positive of each of these queries, and (n,) how many each has: 0 for a query without any."""
@@ -216,6 +258,7 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
         lambda places: passages.only(ids[places]),
         1,
         LEAST_RUNS,
+        ids,
     )
 
 
@@ -294,6 +337,7 @@ class CopyFinder:
     """Finds copies of labelled positives among negatives.
 
     forms : of the passages.   known : positives from outside the run, which count as its own do.
+    bits : of the passages, where they are at hand: then few pairs are compared run by run.
     workers : that compare many texts; without them this process does.
     """
 
@@ -304,9 +348,10 @@ class CopyFinder:
         passages: TextStore,
         sources: Sequence[PlannedSource],
         known: Positives | None = None,
+        bits: RunBits | None = None,
         workers: Workers | None = None,
     ) -> None:
-        self._queries, self._forms, self._passages = queries, forms, passages
+        self._queries, self._forms, self._passages, self._bits = queries, forms, passages, bits
         self._workers = workers or Workers(0)
         self._positives = [labelled_positives(queries.form, forms.form, passages, sources), *([known] if known else [])]
 
@@ -320,7 +365,10 @@ class CopyFinder:
         for positives in self._positives:
             for pairs in _paired(passage, *positives.of_queries(query)):
                 equal[pairs.triplet[positives.forms[pairs.positive] == self._forms.form[pairs.negative]]] = True
-                self._compare(positives, pairs.only(~equal[pairs.triplet]), near)
+                pairs = pairs.only(~equal[pairs.triplet])
+                if self._bits is not None and positives.ids is not None:
+                    pairs = pairs.only(self._bits.may_be_near(pairs.negative, positives.ids[pairs.positive]))
+                self._compare(positives, pairs, near)
         return {"false_negative": equal, "near_copy": near & ~equal}
 
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:

@@ -6,15 +6,14 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from secid.arrays import Flags
+from secid.pool.texts import Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
 HEAD_WORDS = 12
@@ -104,6 +103,7 @@ class Phrases(NamedTuple):
     label: str
     sorry: str
     unable: str
+    starts: str = ""
     spaced: bool = True
     note: Mapping[str, str] = {}
 
@@ -148,10 +148,24 @@ REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
 PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
 PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
 """Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
-START_CHARACTERS = 5
-"""Tell nearly every passage from a phrase, in a tenth of the time that the pattern takes."""
-ANYTHING = "\0"
-"""Behind the start of a phrase where any character may follow."""
+ENGLISH_STARTS = (
+    "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
+    "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "
+    "these this_ under unfor"
+)
+"""How ENGLISH and ENGLISH_REFUSAL start where they start with a letter; _ is a blank."""
+
+
+def _by_first_two(starts: str) -> Mapping[str, tuple[str, ...]]:
+    words = [word.replace("_", " ") for word in starts.split()]
+    return {pair: tuple(word for word in words if word[:2] == pair) for pair in {word[:2] for word in words}}
+
+
+STARTS = _by_first_two(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]))
+"""How phrases start in ASCII, by the first two characters. They tell nearly every passage from a phrase, in a tenth of
+the time that PATTERN takes."""
+START_CHARACTERS = 6
+"""One more than the longest start has: a mark behind a letter may change it."""
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
 
@@ -170,55 +184,14 @@ def phrase(text: str) -> str | None:
 
 
 def may_be_phrase(text: str) -> bool:
-    """False where the first characters of a text show that it opens with no phrase.
+    """False where the first characters of a text show that it opens with no phrase (STARTS).
 
     True for all texts that do not start with a letter of ASCII, and plain blanks at most.
     """
-    start = text[: START_CHARACTERS + 1].lower()  # a mark behind a letter may change it
+    start = text[:START_CHARACTERS].lower()
     if not (start.isascii() and start[:1].isalpha() and start.isprintable()) or "  " in start:
         return True
-    return start.startswith(_starts().get(start[:2], ()))
-
-
-@cache
-def _starts() -> Mapping[str, tuple[str, ...]]:
-    """How phrases start in ASCII, by their first two characters."""
-    parsed = import_module("re._parser").parse(PHRASE, re.VERBOSE)
-    starts: dict[str, tuple[str, ...]] = {}
-    for start in _starts_of(parsed):
-        starts[start[:2]] = (*starts.get(start[:2], ()), start.removesuffix(ANYTHING))
-    return starts
-
-
-def _starts_of(parsed: Iterable[tuple[Any, Any]]) -> set[str]:
-    """The first START_CHARACTERS that a parsed expression matches, of ASCII alone; ANYTHING ends the shorter ones."""
-    starts = {""}
-    for operation, value in parsed:
-        name = str(operation)
-        ends = {ANYTHING}
-        if name == "LITERAL":
-            ends = {chr(value)}
-        elif name == "IN" and all(str(kind) == "LITERAL" for kind, _ in value):
-            ends = {chr(code) for _, code in value}
-        elif name == "BRANCH":
-            ends = set().union(*map(_starts_of, value[1]))
-        elif name == "SUBPATTERN":
-            ends = _starts_of(value[-1])
-        elif name in ("MAX_REPEAT", "MIN_REPEAT"):
-            least, most, repeated = value
-            ends = _starts_of(repeated)
-            if most > 1:
-                ends = {f"{end.removesuffix(ANYTHING)}{ANYTHING}" for end in ends}
-            ends |= {""} if not least else set()
-        elif name == "ASSERT" and value[0] > 0:  # what follows is read from here again
-            ends = {f"{end.removesuffix(ANYTHING)}{ANYTHING}" for end in _starts_of(value[1])}
-        elif name in ("AT", "ASSERT", "ASSERT_NOT"):
-            ends = {""}
-        whole = {start for start in starts if len(start) >= START_CHARACTERS or start.endswith(ANYTHING)}
-        starts = whole | {
-            f"{start}{end}"[:START_CHARACTERS] for start in starts - whole for end in ends if end.isascii()
-        }
-    return starts
+    return start.startswith(STARTS.get(start[:2], ()))
 
 
 def is_refusal(text: str) -> bool:
@@ -470,11 +443,10 @@ def trailing_notes(texts: Sequence[str]) -> Flags:
     >>> trailing_notes(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."])
     array([ True, False])
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    tails = pa.array([text[-TAIL_CHARACTERS:].lower() for text in texts], pa.string())
-    flags: Flags = pc.match_substring_regex(tails, NOTE_SIGNS).to_numpy(zero_copy_only=False)
+    tails = Packed.of([text[-TAIL_CHARACTERS:].lower() for text in texts])
+    flags: Flags = pc.match_substring_regex(tails.column(), NOTE_SIGNS).to_numpy(zero_copy_only=False)
     places = np.flatnonzero(flags).tolist()
     flags[places] = [trailing_phrase(texts[place]) is not None for place in places]
     return flags

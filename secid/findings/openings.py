@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
+from secid.findings.copies import RunBits
 from secid.findings.form import is_markup, is_unfinished, is_wrapped, phrase, trailing_notes
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import STEP, FormKeys, TextForms, form_columns, mixed_bits
-from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import Workers
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
@@ -39,8 +40,6 @@ SHARED_CHANCE = 0.01
 """Largest chance of so few positives that open so, if they did as often as the negatives. Few positives say little: 89
 without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
 sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
-HEAD_CHARACTERS = 128
-"""Holds five words of 25 letters each."""
 CHUNK_TEXTS = 4096
 """Texts decoded at once: some MB."""
 NONE = 0
@@ -59,10 +58,9 @@ class Openings:
     opening: Keys
 
     @staticmethod
-    def of(texts: Sequence[str]) -> Openings:
-        """Openings of texts."""
-        phrases = np.fromiter(map(_key, map(phrase, texts)), np.uint64, len(texts))
-        return Openings(phrases, opening_keys(texts))
+    def of(texts: Sequence[str], forms: FormKeys) -> Openings:
+        """Openings of texts. forms: theirs."""
+        return Openings(np.fromiter(map(_key, map(phrase, texts)), np.uint64, len(texts)), opening_keys(forms))
 
 
 def _key(words: str | None) -> int:
@@ -136,17 +134,17 @@ def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequ
     return replace(table, n_documents=len(distinct(query)))
 
 
-def opening_keys(texts: Sequence[str]) -> Keys:
+def opening_keys(forms: FormKeys) -> Keys:
     """(n,) key of each text's opening: the first five words of its normal form, or the first eight characters in a
     script without spaces; NONE where it has fewer. Equal openings have equal keys on every machine.
 
-    >>> one, other, short = opening_keys(["“The quick” brown fox jumps", "the quick brown fox jumps over", "Too short"])
+    >>> texts = Packed.of(["“The quick” brown fox jumps", "the quick brown fox jumps over", "Too short"])
+    >>> one, other, short = opening_keys(FormKeys.of(texts))
     >>> bool(one == other), int(short)
     (True, 0)
 
     Source: METHOD 14.
     """
-    forms = FormKeys.of(Packed.of([text[:HEAD_CHARACTERS] for text in texts]))
     words = first_keys(forms.words, forms.n_words, OPENING_WORDS)
     characters = first_keys(forms.characters, forms.n_characters, OPENING_CHARACTERS)
     return np.where(forms.unspaced, characters, words)
@@ -235,6 +233,7 @@ class PassageFacts:
     """
 
     forms: TextForms
+    runs: RunBits
     openings: Openings
     language: npt.NDArray[np.int16]
     characters: Index
@@ -250,8 +249,9 @@ class PassageFacts:
         joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
         openings = Openings(joined["phrase"], joined["opening"])
+        runs = RunBits(joined["run_bits"], joined["n_runs"])
         flags = {name: joined[name] for name in ("loop", "trailing_note", *TEXT_RULES)}
-        return PassageFacts(forms, openings, joined["language"], joined["characters"], flags)
+        return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
         """Formal findings of one source by name. ordinary: shortest and longest; of its own positives where None.
@@ -277,9 +277,12 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
     """What is found out about each text of a store, by name: what a worker does. model: of languages, as saved."""
     packed = store.packed(0, len(store))
     texts = [part.decode() for part in packed.parts()]
-    openings = Openings.of(texts)
+    forms = FormKeys.of(packed)
+    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
     return {
-        **form_columns(packed),
+        **form_columns(forms),
+        "run_bits": runs.bits,
+        "n_runs": runs.n_runs,
         "phrase": openings.phrase,
         "opening": openings.opening,
         "language": language_numbers(texts, model),

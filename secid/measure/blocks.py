@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, Literal
 
@@ -29,10 +31,22 @@ def side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]
         yield map  # other backends of torch have one number of threads for all threads of Python
         return
     try:
-        with ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool.map
+        torch.set_num_threads(1)  # what these threads have, and this one: idle threads of its own would spin
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield partial(_each, pool, 2 * n_threads)
     finally:
-        torch.set_num_threads(n_threads)  # what threads that start later have
+        torch.set_num_threads(n_threads)
+
+
+def _each(pool: Executor, ahead: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """function(item) of all items in order, up to this many ahead."""
+    waiting: deque[Future[Any]] = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 class Scratch(threading.local):

@@ -8,8 +8,11 @@ Within the loop over blocks nothing waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,11 +22,14 @@ from torch import Tensor
 
 from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
-from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, windows
+from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, side_by_side, windows
 from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
+MOST_AT_ONCE = 4
+"""Products of the same rows that make the panels narrower: with 32 columns of each little of the lower triangle is
+computed, and together they are as fast as 128."""
 STORED_PANELS = 8
 """In which the upper triangle of a sum is kept where its product is computed whole: 9/16 of the matrix."""
 DOT_ROUNDING = 1e-12
@@ -43,34 +49,58 @@ class Variant:
     sample: float = 1.0
 
 
-class SymmetricSum:
-    """Float64 sum of symmetric (d, d) products: the upper triangle, by panels of columns."""
+Part = tuple[int, int, Tensor]
+"""Of products of the same rows: a panel, the first of the sums, and what is added there, (stop, some, width)."""
 
-    def __init__(self, d: int, device: torch.device, dtype: torch.dtype) -> None:
+
+class SymmetricSums:
+    """Float64 sums of n symmetric (d, d) products: the upper triangles, by panels of columns."""
+
+    def __init__(self, n: int, d: int, device: torch.device, dtype: torch.dtype) -> None:
         panels = block_plan(device).panels
-        self._whole, width = panels is None, -(-d // STORED_PANELS) if panels is None else panels[dtype]
+        self._whole = panels is None
+        width = -(-d // STORED_PANELS) if panels is None else max(1, panels[dtype] // min(max(1, n), MOST_AT_ONCE))
+        stops = [min(d, start + width) for start in range(0, d, width)]
         self._panels = [
-            torch.zeros(min(d, start + width), min(d, start + width) - start, dtype=torch.float64, device=device)
-            for start in range(0, d, width)
+            torch.zeros(stop, n, stop - start, dtype=torch.float64, device=device)
+            for start, stop in zip(range(0, d, width), stops, strict=True)
         ]
 
-    def add(self, rows: Tensor, weighted: Tensor) -> None:
-        """Adds rows^T weighted."""
-        product = rows.T @ weighted if self._whole else None
-        for panel in self._panels:
-            stop, width = panel.shape
-            columns = slice(stop - width, stop)
-            panel += rows[:, :stop].T @ weighted[:, columns] if product is None else product[:stop, columns]
+    def first(self, n: int) -> SymmetricSums:
+        """Zeros for products of the first n alone."""
+        part = copy(self)
+        part._panels = [torch.zeros_like(panel[:, :n]) for panel in self._panels]
+        return part
 
-    def merge(self, other: SymmetricSum) -> None:
+    def products(self, rows: Tensor, amounts: Tensor) -> Iterator[Part]:
+        """The upper triangle of rows^T diag(amount) rows for each amount. rows : (B, d).   amounts : (B, n)."""
+        if self._whole:
+            for number, amount in enumerate(amounts.unbind(1)):
+                product = rows.T @ (rows * amount.unsqueeze(1))
+                for place, panel in enumerate(self._panels):
+                    stop, _, width = panel.shape
+                    yield place, number, product[:stop, None, stop - width : stop]
+            return
+        for place, panel in enumerate(self._panels):
+            stop, _, width = panel.shape
+            columns = rows[:, None, stop - width : stop] * amounts.unsqueeze(2)
+            yield place, 0, (rows[:, :stop].T @ columns.view(len(rows), -1)).view(stop, -1, width)
+
+    def add(self, place: int, number: int, product: Tensor) -> None:
+        """Adds a part of `products`, those of the first n amounts."""
+        some = self._panels[place][:, number : number + product.shape[1]]
+        some += product[:, : some.shape[1]]
+
+    def merge(self, other: SymmetricSums) -> None:
         for panel, more in zip(self._panels, other._panels, strict=True):
             panel += more
 
-    def matrix(self) -> Tensor:
-        """(d, d), both triangles."""
+    def matrix(self, number: int) -> Tensor:
+        """(d, d) of one sum, both triangles."""
         d = len(self._panels[-1])
         total = self._panels[-1].new_empty(d, d)
-        for panel in self._panels:
+        for panels in self._panels:
+            panel = panels[:, number]
             stop, width = panel.shape
             square = panel[stop - width :]
             total[:stop, stop - width : stop] = panel
@@ -93,11 +123,12 @@ class SweepSums:
     record_gradient: Floats
     weights: Mapping[Variant, float]
     n_negatives: Mapping[Variant, float]
-    sums: dict[Variant, SymmetricSum]
+    sums: dict[Variant, tuple[SymmetricSums, int]]
 
     def state(self, variant: Variant) -> InformationState:
         """The information state of one variant, on the device of the vectors."""
-        return InformationState(self.sums[variant].matrix(), self.n_negatives[variant])
+        sums, number = self.sums[variant]
+        return InformationState(sums.matrix(number), self.n_negatives[variant])
 
 
 def sweep(
@@ -127,18 +158,27 @@ def sweep(
     columns = [torch.zeros(n + 1, dtype=torch.float64, device=device) for _ in range(4)]
     gradient = torch.zeros(len(triplets.record_offsets) - 1, dtype=torch.float64, device=device)
     totals = _Totals(vectors, triplets, coverages, variants, position, sums)
-    for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
-        for block in window.blocks:
-            dots, difference = _block_dots(window, block, smallest_distance)
-            for column, values in zip(columns, vars(dots).values(), strict=True):
-                column.index_copy_(0, block.triplet, values)
-            of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
-            gradient.index_copy_(0, block.groups, of_records)
-            if variants:
-                usable = dots.squared_distance > smallest_distance**2
-                totals.add(block, dots, difference, usable / torch.where(usable, dots.squared_distance, 1.0))
-            if vectors.tick is not None:
-                vectors.tick(block.host.n_triplets)
+
+    def one(window: Window, block: SlotBlock) -> tuple[Dots, Tensor, tuple[Tensor, Iterable[Part]] | None]:
+        dots, difference = _block_dots(window, block, smallest_distance)
+        of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
+        usable = dots.squared_distance > smallest_distance**2
+        scale = usable / torch.where(usable, dots.squared_distance, 1.0)
+        return dots, of_records, totals.of_block(block, dots, difference, scale) if variants else None
+
+    many = n > block_plan(device).n_triplets  # one block has nothing to run next to
+    with side_by_side(device) if many else nullcontext(map) as each:
+        for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
+            for block, (dots, of_records, sums_of_block) in zip(
+                window.blocks, each(partial(one, window), window.blocks), strict=True
+            ):
+                for column, values in zip(columns, vars(dots).values(), strict=True):
+                    column.index_copy_(0, block.triplet, values)
+                gradient.index_copy_(0, block.groups, of_records)
+                if sums_of_block is not None:
+                    totals.add(block, *sums_of_block)
+                if vectors.tick is not None:
+                    vectors.tick(block.host.n_triplets)
     on_host = [column[:-1].cpu() for column in columns]
     if not all(bool(torch.isfinite(column).all()) for column in on_host):
         raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
@@ -169,40 +209,56 @@ class _Totals:
         last = len(self._counts) - 1
         heads = triplets.record_offsets[:-1]
         self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
+        families = list(dict.fromkeys(map(_unsampled, variants)))
         sampled = {_unsampled(variant) for variant in variants if variant.sample < 1.0 and last}
-        self._sums = {
-            family: [SymmetricSum(d, device, dtype) for _ in range(1 + last if family in sampled else 1)]
-            for family in dict.fromkeys(map(_unsampled, variants))
-        }
-        self._weights = torch.zeros(len(self._sums), 1 + last, dtype=torch.float64, device=device)
-        self._dtype = dtype
+        self._families = sorted(families, key=lambda family: family not in sampled)
+        self._sums = SymmetricSums(len(families), d, device, dtype)
+        self._strata = [self._sums.first(len(sampled)) for _ in range(last)]
+        self._weights = torch.zeros(len(families), 1 + last, dtype=torch.float64, device=device)
+        self._dtype, self._in_threads = dtype, block_plan(device).in_threads
 
-    def add(self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor) -> None:
-        """The triplets of one block. scale: (slots,) 1 / ||n - p||^2, 0 where u = 0."""
-        difference, counted = difference.to(self._dtype), self._share[block.triplet]
-        stratum = int(self.stratum[block.host.groups[0]])
+    def of_block(
+        self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor
+    ) -> tuple[Tensor, Iterable[Part]]:
+        """Sums of weights of each family over one block, (n,), and its products.
+
+        scale: (slots,) 1 / ||n - p||^2, 0 where u = 0.
+        """
         of_gates: dict[tuple[float, str], Gates] = {}
-        for number, (family, sums) in enumerate(self._sums.items()):
+        amounts = []
+        for family in self._families:
             key = family.temperature, family.coverage
             if key not in of_gates:
                 of_gates[key] = gates(dots, self._coverages[family.coverage][block.triplet], family.temperature)
-            amount = WEIGHTS[family.weight](of_gates[key], dots, family.temperature) * counted
-            self._weights[number, stratum] += amount.sum()
-            weighted = difference * (amount * scale).to(self._dtype).unsqueeze(1)
-            sums[stratum if len(sums) > 1 else 0].add(difference, weighted)
+            amounts.append(WEIGHTS[family.weight](of_gates[key], dots, family.temperature))
+        amount = torch.stack(amounts, dim=1) * self._share[block.triplet].unsqueeze(1)
+        scaled = (amount * scale.unsqueeze(1)).to(self._dtype)
+        products = self._sums.products(difference.to(self._dtype), scaled)
+        return amount.sum(0), list(products) if self._in_threads else products
+
+    def add(self, block: SlotBlock, weights: Tensor, products: Iterable[Part]) -> None:
+        """What `of_block` made."""
+        stratum = int(self.stratum[block.host.groups[0]])
+        self._weights[:, stratum] += weights
+        within = self._strata[stratum] if stratum < len(self._strata) else None
+        for part in products:
+            self._sums.add(*part)
+            if within is not None:
+                within.add(*part)
 
     def of(self, variants: Sequence[Variant]) -> tuple[dict[Variant, Any], ...]:
         """Sums of weights, of shares and of products, each sample with the smaller ones in it."""
-        weights = dict(zip(self._sums, self._weights.cumsum(1).tolist(), strict=True))
-        for strata in self._sums.values():
-            for smaller, larger in pairwise(strata):
-                larger.merge(smaller)
-        last = len(self._samples) - 1
+        weights = self._weights.cumsum(1).tolist()
+        for smaller, larger in pairwise(self._strata):
+            larger.merge(smaller)
+        number = {variant: self._families.index(_unsampled(variant)) for variant in variants}
+        last = len(self._strata)
         place = {variant: min(int(np.searchsorted(self._samples, variant.sample)), last) for variant in variants}
+        by_place = [*self._strata, self._sums]
         return (
-            {variant: weights[_unsampled(variant)][at] for variant, at in place.items()},
+            {variant: weights[number[variant]][at] for variant, at in place.items()},
             {variant: self._counts[at] for variant, at in place.items()},
-            {variant: self._sums[_unsampled(variant)][at - last - 1 :][0] for variant, at in place.items()},
+            {variant: (by_place[at], number[variant]) for variant, at in place.items()},
         )
 
 

@@ -28,7 +28,7 @@ from secid.measure.blocks import (
 )
 from secid.measure.information import Eigen, InformationState, decomposed, factor_nats, factor_of
 from secid.measure.interval import ROUNDING_NATS, Difference
-from secid.measure.sweep import SymmetricSum
+from secid.measure.sweep import SymmetricSums
 
 # Quadratic forms of the rows n - p, query by query, in a basis where their matrices are diagonal: the second pass.
 
@@ -291,12 +291,13 @@ def information(
     Source: METHOD 2.7.
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
-    total = SymmetricSum(vectors.dimension, vectors.computes_on, dtype)
+    total = SymmetricSums(1, vectors.dimension, vectors.computes_on, dtype)
     amount = _amounts(share * weight, squared_distance, smallest_distance)
     cluster = np.unique(triplets.query, return_inverse=True)[1]
     for _, rows in by_query(vectors, triplets, amount, cluster, None, lambda _, rows: rows.clone(), dtype):
-        total.add(rows, rows)
-    return InformationState(total.matrix(), triplets.n_negatives)
+        for part in total.products(rows, torch.ones_like(rows[:, :1])):
+            total.add(*part)
+    return InformationState(total.matrix(0), triplets.n_negatives)
 
 
 @dataclass(frozen=True)

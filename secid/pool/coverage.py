@@ -305,36 +305,32 @@ class Lexicon:
     def coverage(self, query_ids: Index, passage_ids: Index, idf: Floats) -> Floats:
         """c of each (query, passage) pair, in [0, 1]; 0 where the query has no token.
 
-        query_ids, passage_ids : (T,) ids.   idf : (V,) from `idf`.
+        query_ids, passage_ids : (T,) ids.   idf : (V,) from `idf`, or (n, V) for (n, T) coverages by one comparison.
         The quotient is clamped: two sums of the same numbers in another order gave 1.0000000002.
         Source: METHOD 2.3.
         """
-        covered = np.zeros(len(query_ids))
-        weights = self._query_matrix(idf)
-        totals = np.asarray(weights.sum(axis=1)).ravel()
+        several, sets = np.atleast_2d(idf), self._query_sets
+        covered = np.zeros((len(several), len(query_ids)))
+        queries = self._matrix(sets.numbers, sets.offsets)
         order = np.argsort(passage_ids, kind="stable")
         for start in range(0, len(order), CHUNK_TEXTS):
             pairs = order[start : start + CHUNK_TEXTS]
             passages, local = np.unique(passage_ids[pairs], return_inverse=True)
-            matrix = self._passage_matrix(passages)
-            hits = weights[query_ids[pairs]].multiply(matrix[local])
-            covered[pairs] = np.asarray(hits.sum(axis=1)).ravel()
+            offsets, columns = self._passage_columns(passages)
+            shared = queries[query_ids[pairs]].multiply(self._matrix(columns, offsets)[local])
+            covered[:, pairs] = _row_sums(several, shared.indices, shared.indptr)
             if self._mapped is not None:
                 release_read_pages(
                     self._mapped
                 )  # chunks go through the file in order, so its pages are not asked for again
-        total = totals[query_ids]
+        total = _row_sums(several, sets.numbers, sets.offsets)[:, query_ids]
         quotient: Floats = np.divide(covered, total, out=np.zeros_like(covered), where=total > 0)
-        return np.clip(quotient, 0.0, 1.0)
+        return np.clip(quotient, 0.0, 1.0).reshape(*idf.shape[:-1], -1)
 
     def queries_without_tokens(self) -> npt.NDArray[np.bool_]:
         """(n_queries,) True where a query has no usable token, so that c is 0 by definition."""
         wordless: npt.NDArray[np.bool_] = np.diff(self._query_sets.offsets) == 0
         return wordless
-
-    def _query_matrix(self, idf: Floats) -> Any:
-        sets = self._query_sets
-        return self._matrix(idf[sets.numbers], sets.numbers, sets.offsets)
 
     def _passage_columns(self, ids: Index) -> tuple[Index, npt.NDArray[np.int32]]:
         """Offsets and columns of these passages (sorted ids), read from the spool."""
@@ -343,20 +339,23 @@ class Lexicon:
         places = np.arange(offsets[-1]) + np.repeat(self._offsets[ids] - offsets[:-1], counts)
         return offsets, np.asarray(self._columns[places])
 
-    def _passage_matrix(self, ids: Index) -> Any:
-        offsets, columns = self._passage_columns(ids)
-        return self._matrix(np.ones(len(columns)), columns, offsets)
-
-    def _matrix(self, values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Any:
-        """A sparse matrix of rows of tokens, a column for each of the vocabulary."""
+    def _matrix(self, columns: npt.NDArray[Any], offsets: Index) -> Any:
+        """A sparse matrix of rows of tokens, 1 in the column of each."""
         from scipy import sparse  # here: who only splits texts need not load it
 
-        return sparse.csr_matrix((values, columns, offsets), shape=(len(offsets) - 1, max(1, len(self.vocabulary))))
+        shape = len(offsets) - 1, max(1, len(self.vocabulary))
+        return sparse.csr_matrix((np.ones(len(columns)), columns, offsets), shape=shape)
 
     def _vocabulary_frequencies(self, columns: npt.NDArray[np.int32], n_documents: int) -> DocumentFrequencies:
         counts = np.bincount(columns, minlength=len(self.vocabulary))
         present = counts > 0
         return DocumentFrequencies(self.vocabulary[present], counts[present].astype(np.int64), n_documents)
+
+
+def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floats:
+    """(n, rows) sums of each of n times V values over the columns of each row."""
+    row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
 
 
 def _in_order(make: Callable[[int, int], Part], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Part]:

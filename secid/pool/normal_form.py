@@ -227,13 +227,12 @@ class TextForms:
 def text_forms(store: TextStore) -> TextForms:
     """Return the normal forms of all texts of a store, in its order."""
     ranges = pieces(len(store), CHUNK_TEXTS, store.lengths)
-    parts = [form_columns(Packed.of([])), *(form_columns(store.packed(*part)) for part in ranges)]
+    parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *(store.packed(*part) for part in ranges))]
     return TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
-def form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
+def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
     """Columns of `TextForms` that tell of each text alone: form, empty and loop."""
-    forms = FormKeys.of(texts)
     return {"form": forms.hashes(), "empty": _empty(forms), "loop": _loops(forms)}
 
 

@@ -86,6 +86,13 @@ class Packed:
         ends = self.ends()
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
+    def column(self) -> Any:
+        """The texts as a column of Arrow, BETWEEN behind each. No copy, and unlike `pyarrow.array` no pandas."""
+        import pyarrow as pa
+
+        offsets = np.concatenate([[0], self.ends() + len(BETWEEN)])
+        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.data))
+
 
 class TextSpool:
     """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""

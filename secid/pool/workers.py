@@ -28,55 +28,30 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-@contextmanager
-def _later(*names: str) -> Iterator[None]:
-    """Handles these signals when the block has ended: a child that is half started says so on stderr."""
-    handlers: dict[int, Any] = {}
-    came: list[tuple[int, Any]] = []
-    if current_thread() is main_thread():  # which alone handles them
-        for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
-            if callable(handler := signal.getsignal(number)):
-                handlers[number] = signal.signal(number, lambda *given: came.append(given))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number, frame in came:
-        handlers[number](number, frame)
-
-
 class _Process(SpawnProcess):
     """A child that does not run the script of its parent again, and leaves Ctrl-C to it."""
 
     def start(self) -> None:
         main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
-        with _later("SIGINT", "SIGTERM", "SIGHUP"):
-            try:
-                super().start()
-            finally:
-                sys.modules["__main__"] = main
-                if mask is not None:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class _Context(SpawnContext):
-    """Knows all children that were made; after Ctrl-C a pool may not, and would wait for one for ever."""
+    """children: all that were made."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._children: list[_Process] = []
+        self.children: list[_Process] = []
 
     def Process(self, *arguments: Any, **options: Any) -> _Process:  # type: ignore[override]  # noqa: N802
-        self._children.append(_Process(*arguments, **options))
-        return self._children[-1]
-
-    def end(self) -> None:
-        """Ends all children at once; what they have not finished is lost."""
-        for child in self._children:
-            if child.pid is not None:
-                child.terminate()
+        self.children.append(_Process(*arguments, **options))
+        return self.children[-1]
 
 
 class Workers:
@@ -87,16 +62,14 @@ class Workers:
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
-        n, self._context = _n_workers(n_texts, threads), _Context()
-        self._pool = None if n < 2 else _pool_of(n, self._context)
+        n = _n_workers(n_texts, threads)
+        self._pool = None if n < 2 else _pool_of(n, _Context())
         self.n = 1 if self._pool is None else n
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None:
-            self._context.end()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -110,7 +83,7 @@ class Workers:
             return
         waiting: deque[Future[Any]] = deque()
         for part in parts:
-            waiting.append(self._pool.submit(function, part))
+            waiting.append(_submitted(self._pool, function, part))
             if len(waiting) > AHEAD * self.n:
                 yield _result_of(waiting.popleft())
         while waiting:
@@ -133,10 +106,16 @@ def beside(
         yield cache(partial(function, *arguments))
         return
     try:
-        yield partial(_result_of, pool.submit(function, *arguments))
+        yield partial(_result_of, _submitted(pool, function, *arguments))
     finally:
-        context.end()
-        pool.shutdown(cancel_futures=True)
+        for child in context.children:
+            child.terminate()
+        pool.shutdown()
+
+
+def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    with _signals_later():
+        return pool.submit(function, *arguments)
 
 
 def _result_of(call: Future[Result]) -> Result:
@@ -147,6 +126,27 @@ def _result_of(call: Future[Result]) -> Result:
             "a worker process ended before its texts were done, as it does where memory runs out",
             remedy="--set threads=1 works without such processes",
         ) from error
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Hold back what ends the program: an executor that is interrupted as it starts a process waits for it forever."""
+    if current_thread() is not main_thread():  # handlers run in the main thread
+        yield
+        return
+    seen: list[int] = []
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    handlers = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in seen:
+            signal.raise_signal(number)
 
 
 def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,7 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache
 def package_version(name: str) -> str | None:
     """Version of an installed package; None where it is not installed."""
     try:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from secid.arrays import Floats, Index, distinct
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure.blocks import Triplets, Vectors, side_by_side
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
 from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
 from secid.measure.interval import FEWEST_QUERIES
@@ -179,11 +179,9 @@ class Measurer:
         """
         settings, base = self.settings, base_variant(self.settings)
         all_variants = list(dict.fromkeys([base, *variants]))
-        coverages = {
-            variant.coverage: self.coverages.negatives(rows, *variant.coverage.split("/")) for variant in all_variants
-        }
+        coverages = self._coverages(rows, all_variants)
         sums = self._sweep(rows, coverages, all_variants, position)
-        scores = variant_scores(sums, variants, settings.budget, rows, position)
+        scores = variant_scores(sums, variants, settings.budget, rows, position, self.vectors.computes_on)
         table = TripletTable(
             triplets=rows,
             planned=planned,
@@ -259,6 +257,18 @@ class Measurer:
             values = eigen.values
         return effect, spectral_nats(values, budget)
 
+    def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
+        """(T,) coverage of each negative by the name that variants use; the texts of a tokenizer are compared once."""
+        corpora: dict[str, dict[str, None]] = {}
+        for variant in variants:
+            tokenizer, corpus = variant.coverage.split("/")
+            corpora.setdefault(tokenizer, {})[corpus] = None
+        return {
+            coverage_name(tokenizer, corpus): own
+            for tokenizer, names in corpora.items()
+            for corpus, own in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
+        }
+
     def _sweep(
         self,
         rows: Triplets,
@@ -284,23 +294,33 @@ class Measurer:
 
 
 def variant_scores(
-    sums: SweepSums, variants: Sequence[Variant], budget: float, rows: Triplets, position: Floats | None
+    sums: SweepSums,
+    variants: Sequence[Variant],
+    budget: float,
+    rows: Triplets,
+    position: Floats | None,
+    device: torch.device,
 ) -> dict[Variant, VariantScore]:
-    """ECI_B of all variants of one sweep, one matrix at a time: numbers are all that is left of each."""
-    scores = {}
+    """ECI_B of all variants of one sweep, few matrices at a time: numbers are all that is left of each."""
     places = np.zeros(len(rows)) if position is None else position
-    for variant in dict.fromkeys(variants):
+
+    def score(variant: Variant) -> VariantScore:
         state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
         inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
         values = eigenvalues(state, len(inside))
-        scores[variant] = VariantScore(
+        return VariantScore(
             nats=None if scaled or not state.n_negatives else spectral_nats(values, budget),
             eigenvalues=values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
             n_queries=len(distinct(inside)),
         )
-    return scores
+
+    wanted = list(dict.fromkeys(variants))
+    if not wanted:
+        return {}
+    with side_by_side(device) as each:
+        return dict(zip(wanted, each(score, wanted), strict=True))
 
 
 def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:

@@ -215,9 +215,10 @@ class CoverageTables:
             return lexicon.idf(lexicon.of_passages(distinct(np.concatenate([rows.positive, rows.negative]))))
         return lexicon.idf(self.table(tokenizer, corpus))
 
-    def negatives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
-        """(T,) coverage of each negative. Source: METHOD 2.3."""
-        return self.lexicon(tokenizer).coverage(rows.query, rows.negative, self.idf(rows, tokenizer, corpus))
+    def negatives(self, rows: Triplets, tokenizer: str, corpora: Sequence[str]) -> Floats:
+        """(n, T) coverage of each negative by the IDF of each corpus. Source: METHOD 2.3."""
+        idf = np.stack([self.idf(rows, tokenizer, corpus) for corpus in corpora])
+        return self.lexicon(tokenizer).coverage(rows.query, rows.negative, idf)
 
     def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
         """(G,) coverage of the scored positive of each record."""

@@ -23,7 +23,6 @@ from secid.findings.openings import (
     Openings,
     PassageFacts,
     RunOpenings,
-    chunks,
     common_phrases,
     ordinary_lengths,
     queries_by_opening,
@@ -35,7 +34,7 @@ from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, s
 from secid.pool import DocumentFrequencies, Keys, PlannedSource, collect_sources, token_stream
 from secid.pool.collect import grouped
 from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
-from secid.pool.normal_form import text_forms
+from secid.pool.normal_form import FormKeys, text_forms
 from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, pieces
@@ -234,9 +233,9 @@ class _OwnTexts:
             for name, number in self._names.items():
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
             openings = Openings(*np.zeros((2, len(store)), np.uint64))
-            for part, texts in chunks(store, np.arange(len(store))):
-                own = Openings.of(texts)
-                openings.phrase[part], openings.opening[part] = own.phrase, own.opening
+            for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+                own = Openings.of(store.get(start, stop), FormKeys.of(store.packed(start, stop)))
+                openings.phrase[start:stop], openings.opening[start:stop] = own.phrase, own.opening
             tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
             tables["documents", ""] = document_frequencies(store, counted, tokenizer)
             tables["positives", ""] = tally(openings.opening[positive])

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.findings.form import LANGUAGES, PATTERN, head_of, is_refusal, may_be_phrase, phrase
+from secid.findings.form import (
+    ENGLISH,
+    ENGLISH_REFUSAL,
+    LANGUAGES,
+    PATTERN,
+    PHRASE,
+    head_of,
+    is_refusal,
+    may_be_phrase,
+    phrase,
+    without_dotless,
+)
 from secid.findings.openings import (
     NONE,
     SHARED_CHANCE,
     Openings,
     chance_of_fewer,
     opening_flags,
-    opening_keys,
 )
+from secid.pool.normal_form import FormKeys
+from secid.pool.texts import Packed
 from tests.unit.findings.planned import pool_of
 
 PREAMBLES = {
@@ -157,14 +170,27 @@ def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
     assert phrase("Here are three passages") == phrase("here are 12 passages") != phrase("Here is a passage")
 
 
-@given(st.from_regex(PATTERN, fullmatch=True))
+@given(st.from_regex(re.compile(PHRASE, re.VERBOSE), fullmatch=True))
 @settings(max_examples=300, deadline=None)
-def test_no_text_with_a_phrase_is_ruled_out_by_its_first_characters(text):
+def test_every_phrase_has_a_start_that_is_listed(text):
     for written in (text, text.upper(), text.title(), text.replace(" ", "\n"), f" {text}"):
         assert may_be_phrase(written) or not PATTERN.match(head_of(written))
 
 
-def test_most_passages_are_ruled_out_by_their_first_characters():
+ALTERNATIVES = {"en": f"{ENGLISH}|{ENGLISH_REFUSAL}"} | {
+    code: "|".join([words.yes, words.here, words.label, words.sorry]) for code, words in LANGUAGES.items()
+}
+
+
+@pytest.mark.parametrize("language", ALTERNATIVES)
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_every_alternative_of_a_language_has_a_start_that_is_listed(language, data):
+    pattern = re.compile(without_dotless(ALTERNATIVES[language]), re.VERBOSE)
+    assert may_be_phrase(data.draw(st.from_regex(pattern, fullmatch=True)))
+
+
+def test_most_passages_are_ruled_out_by_how_they_start():
     assert not any(
         map(may_be_phrase, ("Goats climb.", "The cows climb.", "In 1908 goats", "A goat", "Hereford", "goats"))
     )
@@ -174,10 +200,14 @@ def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the r
     return [(f"query {n}", positives(n), negatives(n)) for n in range(n)]
 
 
+def openings_of(texts):
+    return Openings.of(texts, FormKeys.of(Packed.of(texts)))
+
+
 def flags_of(tmp_path, *sources, name):
     with pool_of(tmp_path, *sources) as plan:
         flags = [
-            found[name] for found in opening_flags(Openings.of(plan.passages.get(0, len(plan.passages))), plan.sources)
+            found[name] for found in opening_flags(openings_of(plan.passages.get(0, len(plan.passages))), plan.sources)
         ]
         texts = [plan.passages.take(planned.negatives) for planned in plan.sources]
     assert [len(one) for one in flags] == [len(one) for one in texts]
@@ -210,7 +240,7 @@ def test_a_planted_shared_opening_is_flagged(tmp_path):
     rows = rows_with(lambda n: [f"Goats of the high valley, {n} of them", f"{n} rivers flow on"])
     (flagged,) = flags_of(tmp_path, rows, name="shared_opening")
     assert flagged == {f"Goats of the high valley, {n} of them" for n in range(20)}
-    assert len({*opening_keys([*flagged, OPENING]).tolist()}) == 1
+    assert len({*openings_of([*flagged, OPENING]).opening.tolist()}) == 1
 
 
 def test_a_shared_opening_of_a_script_without_spaces_has_eight_characters(tmp_path):
@@ -302,14 +332,13 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
     ],
 )
 def test_openings_of_texts(text, opening, other):
-    assert len({NONE, *opening_keys([text, opening]).tolist()}) == 2
-    assert len({NONE, *opening_keys([text, other]).tolist()}) == 3
+    assert len({NONE, *openings_of([text, opening]).opening.tolist()}) == 2
+    assert len({NONE, *openings_of([text, other]).opening.tolist()}) == 3
 
 
 def test_short_texts_have_no_opening():
-    assert opening_keys(["", "...", "four words are few", "山羊爬山"]).tolist() == [NONE] * 4
-    assert len(opening_keys([])) == 0
+    assert openings_of(["", "...", "four words are few", "山羊爬山"]).opening.tolist() == [NONE] * 4
 
 
 def test_without_sources_there_are_no_flags():
-    assert opening_flags(Openings.of([]), []) == []
+    assert opening_flags(openings_of([]), []) == []

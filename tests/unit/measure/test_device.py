@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from secid.measure import blocks
 from secid.measure.blocks import LARGE, Triplets, Vectors, windows
 from secid.measure.gates import WEIGHTS
-from secid.measure.sweep import SymmetricSum, Variant, sweep
+from secid.measure.sweep import SymmetricSums, Variant, sweep
 from secid.measure.uncertainty import gram, quadratic_forms
 from secid.settings import Settings
 from secid.triplets.measure_set import aspects, base_variant
@@ -124,17 +124,17 @@ def test_products_of_few_triplets_stay_on_the_device():
 def test_the_finish_stays_on_the_device():
     watch = Watch()
     with watch, watch.loop():
-        total = SymmetricSum(D, META, torch.float32)
-        total.add(torch.empty(8, D, device=META), torch.empty(8, D, device=META))
-        values, basis = torch.linalg.eigh(total.matrix())
+        total = SymmetricSums(1, D, META, torch.float32)
+        for part in total.products(torch.empty(8, D, device=META), torch.empty(8, 1, device=META)):
+            total.add(*part)
+        values, basis = torch.linalg.eigh(total.matrix(0))
         assert basis.device == values.device == META
 
 
 def test_all_variants_at_4096_dimensions_stay_below_8_gb():
     """Sixty variants, one whole matrix at a time and its factor."""
     d = 4096
-    panels = SymmetricSum(d, META, torch.float32)._panels
-    kept = 60 * sum(panel.numel() for panel in panels) * 8
+    kept = sum(panel.numel() for panel in SymmetricSums(60, d, META, torch.float32)._panels) * 8
     assert kept + 4 * d * d * 8 < 6e9
 
 
