@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,24 +50,23 @@ def room_of(parts: Sequence[str]) -> str:
     return ".".join(parts[:n])
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Modules that a file imports anywhere, type-checking blocks left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    skipped = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
-        for node in ast.walk(block)
-    }
     found = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
+    nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in nodes:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
+        if isinstance(
+            node, ast.stmt | ast.mod | ast.ExceptHandler | ast.match_case
+        ):  # no statement is in an expression
+            nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def violations(root: Path) -> list[str]:
@@ -120,8 +120,8 @@ KNOW_TOOLS = ("__init__", "api", "cli")
 
 def repeated_classes(root: Path) -> list[str]:
     """Names that more than one module gives to a class of its own."""
-    parsed = [ast.parse(path.read_text(encoding="utf-8")) for path in root.rglob("*.py")]
-    names = Counter(node.name for module in parsed for node in module.body if isinstance(node, ast.ClassDef))
+    texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
+    names = Counter(name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE))
     return sorted(name for name, n in names.items() if n > 1)
 
 
@@ -178,10 +178,14 @@ def loaded_by(code: str) -> str:
 
 
 RUNS_WHAT_IT_READS = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+SUSPECT = re.compile("|".join([*RUNS_WHAT_IT_READS, r"torch\.load", "allow_pickle"]))
+"""What a file holds that can have one of these problems."""
 
 
 def unsafe(path: Path) -> list[str]:
     """Where a file could run what it reads: imports, and loaders called without their safe form."""
+    if SUSPECT.search(path.read_text(encoding="utf-8")) is None:
+        return []
     found = [f"imports {module}" for module in imports(path) if module.split(".")[0] in RUNS_WHAT_IT_READS]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
@@ -222,20 +226,19 @@ def test_help_loads_nothing_heavy():
     assert loaded_by(f"from secid.cli.app import main\nfor words in {words!r}: main(words)") == "[]"
 
 
-@pytest.mark.parametrize("policy", ["[gate]\nminimum_record = 1\n", "[gate\n", None])
-def test_policy_errors_load_nothing_heavy(tmp_path, policy):
-    path = tmp_path / "policy.toml"
-    if policy is not None:
-        path.write_text(policy, encoding="utf-8")
-    words = ["gate", "new.jsonl", "--against", "baseline.json", "--policy", str(path)]
-    code = f"from secid.cli.app import main\nassert main({words!r}) == 2\nassert 'rich.console' not in sys.modules"
-    assert loaded_by(code) == "[]"
+def test_policy_errors_load_nothing_heavy(tmp_path):
+    names = [str(tmp_path / name) for name in ("unknown.toml", "broken.toml", "missing.toml")]
+    Path(names[0]).write_text("[gate]\nminimum_record = 1\n", encoding="utf-8")
+    Path(names[1]).write_text("[gate\n", encoding="utf-8")
+    words = ["gate", "new.jsonl", "--against", "baseline.json", "--policy"]
+    code = f"from secid.cli.app import main\nfor name in {names!r}: assert main([*{words!r}, name]) == 2"
+    assert loaded_by(f"{code}\nassert 'rich.console' not in sys.modules") == "[]"
 
 
 def test_wrong_numbers_of_a_probe_load_nothing_heavy(tmp_path):
     words = ["probe", str(tmp_path / "a.jsonl"), "--encoder", "http://localhost", "--steps"]
-    for n in ("0", "1"):
-        assert loaded_by(f"from secid.cli.app import main\nassert main({[*words, n]!r}) == 2") == "['numpy']"
+    code = f"from secid.cli.app import main\nfor n in ('0', '1'): assert main([*{words!r}, n]) == 2"
+    assert loaded_by(code) == "['numpy']"
 
 
 def test_the_public_names_are_there_and_loading_the_package_loads_nothing_heavy():
@@ -254,14 +257,6 @@ def test_schemas_load_nothing_heavy():
 
 def test_the_help_test_can_fail():
     assert loaded_by("from secid.cli.app import main\nimport numpy") == "['numpy']"
-
-
-def test_a_check_loads_no_torch(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"query": "goats", "positive": "Goats climb.", "negative": "Cats sleep."}\n', encoding="utf-8")
-    found = loaded_by(f"from secid.cli.app import main\nassert main(['check', {str(path)!r}]) == 0")
-    assert "torch" not in found
-    assert "numpy" in found
 
 
 def test_pages_are_made_without_torch_and_pyarrow():

@@ -16,7 +16,7 @@ FOLDERS = sorted(path.parent.name for path in [*PACKAGE.glob("*/*.py"), *PACKAGE
 HEAVY = ("transformers", "sentence_transformers", "datasets", "playwright")
 COLLECT = f"""
 import sys, pytest
-code = pytest.main(["-q", "--collect-only", "-m", "fast"])
+code = pytest.main(["-q", "--collect-only", "-m", "fast", "--assert=plain"])
 assert code == 0, code
 print("loaded:", [name for name in {HEAVY!r} if name in sys.modules])
 """

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from secid.cli.app import COMMANDS
 from secid.cli.app import TOOLS as TOOL_OF
 from tests.cli.gate.conftest import items, save_vectors
+from tests.kills import fork
 from tests.test_architecture import PACKAGE, TOOLS
 
 ONE = {"one": 1.0}
@@ -26,40 +31,40 @@ FUNCTIONS: dict[str, dict[str, list[Any]]] = {
     "shards": {"merge": ["states"], "score_on_ray": [["a.jsonl"]], "score_shard": [["a.jsonl"]]},
 }  # fmt: skip
 """What each tool adds to the API, with arguments that reach it."""
-PROGRAM = """
-import importlib, json, os, sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
-from pathlib import Path
 
-def without_tool(copy, commands, functions):
-    for name in [name for name in sys.modules if name.split(".")[0] == "secid"]:
-        del sys.modules[name]
-    sys.path[0] = copy
+
+def without_tool(copy: str, commands: list[list[str]], functions: dict[str, list[Any]]) -> list[Any]:
+    """What commands end with and print, and how functions are refused, where the package lacks the folder of a tool.
+
+    The core stays loaded, since it names no tool (tests/test_architecture.py); what names tools is imported again.
+    """
+    for name in list(sys.modules):
+        if re.match(r"secid($|\.(api|cli|tools)($|\.))", name):
+            del sys.modules[name]
+    sys.path.insert(0, copy)
     os.chdir(copy)
-    import secid
-    from secid.cli.app import main
-    assert Path(secid.__file__).parent == Path(copy, "secid")
+    found = import_module("secid")
+    main = import_module("secid.cli.app").main
+    assert Path(str(found.__file__)).parent == Path(copy, "secid")
     said, refusals = [], {}
     for words in commands:
         with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
             code = main(words)
         said.append([code, out.getvalue(), err.getvalue()])
-    for path in sorted(Path("secid").rglob("*.py")):
-        parts = path.with_suffix("").parts
-        if "tools" not in parts and parts[-1] != "__main__":
-            importlib.import_module(".".join(parts).removesuffix(".__init__"))
-    found = {name: getattr(secid, name) for name in secid.__all__}
+    for path in sorted(Path("secid", "cli").glob("*.py")):
+        import_module(f"secid.cli.{path.stem}")
+    functions_found = {name: getattr(found, name) for name in found.__all__}
     for name, arguments in functions.items():
         try:
-            found[name](*arguments)
+            functions_found[name](*arguments)
         except ImportError as error:
             refusals[name] = str(error)
-    return said, refusals
+    return [said, refusals]
 
-print(json.dumps([without_tool(*case) for case in json.loads(sys.argv[1])]))
-"""
-"""One process for all tools, so that torch is loaded once."""
+
+def print_without_tools(arguments: list[str]) -> None:
+    """One process for all tools, since it loads libraries once."""
+    print(json.dumps([without_tool(*case) for case in json.loads(arguments[0])]))
 
 
 def listed(text: str) -> set[str]:
@@ -79,9 +84,10 @@ def test_without_a_tool_only_its_own_commands_and_functions_are_missing(tmp_path
         shutil.rmtree(tmp_path / tool / "secid" / "tools" / tool)
         words = [["--help"], ["check", str(source)], score, [gone[tool][0]]]
         cases.append([str(tmp_path / tool), words, FUNCTIONS[tool]])
-    done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(cases)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for tool, (said, refusals) in zip(TOOLS, json.loads(done.stdout.splitlines()[-1]), strict=True):
+    child = fork([json.dumps(cases)], tmp_path, tmp_path / "said", print_without_tools)
+    out, err = child.communicate()
+    assert child.returncode == 0, err
+    for tool, (said, refusals) in zip(TOOLS, json.loads(out.splitlines()[-1]), strict=True):
         helped, checked, scored, missing = said
         assert listed(helped[1]) == set(COMMANDS) - set(gone[tool])
         assert (checked[0], scored[0], missing[0]) == (0, 0, 2), said

@@ -179,6 +179,7 @@ ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
 
 # Blobs of this size keep what is made of their tokens inside the cache of one core.
 BLOB_BYTES = 1 << 17
+TRIGRAM_TEXTS = 256
 # A sort of this many stays inside the cache too.
 SORTED_TOKENS = 1 << 13
 # Odd, so that they have inverses modulo 2^64; their bits are those of fractions of the golden ratio and of two roots.
@@ -371,29 +372,47 @@ def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     """Three code points of 21 bits each make an exact 63-bit key; shorter texts have the bit above."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
-    for text in texts:
-        flat = " ".join(text.lower().split())
-        points = np.frombuffer(flat.encode("utf-32-le"), dtype=np.uint32).astype(np.uint64)
-        if len(points) >= 3:
-            windows = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
-        else:
-            windows = np.array([_packed(points.tolist())] if len(points) else [], np.uint64)
-        keys.append(windows)
-    return np.concatenate(keys), np.fromiter(map(len, keys[1:]), np.int64, len(texts))
+    counts: list[Index] = [np.zeros(0, np.int64)]
+    for first in range(0, len(texts), TRIGRAM_TEXTS):
+        flat = [" ".join(text.lower().split()) for text in texts[first : first + TRIGRAM_TEXTS]]
+        sizes = np.fromiter(map(len, flat), np.int64, len(flat))
+        points = np.frombuffer("".join(flat).encode("utf-32-le"), np.uint32).astype(np.uint64)
+        ends = np.cumsum(sizes)
+        windows = np.zeros(len(points), np.uint64)
+        windows[:-2] = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
+        whole = np.arange(2, len(points) + 2) < np.repeat(ends, sizes)
+        short = np.flatnonzero((sizes == 1) | (sizes == 2))
+        for place in short.tolist():
+            start = ends[place] - sizes[place]
+            windows[start], whole[start] = _packed(points[start : ends[place]].tolist()), True
+        keys.append(windows[whole])
+        sizes = np.maximum(sizes - 2, 0)
+        sizes[short] = 1
+        counts.append(sizes)
+    return np.concatenate(keys), np.concatenate(counts)
+
+
+def numbered(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
+    """The distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
+    import pyarrow as pa
+
+    if not len(keys):
+        return keys, np.zeros(0, np.int32)
+    column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))])
+    encoded = column.dictionary_encode()
+    table = np.frombuffer(encoded.dictionary.buffers()[1], np.uint64, len(encoded.dictionary))
+    return table, np.frombuffer(encoded.indices.buffers()[1], np.int32, len(keys))
 
 
 def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
     """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
-    import pyarrow as pa
-
     if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
-    encoded: Any = pa.array(keys).dictionary_encode()
-    table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+    table, places = numbered(keys)
     order = np.argsort(table)
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)
-    numbers = place[encoded.indices.to_numpy(zero_copy_only=False)]
+    numbers = place[places]
     numbers_present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
     return TokenSets(table[order], numbers_present, np.concatenate([[0], np.cumsum(sizes)]))
 

@@ -156,9 +156,10 @@ def test_foreign_text_cannot_write_on_the_terminal(invoke, tmp_path):
     assert not set("\x1b\u202e\x07") & set(out)
 
 
-def test_standard_input(tmp_path):
+def test_standard_input(invoke, monkeypatch):
     text = "".join(json.dumps(row) + "\n" for row in rows(5))
-    outcome = run_child("check", "-", cwd=tmp_path, text=text)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    outcome = invoke("check", "-")
     assert outcome.code == 0
     assert outcome.out.startswith("No defects found in stdin")
 
@@ -185,7 +186,8 @@ def test_the_hash_seed_of_python_changes_nothing(tmp_path, invoke):
 PROBE = """
 import sys
 from secid.cli.app import main
-print(main(["check", *sys.argv[1:], "--quiet"]), "torch" in sys.modules, "transformers" in sys.modules)
+heavy = {"torch", "transformers", "huggingface_hub"}
+print(main(["check", *sys.argv[1:], "--quiet"]), heavy & set(sys.modules))
 import torch
 print("torch" in sys.modules)
 """
@@ -198,7 +200,7 @@ def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path):
         [sys.executable, "-c", PROBE, str(POISONED), "--against-eval", str(FIXTURES / "collection")],
         capture_output=True, text=True, check=True, env=child_environment(), cwd=tmp_path,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-2:] == ["0 False False", "True"]
+    assert done.stdout.splitlines()[-2:] == ["0 set()", "True"]
 
 
 def test_the_page_names_every_key():

@@ -25,7 +25,8 @@ SIGNALS = {"INT": 130, "TERM": 143, "HUP": 129}
 COMMANDS = {
     "check": "check a.jsonl b.jsonl -o out.html",
     "mine": f"mine lex=bm25 any=random --collection {FIXTURES / 'collection'} -k 4 -o out",
-    "probe": "probe a.jsonl b.jsonl --encoder ../bert --steps 1 --folds 2 --seeds 2 --batch 8 --rate 1e-3",
+    "probe": "probe a.jsonl b.jsonl --encoder ../bert --max-length 16 --steps 1 --folds 2 --seeds 2 --batch 8 "
+    "--rate 1e-3",
     "gate": "gate a.jsonl --against ../base.json --encoder ../v.npz -o out.html",
     "shard": "score a.jsonl b.jsonl --encoder ../v.npz --shard 0/2 --state-dir out",
 }

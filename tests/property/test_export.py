@@ -46,7 +46,7 @@ def record_of(query: str, positives: list[str], negatives: list[str], columns: M
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 @pytest.mark.parametrize("schema", SCHEMAS)
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(table=st.lists(ROWS, min_size=1, max_size=6))
 def test_nothing_changes_or_vanishes_unnamed(table, schema, suffix):
     records = [record_of(*cells) for cells in table]

@@ -44,6 +44,12 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Sources for what depends on no number of queries."""
+    return write_sources(tmp_path_factory.mktemp("few"), n_queries=8)
+
+
+@pytest.fixture(scope="module")
 def one(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> secid.Run:
     return secid.score(sources, HashEncoder(), run=tmp_path_factory.mktemp("one") / "run", **EXACT)
 
@@ -120,7 +126,7 @@ def test_a_formal_defect_counts_in_shards_as_in_one_process(
 
 def test_more_shards_than_queries(tmp_path: Path) -> None:
     sources = write_sources(tmp_path, n_queries=4)
-    state = in_shards(sources, tmp_path / "state", 16, **EXACT)
+    state = in_shards(sources, tmp_path / "state", 6, **EXACT)
     merged = secid.merge(state, HashEncoder())
     assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
 
@@ -135,25 +141,18 @@ def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
         assert own.score.nats == pytest.approx(other.score.nats, rel=1e-7)
 
 
-def test_other_sources(tmp_path: Path) -> None:
-    sources = write_sources(tmp_path / "sources", 2, n_queries=33)
-    state = in_shards(sources, tmp_path / "state", 3, prepare=True, **EXACT)
-    merged = secid.merge(state, HashEncoder(), sample=9)
-    assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
-
-
 UNLIKE = {
-    "one has a part of the other": {"bm25": range(120), "dense": range(35), "llm": range(120)},
-    "all share half": {"bm25": range(90), "dense": range(30, 120), "llm": range(20, 80)},
-    "each has its own": {"bm25": range(80), "dense": range(40, 120), "llm": (*range(20), *range(60, 120)),
-        "few": range(9)},
+    "one has a part of the other": {"bm25": range(60), "dense": range(20), "llm": range(60)},
+    "all share half": {"bm25": range(45), "dense": range(15, 60), "llm": range(10, 40)},
+    "each has its own": {"bm25": range(40), "dense": range(20, 60), "llm": (*range(10), *range(30, 60)),
+        "few": range(5)},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("case", "n", "sample", "most_sets"),
-    [("one has a part of the other", 3, 20_000, 64), ("all share half", 5, 40, 64), ("each has its own", 3, 20_000, 64),
-     ("each has its own", 5, 40, 1)],
+    [("one has a part of the other", 3, 20_000, 64), ("all share half", 4, 20, 64), ("each has its own", 3, 20_000, 64),
+     ("each has its own", 4, 20, 1)],
 )  # fmt: skip
 def test_sources_of_different_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, n: int, sample: int, most_sets: int
@@ -186,16 +185,16 @@ def split_rows(n_queries: int) -> list[dict[str, Any]]:
     return [*rows, {**rows[0], "src": None}]
 
 
-@pytest.mark.parametrize("sample", [20_000, 3])
-def test_what_one_shard_alone_has(tmp_path: Path, sample: int) -> None:
+def test_what_one_shard_alone_has(tmp_path: Path) -> None:
     """Shards without a row of a source, with nothing but blanks of it, or with too few passages for a reference."""
     path = tmp_path / "mixed.jsonl"
     path.write_text("\n".join([*map(json.dumps, split_rows(12)), '{"query": "cut']) + "\n")
     settings: dict[str, Any] = {**EXACT, "max_bad_fraction": 1.0, "source_column": "src"}
-    merged = secid.merge(in_shards([str(path)], tmp_path / "state", 9, **settings), HashEncoder(), sample=sample)
+    state = in_shards([str(path)], tmp_path / "state", 9, **settings)
     one = secid.score([str(path)], HashEncoder(), **settings)
     assert [source.rows.skipped["broken_line"] for source in one.sources] == [1, 1]
-    assert differences(one, merged) == []
+    for sample in (20_000, 3):
+        assert differences(one, secid.merge(state, HashEncoder(), sample=sample)) == []
 
 
 def test_a_collection_that_labels_queries_of_one_shard(tmp_path: Path) -> None:
@@ -231,7 +230,7 @@ def test_a_small_source_without_random_passages(tmp_path: Path) -> None:
     assert "random_like" not in names["few"]
 
 
-@pytest.mark.parametrize("array", ["total", "sound", "weight", "is_sound", "findings"])
+@pytest.mark.parametrize("array", ["total", "is_sound", "findings"])
 def test_a_changed_state_is_noticed(halves: Path, one: secid.Run, tmp_path: Path, array: str) -> None:
     state = StateDir(str(halves))
     name = "shard-00001-of-00002"
@@ -254,8 +253,8 @@ def test_a_merge_is_idempotent_and_shards_are_skipped(sources: list[str], halves
 
 
 class TestRefusals:
-    def test_a_shard_is_missing(self, sources: list[str], tmp_path: Path) -> None:
-        in_shards(sources, tmp_path, 4, only=(0, 2), **EXACT)
+    def test_a_shard_is_missing(self, few: list[str], tmp_path: Path) -> None:
+        in_shards(few, tmp_path, 4, only=(0, 2), **EXACT)
         with pytest.raises(UsageError, match=re.escape("shards 1/4, 3/4 of 4 are missing")):
             secid.merge(tmp_path, HashEncoder())
 
@@ -286,7 +285,7 @@ class TestRefusals:
             secid.merge(half, HashEncoder())
 
     def test_a_file_changed_between_shards(self, tmp_path: Path) -> None:
-        sources = write_sources(tmp_path / "sources")
+        sources = write_sources(tmp_path / "sources", n_queries=8)
         in_shards(sources, tmp_path / "state", 2, only=(0,), **EXACT)
         with Path(sources[0]).open("a") as file:
             file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
@@ -294,7 +293,7 @@ class TestRefusals:
             in_shards(sources, tmp_path / "state", 2, only=(1,), **EXACT)
 
     def test_a_file_changed_after_the_shards(self, tmp_path: Path) -> None:
-        sources = write_sources(tmp_path / "sources")
+        sources = write_sources(tmp_path / "sources", n_queries=8)
         in_shards(sources, tmp_path / "state", 2, **EXACT)
         with Path(sources[0]).open("a") as file:
             file.write(json.dumps({"query": "one more", "pos": ["p"], "neg": ["n"]}) + "\n")
@@ -311,14 +310,14 @@ class TestRefusals:
         with pytest.raises(InputError, match="was scored with another encoder"):
             secid.merge(scored_halves, HashEncoder(8))
 
-    def test_some_counts_are_missing(self, sources: list[str], tmp_path: Path) -> None:
-        secid.score_shard(sources, shard="0/2", state_dir=tmp_path, prepare=True, **EXACT)
+    def test_some_counts_are_missing(self, few: list[str], tmp_path: Path) -> None:
+        secid.score_shard(few, shard="0/2", state_dir=tmp_path, prepare=True, **EXACT)
         with pytest.raises(UsageError, match="the counts of shard 1/2 are missing"):
-            in_shards(sources, tmp_path, 2, **EXACT)
+            in_shards(few, tmp_path, 2, **EXACT)
 
-    def test_too_many_bad_rows_are_refused_by_the_merge(self, sources: list[str], tmp_path: Path) -> None:
+    def test_too_many_bad_rows_are_refused_by_the_merge(self, few: list[str], tmp_path: Path) -> None:
         settings = {**EXACT, "max_bad_fraction": 0.001}
-        state = in_shards(sources, tmp_path, 2, **settings)
+        state = in_shards(few, tmp_path, 2, **settings)
         with pytest.raises(BadRecordsError, match="1 of "):
             secid.merge(state, HashEncoder())
 
@@ -346,12 +345,12 @@ class TestRefusals:
             secid.score_shard(sources, str(tmp_path / "none"), shard="0/2", state_dir=tmp_path / "state", **EXACT)
         assert not (tmp_path / "state").exists()
 
-    def test_a_folder_that_holds_another_file(self, sources: list[str], tmp_path: Path) -> None:
+    def test_a_folder_that_holds_another_file(self, few: list[str], tmp_path: Path) -> None:
         folder = tmp_path / "folder"
         folder.mkdir()
-        shutil.copy(sources[0], folder)
+        shutil.copy(few[0], folder)
         in_shards([str(folder)], tmp_path / "state", 2, **EXACT)
-        shutil.copy(sources[1], folder)
+        shutil.copy(few[1], folder)
         with pytest.raises(InputError, match="is read by one of shard-00000-of-00002 and merge alone") as caught:
             secid.merge(tmp_path / "state", HashEncoder())
         assert str(caught.value.where).endswith("two.jsonl")
@@ -373,9 +372,9 @@ class TestRunFolders:
         drop = "false_negative,preamble,shared_opening,hub,repeat"
         whole = secid.select(one.folder, tmp_path / "one.jsonl", source="one", drop=drop)
         rows = []
-        for number in range(3):
+        for number in range(2):
             folder = tmp_path / f"shard{number}"
-            of_shard = {"shard": f"{number}/3", "state_dir": tmp_path / "state", "run": folder, **EXACT}
+            of_shard = {"shard": f"{number}/2", "state_dir": tmp_path / "state", "run": folder, **EXACT}
             secid.score_shard(sources, HashEncoder(), **of_shard)
             out = tmp_path / f"part{number}.jsonl"
             secid.select(folder, out, source="one", drop=drop)

@@ -68,7 +68,7 @@ def flags_of(mask, name):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
         masks = text_masks(plan.queries, plan.passages, plan.sources)
@@ -111,10 +111,10 @@ def changes(char: str) -> bool:
 
 
 def test_characters_alone_and_behind_a_letter_fold_as_unicode_says():
-    """All that change, and of the 260,000 others every eighth."""
+    """All that change, and of the 260,000 others every 32nd."""
     codes = [
         code for code in range(0x110000)
-        if unicodedata.category(chr(code)) not in ("Cn", "Cs") and (code % 8 == 0 or changes(chr(code)))
+        if unicodedata.category(chr(code)) not in ("Cn", "Cs") and (code % 32 == 0 or changes(chr(code)))
     ]  # fmt: skip
     for frame in ("{}", "e{}\u0301", "각{}", "क{}\u093c"):
         texts = [frame.format(chr(code)) for code in codes if chr(code) != "&"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,10 +23,9 @@ from secid.tools.probing.options import Options
 from secid.tools.probing.run import run_probe
 from secid.tools.probing.schedule import TrainingFiles
 from secid.tools.probing.task import Arm, RowLists, Task
-from tests.kills import _environment
-from tests.tiny_probe import PLANTED, before_each_run, keyed_task, tiny_encoder
+from tests.kills import fork
+from tests.tiny_probe import PLANTED, before_each_run, keyed_task, probe_planted, tiny_encoder
 
-PROGRAM = "import sys; from tests.tiny_probe import probe_planted; probe_planted(sys.argv[1])"
 QUICK = replace(PLANTED, steps=1)
 
 
@@ -54,7 +51,7 @@ def files(folder: Path) -> list[Path]:
 
 def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, works: list[Work]) -> None:
     tiny_encoder(tmp_path / "encoder")
-    child = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], env=_environment(), stderr=subprocess.PIPE)
+    child = fork([], tmp_path, tmp_path / "said", probe_planted)
     end = time.monotonic() + 120
     while len(files(tmp_path)) < 4:
         assert child.poll() is None, child.communicate()[1]
