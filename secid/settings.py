@@ -84,7 +84,7 @@ class Settings:
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
-    device: str = setting("auto", "auto, cpu, mps, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
+    device: str = setting("auto", "auto, cpu, mps, xpu, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
     dtype: Dtype = setting("auto", "Number format; auto: float32 on CPU, bf16 on CUDA.", "Encoder")
     batch_tokens: int | None = setting(None, "Padded tokens in one encoder batch; chosen by device if not set.", ge=1)
     trust_remote_code: bool = setting(False, "Run Python code from the encoder's repository.", "Encoder")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
-from secid.encode.encoder import EncodedBatch, to_device
+from secid.encode.encoder import EncodedBatch, host_rows, to_device
 from secid.encode.modules import AGAIN
 from secid.encode.recipe import Recipe, position_room
 from secid.errors import EncoderError, plainly
@@ -28,6 +28,9 @@ CPU_BF16_BUDGET = 2_048
 
 GPU_BUDGET = 131_072
 """Padded tokens of the first batches; halved when a GPU runs out of memory (`Replica.work`)."""
+
+OTHER_BUDGET = 16_384
+"""The same of Apple's and Intel's GPUs, which share the host's memory or have little: 200 passages. Not measured."""
 
 BF16, FP16 = (8, 0), (7, 0)
 """First compute capabilities with matrix units for the format; before, bf16 is emulated and slower than float32."""
@@ -83,11 +86,11 @@ def multiplies_bf16() -> bool:
 
 
 def _named_device(name: str) -> torch.device:
-    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
+    if not re.fullmatch(r"cpu|mps|(cuda|xpu)(:\d+)?", name):
         raise EncoderError(
             f"unknown device {name!r}",
             where="--device",
-            remedy="auto, cpu, mps, cuda, cuda:N, or several such as cuda:0,cuda:1",
+            remedy="auto, cpu, mps, xpu, cuda, cuda:N, or several such as cuda:0,cuda:1",
         )
     device = torch.device(name)
     if is_gpu(device):
@@ -99,8 +102,11 @@ def _named_device(name: str) -> torch.device:
                 where="--device",
                 remedy="--device auto uses what is available; `secid doctor` lists it",
             )
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise EncoderError("mps is not available", where="--device", remedy="--device auto uses what is available")
+    missing = (device.type == "mps" and not torch.backends.mps.is_available()) or (
+        device.type == "xpu" and torch.xpu.device_count() <= (device.index or 0)
+    )
+    if missing:
+        raise EncoderError(f"{name} is not available", where="--device", remedy="--device auto uses what is available")
     return device
 
 
@@ -122,7 +128,7 @@ def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> 
     """Padded tokens of one batch."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
-    return GPU_BUDGET if is_gpu(device) else CPU_BUDGET
+    return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_BUDGET)
 
 
 def n_devices(available: int, n_texts: int) -> int:
@@ -180,31 +186,38 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 class Pending(NamedTuple):
-    """A batch in flight. vectors : (b, d) float32, on its device if that is CUDA, complete after `done`."""
+    """A batch in flight. vectors : (b, d) float32, on its device if that is CUDA, complete after `done`.
+
+    stays : whether rows stay on that device. Others are safe on the host before the batch counts as encoded.
+    """
 
     batch: TokenBatch
     vectors: Tensor
     done: torch.cuda.Event | None
+    stays: bool = False
 
     def fetch(self) -> EncodedBatch:
         if self.done is not None:
             self.done.synchronize()
         batch, vectors = self.batch, self.vectors
-        rows = vectors if vectors.is_cuda else vectors.numpy()
+        rows = vectors if self.stays else host_rows(vectors)
         return EncodedBatch(batch.positions, rows, batch.truncated, int(batch.lengths.sum()))
 
 
 class Replica(NamedTuple):
-    """A chain of modules (`SentenceTransformer`), ready on a device."""
+    """A chain of modules (`SentenceTransformer`), ready on a device. keeps: whether rows may stay there, as on the GPU
+    that the run computes on.
+    """
 
     model: Any
     device: torch.device
+    keeps: bool = True
 
     def on(self, device: torch.device) -> Replica:
         """A copy on another device, to which the weights go directly."""
         copies: dict[int, Any] = {id(tensor): tensor.to(device) for tensor in self.model.buffers()}
         copies |= {id(tensor): nn.Parameter(tensor.to(device), False) for tensor in self.model.parameters()}
-        return Replica(copy.deepcopy(self.model, copies), device)
+        return Replica(copy.deepcopy(self.model, copies), device, keeps=False)
 
     def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
         """Encodes batches of the feed until it is empty; runs in its own thread.
@@ -262,7 +275,7 @@ class Replica(NamedTuple):
                 return Pending(batch, vectors.cpu(), None)
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record()
-            return Pending(batch, vectors, done)
+            return Pending(batch, vectors, done, self.keeps)
         except (IndexError, RuntimeError) as error:
             if isinstance(error, IndexError) or "must match" in str(error):
                 raise _too_long(batch, error) from error

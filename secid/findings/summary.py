@@ -19,6 +19,7 @@ from secid.pool import Draft, Plan, PlannedSource, content_of, labels_of, sample
 from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
+from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
 from secid.results.catalogue import FORMAL
 from secid.results.check import Lengths, Spread
@@ -206,8 +207,11 @@ class TextsFound(NamedTuple):
 
 
 def texts_found(draft: Draft, settings: Settings, known: Positives | None, run: RunTexts | None) -> TextsFound:
-    """Applies the rules of the texts to all that was read. known, run : as in `text_rules`."""
-    found = text_rules(*draft.texts, known, run, settings.threads)
+    """Applies the rules of the texts to all that was read, and leaves a core to the encoder that runs meanwhile.
+
+    known, run : as in `text_rules`.
+    """
+    found = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
     whole = draft.judged(found).whole
     return TextsFound(found, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from secid.arrays import Floats
-from secid.errors import NumericalError
+from secid.errors import NumericalError, plainly
 
 # The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds it.
 
@@ -71,13 +73,36 @@ class Eigen:
         So is what is no larger than NOISE times the lowest one below 0, which is there by rounding alone.
         Raises NumericalError for a matrix that is not PSD.
         """
-        values, basis = torch.linalg.eigh(state.matrix())
+        values, basis = decomposed(state.matrix())
         return cls(_without_rounding(values, n_triplets), basis, state.n_negatives)
 
 
 def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
     """Those of `Eigen.of` alone, in a third of its time."""
-    return _without_rounding(torch.linalg.eigvalsh(state.matrix()), n_triplets)
+    return _without_rounding(_solved(torch.linalg.eigvalsh, state.matrix()), n_triplets)
+
+
+def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """(d,) rising eigenvalues and (d, d) the vectors, of a symmetric matrix, on its device."""
+    values, basis = _solved(torch.linalg.eigh, matrix)
+    return values.to(matrix.device), basis.to(matrix.device)
+
+
+def _solved(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
+    """What the solver gives on the matrix's device; on the CPU where it fails there, as cuSOLVER's may where many
+    eigenvalues are equal, such as the zeros of few triplets.
+
+    Raises NumericalError where it fails on the CPU too.
+    """
+    try:
+        return solve(matrix)
+    except LinAlgError:
+        pass
+    try:
+        return solve(matrix.cpu())
+    except LinAlgError as error:
+        why = f"the eigenvalues were not found: {plainly(error)}"
+        raise NumericalError(why, remedy="please report this run") from error
 
 
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:

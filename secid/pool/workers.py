@@ -22,8 +22,6 @@ from secid.errors import NotEvaluatedError
 LEAST_TEXTS = 100_000
 """Their rules take 5 s; a process starts in 1.2 s, and two on shared cores work a tenth slower than one."""
 MOST_WORKERS = 16
-LESS_URGENT = 10
-"""Added to the niceness of what runs beside the encoder, whose device would wait for its threads."""
 AHEAD = 2
 """Parts that wait for each worker: none idles, and few results are held."""
 Part = TypeVar("Part")
@@ -99,7 +97,7 @@ def beside(
     """Calls a function in a child process while the block runs; what is yielded waits for its result.
 
     n_texts, threads : as of `Workers`. Without a child the function is called when its result is first asked for.
-    function : of a module. The child ends with the block, done or not, and gives way to this process for the cores.
+    function : of a module. The child ends with the block, done or not.
     The result's call raises NotEvaluatedError where the child has died.
     """
     context = _Context()
@@ -108,17 +106,11 @@ def beside(
         yield cache(partial(function, *arguments))
         return
     try:
-        yield partial(_result_of, _submitted(pool, _giving_way, function, *arguments))
+        yield partial(_result_of, _submitted(pool, function, *arguments))
     finally:
         for child in context.children:
             child.terminate()
         pool.shutdown()
-
-
-def _giving_way(function: Callable[..., Result], *arguments: Any) -> Result:
-    if hasattr(os, "nice"):
-        os.nice(LESS_URGENT)
-    return function(*arguments)
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
@@ -167,10 +159,13 @@ def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
 
 def _n_workers(n_texts: int, threads: int | None) -> int:
     few = n_texts < LEAST_TEXTS or current_process().daemon  # which may have no children
-    return 1 if few else min(MOST_WORKERS, threads or _n_cores())
+    return 1 if few else min(MOST_WORKERS, n_cores(threads))
 
 
-def _n_cores() -> int:
+def n_cores(threads: int | None) -> int:
+    """What the setting says, or else how many cores this process may use."""
+    if threads is not None:
+        return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

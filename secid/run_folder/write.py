@@ -83,6 +83,7 @@ def _devices() -> dict[str, Any]:
     elif not torch.cuda.is_available():
         devices["cuda"] = f"no device seen (torch is built for CUDA {torch.version.cuda})"
     devices["mps"] = "yes" if torch.backends.mps.is_available() else "no"
+    devices["xpu"] = "yes" if torch.xpu.is_available() else "no"
     return devices
 
 

@@ -56,12 +56,18 @@ class DeviceRows:
         """Nothing is to be done: the memory is this run's already."""
 
     def writer(self, ids: Index) -> Put:
-        """Takes the rows of these ids by their positions among them."""
+        """Takes the rows of these ids by their positions among them. Raises EncoderError if the device fails."""
         device = self.values.device
 
         def put(positions: Index, rows: Any) -> None:
-            with own_stream(rows), own_stream(self.values):
-                self.values.index_copy_(0, to_device(ids[positions], device), torch.as_tensor(rows).to(device))
+            try:
+                with own_stream(rows), own_stream(self.values):
+                    self.values.index_copy_(0, to_device(ids[positions], device), torch.as_tensor(rows).to(device))
+            except RuntimeError as error:
+                raise EncoderError(
+                    f"{device} failed, which holds the rows of the texts: {plainly(error)[:200]}",
+                    remedy="run the command again: it continues with what the cache has kept",
+                ) from error
 
         return put
 

@@ -160,7 +160,7 @@ def check_all(numbers: Iterable[int], kind: type[Rules]) -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 def test_what_is_mined_of_a_random_collection_is_what_the_rules_say(number):
     check(drawn(number))
 

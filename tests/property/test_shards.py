@@ -230,7 +230,7 @@ def test_a_small_source_without_random_passages(tmp_path: Path) -> None:
     assert "random_like" not in names["few"]
 
 
-@pytest.mark.parametrize("array", ["total", "sound", "weight", "is_sound", "findings"])
+@pytest.mark.parametrize("array", ["total", "is_sound", "findings"])
 def test_a_changed_state_is_noticed(halves: Path, one: secid.Run, tmp_path: Path, array: str) -> None:
     state = StateDir(str(halves))
     name = "shard-00001-of-00002"

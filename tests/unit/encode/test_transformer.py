@@ -20,8 +20,10 @@ import pytest
 import torch
 
 from secid.bars import Bars
+from secid.encode import device as devices
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
+from secid.encode.encoder import host_rows
 from secid.encode.modules import AGAIN
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
@@ -414,6 +416,26 @@ def test_the_others_take_over_from_a_device_that_fails(
     assert not any(thread.name.startswith(("secid-encode", "secid-tokenise")) for thread in threading.enumerate())
 
 
+def test_rows_that_a_failing_device_has_computed_are_not_lost(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails between computing a batch and handing its rows over: they are on the host before the batch counts."""
+    encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
+    expected = encoder.encode(MANY, "passage")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    failing: list[int] = []
+
+    def rows(vectors: Any) -> Any:
+        if threading.get_ident() == (failing or [threading.get_ident()])[0]:
+            failing.append(threading.get_ident())
+            if len(failing) > 3:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        time.sleep(0.002)
+        return host_rows(vectors)
+
+    monkeypatch.setattr(devices, "host_rows", rows)
+    assert np.abs(encoder.encode(MANY, "passage") - expected).max() < 1e-5
+    assert len(encoder.failures) == 1
+
+
 def test_a_failure_is_noted_once(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device="cpu,cpu")
     expected = embedded(encoder, MANY, tmp_path / "one")
@@ -546,6 +568,44 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     assert loads == [1]
 
 
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "distilbert", "mpnet"])
+@pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"dtype": "bf16", "normalize": False}])
+def test_a_known_plain_encoder_runs_without_sentence_transformers(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, options: dict[str, Any]
+) -> None:
+    """Vectors are equal to the last bit, with padding and without; the self-test's reference still is the library's."""
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache"), **options}
+    first = tiny_encoder(tiny(family), **settings)
+    assert not isinstance(first.parts.replica.model, parts.PlainChain)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "sentence_transformers", None)  # cannot be imported
+        again = tiny_encoder(tiny(family), **settings)
+        for role in ("query", "passage"):
+            for texts in (TEXTS, TEXTS[:1]):
+                assert np.array_equal(again.encode(texts, role), first.encode(texts, role))
+        assert isinstance(again.parts.replica.model, parts.PlainChain)
+    assert again.info == first.info
+    assert np.array_equal(again.reference(TEXTS, "query"), first.reference(TEXTS, "query"))
+
+
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("1_Pooling/config.json", {"include_prompt": False}),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}),
+        ("sentence_bert_config.json", {"unpad_inputs": False}),
+    ],
+)
+def test_other_chains_are_sentence_transformers_own(tiny: Tiny, tmp_path: Path, place: str, fields: dict) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "changed")
+    document = json.loads((folder / place).read_text(encoding="utf-8"))
+    (folder / place).write_text(json.dumps(document | fields), encoding="utf-8")
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
+    first, again = (tiny_encoder(folder, **settings) for _ in range(2))
+    assert np.array_equal(again.encode(TEXTS, "query"), first.encode(TEXTS, "query"))
+    assert not isinstance(again.parts.replica.model, parts.PlainChain)
+
+
 OWN_MODULE = """
 from sentence_transformers.sentence_transformer.modules import Transformer as Base
 
@@ -658,10 +718,18 @@ def test_remote_code_is_refused(tiny: Tiny, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
-def test_a_missing_device_is_refused(tiny: Tiny, device: str) -> None:
-    message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device=device)), EncoderError, "--device")
-    assert all(part in message for part in (f"{device} ", "CUDA devices: 0"))
+@pytest.mark.parametrize("name", ["cuda", "cuda:3", "xpu", "xpu:1"])
+def test_a_missing_device_is_refused(tiny: Tiny, name: str) -> None:
+    message = refusal(lambda: load(Settings(encoder=str(tiny("bert")), device=name)), EncoderError, "--device")
+    assert f"{name} is not available" in message
+    assert ("CUDA devices: 0" in message) == name.startswith("cuda")
+
+
+def test_each_kind_of_device_has_its_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: 1)
+    assert list(map(str, choose_devices("xpu:0"))) == ["xpu:0"]
+    sizes = [devices.default_budget(torch.device(name)) for name in ("cpu", "xpu", "mps", "cuda")]
+    assert sizes == [512, 16_384, 16_384, 131_072]
 
 
 def test_bf16_differs_little(tiny: Tiny) -> None:

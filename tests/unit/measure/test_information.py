@@ -66,6 +66,35 @@ def test_weights_too_small_for_the_digits_of_float32_are_no_error(solve):
     assert (found.values if isinstance(found, Eigen) else found).tolist() == [0.0, pytest.approx(8.6e-43)]
 
 
+@pytest.mark.parametrize("solve", [Eigen.of, eigenvalues])
+def test_where_the_solver_of_a_device_fails_the_cpu_decomposes(solve, monkeypatch):
+    """A device is simulated by a solver that fails n_failures times: on the device, then on the CPU too."""
+
+    def fails_first(n_failures):
+        for name in ("eigh", "eigvalsh"):
+            real, calls = getattr(torch.linalg, name), []
+
+            def solver(matrix, real=real, calls=calls):
+                calls.append(1)
+                if len(calls) <= n_failures:
+                    raise torch.linalg.LinAlgError("linalg.eigh: failed to converge")
+                return real(matrix)
+
+            monkeypatch.setattr(torch.linalg, name, solver)
+
+    item = state(5, 32)  # 27 eigenvalues are 0
+    expected = solve(item, 5)
+    fails_first(1)
+    found = solve(item, 5)
+    if isinstance(found, Eigen):
+        expected, found = expected.values, found.values
+    np.testing.assert_array_equal(found, expected)
+    monkeypatch.undo()
+    fails_first(2)
+    with pytest.raises(NumericalError, match="failed to converge"):
+        solve(item, 5)
+
+
 def test_a_mixture_of_one_is_its_matrix_and_nothing_has_a_spectrum_of_zeros():
     item = state(40, 8)
     assert torch.equal(mixed([item], [1.0]).matrix(), item.matrix())

@@ -68,7 +68,7 @@ def gradient(name: str, records: list[oracle.Record], temperature: float = TAU) 
 @pytest.mark.parametrize("temperature", [0.01, TAU, 1.0])
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_closed_form_is_the_gradient_of_the_definition(name, temperature):
-    records = drawn(40, 7)
+    records = drawn(16, 7)
     losses, positive, negative = oracle.losses_and_gradients(name, records, temperature)
     ours = gradient(name, records, temperature)
     assert float(ours.loss.sum()) == pytest.approx(sum(losses), abs=1e-9)
@@ -78,7 +78,7 @@ def test_a_closed_form_is_the_gradient_of_the_definition(name, temperature):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_gradient_that_is_off_would_be_noticed(name):
-    records = drawn(40, 7)
+    records = drawn(16, 7)
     _, _, negative = oracle.losses_and_gradients(name, records, TAU * 1.0001)
     assert np.abs(gradient(name, records).negative.numpy() - np.concatenate(negative)).max() > 1e-8
 
@@ -94,7 +94,7 @@ def test_with_one_positive_most_objectives_are_one():
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_sums_over_a_source_are_those_of_the_reference_in_any_blocks(name, monkeypatch):
-    records = drawn(60, 11)
+    records = drawn(24, 11)
     inside = [[s > 0.5 for s in record.negatives] for record in records]
     expected = oracle.values(name, records, TAU, inside)
     for block in (1, 50, 1 << 20):

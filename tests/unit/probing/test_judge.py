@@ -159,9 +159,9 @@ def equal_sources(seed: int, n_sources: int, n_seeds: int) -> dict[str, np.ndarr
     }
 
 
-def established(n_seeds: int) -> float:
-    """Share of 500 simulated probes of four equal sources in which an order is established."""
-    probes = (judge(equal_sources(seed, 4, n_seeds)).pairs()[0] for seed in range(500))
+def established(n_seeds: int, n_probes: int = 500) -> float:
+    """Share of simulated probes of four equal sources in which an order is established."""
+    probes = (judge(equal_sources(seed, 4, n_seeds)).pairs()[0] for seed in range(n_probes))
     return float(np.mean([any(pair.established for pair in pairs) for pairs in probes]))
 
 
@@ -175,7 +175,7 @@ def test_without_pooled_runs_equal_sources_are_told_apart_more_often(monkeypatch
         return alone(judge._values[first] - judge._values[second])
 
     monkeypatch.setattr(Judge, "difference", of_the_pair)
-    assert established(2) > 0.075
+    assert established(2, 200) > 0.075
 
 
 def test_the_pooled_error_of_two_arms_is_that_of_their_difference() -> None:
