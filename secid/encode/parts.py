@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from secid.encode.batching import TokenBatch, Tokeniser, load_tokeniser, longest_first, next_batch
 from secid.encode.device import Limits, Replica, is_out_of_memory
 from secid.encode.encoder import Role, cut_dimension
-from secid.encode.modules import AGAIN, ELSEWHERE, Repository
+from secid.encode.modules import AGAIN, ELSEWHERE, Repository, base_name
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
 from secid.errors import EncoderError, plainly
 from secid.measure.blocks import PackedMatrix, can_pack
@@ -125,6 +125,16 @@ class Parts:
         """Loads everything now instead of on first use. Raises EncoderError if that fails."""
         _ = self.tokeniser, self._loaded
 
+    @cached_property
+    def sentence_transformer(self) -> Any:
+        """The chain as sentence-transformers runs it."""
+        if not isinstance(self.replica.model, PlainChain):
+            return self.replica.model
+        with quiet():
+            model = _load_chain(self._repository, self._settings, self._dtype)
+            _shape(model, self.recipe)
+        return _on(self.devices[0], model).model
+
     def trainable(self, device: torch.device) -> Replica:
         """A copy of the chain to train, in float32, with weights of its own. Dropout is off (docs/decisions/probe.md).
 
@@ -140,14 +150,19 @@ class Parts:
         """The chain on the first device, its recipe, its width and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
-            model = _load_chain(repository, settings, self._dtype)
+            known = self._earlier and self._earlier[0]
+            plain = known is not None and is_plain(repository, known, settings)
+            model = _load_chain(repository, settings, self._dtype, known if plain else None)
             n_parameters = sum(value.numel() for value in model.parameters())
             replica = _on(self.devices[0], model)
-            is_causal = _is_causal(model, replica.device)
-            recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
-            _shape(model, recipe)
+            if known is None or not plain:
+                is_causal = _is_causal(model, replica.device)
+                recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
+                _shape(model, recipe)
+            else:
+                recipe = known
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
-            if self._earlier is None:
+            if known is None:
                 _check_tokens(model, tokeniser, recipe)
             probes = {role: _probe(tokeniser, recipe, role) for role in ROLES}
             without_host_waits(model)
@@ -156,6 +171,54 @@ class Parts:
                 for backbone in _backbones(model):
                     pack(backbone)
         return replica, recipe, dimension, n_parameters
+
+
+PLAIN_MODELS = ("bert", "distilbert", "mpnet", "roberta", "xlm-roberta")
+"""Model types whose class, input and output are the same for AutoModel and sentence-transformers."""
+PLAIN_CONFIG = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
+"""Fields of sentence_bert_config.json that change nothing between token ids and vectors of texts."""
+PLAIN_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
+
+
+def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool:
+    """Whether `PlainChain` gives the vectors of the repository's modules: a model, its mean or first token, no head."""
+    kinds = [str(module["type"]) for module in repository.modules]
+    names = [base_name(kind) for kind in kinds]
+    return (
+        names[:2] == ["Transformer", "Pooling"]
+        and names[2:] in ([], ["Normalize"])
+        and all(kind.startswith("sentence_transformers.") for kind in kinds)
+        and not (repository.own_code or settings.trust_remote_code)
+        and repository.config.get("model_type") in PLAIN_MODELS
+        and not repository.sentence.keys() - PLAIN_CONFIG
+        and repository.sentence.get("modality_config", {}).get("text", PLAIN_TEXT) == PLAIN_TEXT
+        and recipe.pooling in ("mean", "cls")
+        and recipe.include_prompt
+        and not recipe.heads
+    )
+
+
+class PlainChain(nn.Module):
+    """A model and its pooling without sentence-transformers, whose import takes longer than all else of a start.
+
+    The operations are those of its `Pooling`, so that vectors are equal to the last bit.
+    """
+
+    def __init__(self, model: nn.Module, pooling: str) -> None:
+        super().__init__()
+        self.auto_model, self._pooling = model, pooling
+
+    def forward(self, features: dict[str, Tensor], task: str | None = None) -> dict[str, Tensor]:
+        """The vectors (b, d) float32 as `sentence_embedding`, of input_ids (b, t), and attention_mask where padded."""
+        inputs = {name: features[name] for name in ("input_ids", "attention_mask") if name in features}
+        states: Tensor = self.auto_model(**inputs, return_dict=True).last_hidden_state.float()
+        kept = inputs.get("attention_mask")
+        kept = torch.ones(states.shape[:-1], device=states.device, dtype=torch.int64) if kept is None else kept
+        if self._pooling == "cls":
+            first = kept.to(torch.int).argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
+            return {"sentence_embedding": states.gather(1, first).squeeze(1)}
+        weights = kept.unsqueeze(-1).to(states.dtype)
+        return {"sentence_embedding": (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)}
 
 
 def _on(device: torch.device, model: Any) -> Replica:
@@ -242,18 +305,18 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
             )
 
 
-def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype) -> Any:
-    """The chain of modules on the CPU. Raises EncoderError if it cannot be loaded, or weights are missing."""
-    from sentence_transformers import SentenceTransformer
+def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, plain: Recipe | None = None) -> Any:
+    """The chain of modules on the CPU, as `PlainChain` where its recipe is given as plain.
 
+    Raises EncoderError if it cannot be loaded, or weights are missing.
+    """
+    how = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
     try:
         with loading_reports() as reports:
-            model: Any = SentenceTransformer(
-                str(repository.folder),
-                device="cpu",
-                trust_remote_code=settings.trust_remote_code,
-                local_files_only=not settings.trust_remote_code,
-                model_kwargs={"dtype": dtype, "use_safetensors": not settings.allow_pickle or None},
+            model: Any = (
+                _sentence_transformer(repository, settings, how)
+                if plain is None
+                else PlainChain(_backbone(repository, how), plain.pooling)
             )
         if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
             for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
@@ -264,6 +327,24 @@ def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype) 
         raise _not_loaded(str(repository.folder), error) from error
     _check_weights(repository, reports)
     return model
+
+
+def _sentence_transformer(repository: Repository, settings: Settings, how: dict[str, Any]) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(
+        str(repository.folder),
+        device="cpu",
+        trust_remote_code=settings.trust_remote_code,
+        local_files_only=not settings.trust_remote_code,
+        model_kwargs=how,
+    )
+
+
+def _backbone(repository: Repository, how: dict[str, Any]) -> Any:
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(str(repository.inner), local_files_only=True, **how)
 
 
 def _not_loaded(where: str, error: Exception) -> EncoderError:

@@ -65,7 +65,7 @@ class TransformerEncoder:
 
         One text at a time: `mask` of the parts leaves out padding on the left, with which some tokenizers would batch.
         """
-        model, recipe = self.parts.replica.model, self.recipe.of(role)
+        model, recipe = self.parts.sentence_transformer, self.recipe.of(role)
         known = {"query": model.encode_query, "document": model.encode_document}
         encode = known.get(recipe.task, partial(model.encode, task=recipe.task))
         options = {"prompt": recipe.prefix(role), "truncate_dim": recipe.truncate_dim, "batch_size": 1}

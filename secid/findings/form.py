@@ -443,10 +443,7 @@ def trailing_notes(texts: Sequence[str]) -> Flags:
     >>> trailing_notes(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."])
     array([ True, False])
     """
-    import pyarrow.compute as pc
-
-    tails = Packed.of([text[-TAIL_CHARACTERS:].lower() for text in texts])
-    flags: Flags = pc.match_substring_regex(tails.column(), NOTE_SIGNS).to_numpy(zero_copy_only=False)
+    flags = Packed.of([text[-TAIL_CHARACTERS:].lower() for text in texts]).matches(NOTE_SIGNS)
     places = np.flatnonzero(flags).tolist()
     flags[places] = [trailing_phrase(texts[place]) is not None for place in places]
     return flags

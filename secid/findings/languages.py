@@ -5,11 +5,13 @@ Both by a kept library: py3langid for languages, ftfy for encodings. Undecided i
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from unicodedata import normalize
 
@@ -17,7 +19,7 @@ import ftfy
 import numpy as np
 import numpy.typing as npt
 from ftfy.badness import badness
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from py3langid.langid import MODEL_DIR, MODEL_FILE
 
 from secid.arrays import Index, distinct
 from secid.pool import first_sampled
@@ -87,7 +89,8 @@ def language_numbers(texts: Sequence[str], saved: Path | None = None) -> npt.NDA
 def _head(text: str, n: int) -> str:
     """The first n characters of a text, each stretch of white space one blank."""
     head = text[:n]
-    if head.isprintable() and "  " not in head and head == head.strip():  # nothing to collapse, as mostly
+    goes_on = head[-1:] != " " or text[n : n + 1].strip()
+    if goes_on and head[:1] != " " and "  " not in head and head.isprintable():  # nothing to collapse, as mostly
         return head
     return " ".join(text[:RAW_CHARACTERS].split())[:n]
 
@@ -112,19 +115,19 @@ class _Model:
     first: Index
 
     @staticmethod
-    def of(library: LanguageIdentifier) -> _Model:
-        """The arrays of the library's model."""
-        feature, no_feature = np.array(library.tk_output, np.int32), len(library.nb_ptc)
-        number = np.array([LANGUAGES.index(name) for name in library.nb_classes])
-        order = np.argsort(number, kind="stable")
-        return _Model(
-            np.asarray(library.tk_nextmove),
-            np.asarray(library.tk_row).astype(np.int32) << 8,
-            np.where(feature < 0, no_feature, feature).astype(np.int32),
-            np.pad(library.nb_ptc[:, order].astype(np.float32, order="C"), ((0, 1), (0, 0))),
-            library.nb_pc[order],
-            np.searchsorted(number[order], np.arange(len(LANGUAGES))),
-        )
+    def of(path: Path) -> _Model:
+        """The arrays of the library's model file, an .npz in LZMA. The library itself makes lists of them."""
+        with np.load(BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
+            weights, feature, names = arrays["ptc"], arrays["out_feat"], arrays["classes"].tolist()
+            columns = [column for name in LANGUAGES for column, own in enumerate(names) if own == name]
+            return _Model(
+                arrays["nextmove"],
+                arrays["nextmove_row"].astype(np.int32) << 8,
+                np.where(feature < 0, len(weights), feature).astype(np.int32),
+                np.pad(weights[:, columns].astype(np.float32, order="C"), ((0, 1), (0, 0))),
+                arrays["pc"][columns],
+                np.array([columns.index(names.index(name)) for name in LANGUAGES]),
+            )
 
     def classify(self, texts: Sequence[str]) -> tuple[Index, npt.NDArray[np.float32]]:
         """(n,) the most likely language of each text, by its place in LANGUAGES, and the probability of it."""
@@ -209,19 +212,17 @@ def _beyond_ascii(text: str) -> Counter[str]:
 
 
 @cache
-def _model(saved: Path | None = None) -> _Model:
-    """The library's model, read once (0.8 s), or as it was saved (0.01 s)."""
+def _model(saved: Path | None) -> _Model:
+    """The library's model, read once (0.5 s), or as it was saved (0.01 s)."""
     if saved is not None:
         return _Model(*(np.asarray(np.load(saved / f"{name}.npy", mmap_mode="r")) for name in _Model.__annotations__))
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    identifier.set_languages(LANGUAGES)
-    return _Model.of(identifier)
+    return _Model.of(MODEL_DIR / MODEL_FILE)
 
 
 def save_model(folder: Path) -> Path:
     """Write the model's arrays (70 MB) to files that processes map and share, and return where they are."""
     path = folder / "languages"
     path.mkdir(exist_ok=True)
-    for name, array in vars(_model()).items():
+    for name, array in vars(_model(None)).items():
         np.save(path / f"{name}.npy", array)
     return path

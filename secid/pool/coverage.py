@@ -18,7 +18,16 @@ import numpy.typing as npt
 
 from secid.arrays import Floats, Index, distinct
 from secid.pool.texts import Packed, TextStore, pieces, release_read_pages
-from secid.pool.tokens import MULTIPLIER, Keys, TokenSets, distinct_in_blocks, distinct_tokens, term_keys, token_stream
+from secid.pool.tokens import (
+    MULTIPLIER,
+    Keys,
+    TokenSets,
+    distinct_in_blocks,
+    distinct_tokens,
+    numbered,
+    term_keys,
+    token_stream,
+)
 
 # Document frequencies and their IDF.
 
@@ -156,21 +165,18 @@ class Vocabulary:
 
     def _numbers(self, keys: Keys) -> tuple[npt.NDArray[np.uint32], Keys]:
         """Place of each key in the vocabulary; for the others V + its place among the other keys, which are sorted."""
-        import pyarrow as pa
-
         if not len(keys):
             return np.zeros(0, np.uint32), keys
         numbers = self._slots.take(self._slot_of(keys))
         missed = np.arange(len(keys))
         if len(self):
             missed = np.flatnonzero(self.keys.take(numbers) != keys)
-        encoded: Any = pa.array(keys[missed]).dictionary_encode()
-        table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+        table, places = numbered(keys[missed])
         place, known = self._displaced_places(table)
         others = np.flatnonzero(~known)
         others = others[np.argsort(table[others])]
         place[others] = len(self) + np.arange(len(others))
-        numbers[missed] = place.astype(np.uint32)[encoded.indices.to_numpy(zero_copy_only=False)]
+        numbers[missed] = place.astype(np.uint32)[places]
         return numbers, table[others]
 
     def _displaced_places(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:

@@ -86,12 +86,20 @@ class Packed:
         ends = self.ends()
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
-    def column(self) -> Any:
-        """The texts as a column of Arrow, BETWEEN behind each. No copy, and unlike `pyarrow.array` no pandas."""
-        import pyarrow as pa
+    def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
+        """(n,) whether RE2 finds the pattern in each text with BETWEEN behind it.
 
+        Arrow's own ways from lists and to arrays would import pandas.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not len(self):
+            return np.zeros(0, np.bool_)
         offsets = np.concatenate([[0], self.ends() + len(BETWEEN)])
-        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.data))
+        texts = pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.data))
+        bits = np.frombuffer(pc.match_substring_regex(texts, pattern).buffers()[1], np.uint8)
+        return np.unpackbits(bits, count=len(self), bitorder="little").astype(np.bool_)
 
 
 class TextSpool:

@@ -392,18 +392,27 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     return np.concatenate(keys), np.concatenate(counts)
 
 
-def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
-    """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
+def numbered(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
+    """The distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
     import pyarrow as pa
 
     if not len(keys):
+        return keys, np.zeros(0, np.int32)
+    column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))])
+    encoded = column.dictionary_encode()
+    table = np.frombuffer(encoded.dictionary.buffers()[1], np.uint64, len(encoded.dictionary))
+    return table, np.frombuffer(encoded.indices.buffers()[1], np.int32, len(keys))
+
+
+def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
+    """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
+    if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
-    encoded: Any = pa.array(keys).dictionary_encode()
-    table = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+    table, places = numbered(keys)
     order = np.argsort(table)
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)
-    numbers = place[encoded.indices.to_numpy(zero_copy_only=False)]
+    numbers = place[places]
     numbers_present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(table))
     return TokenSets(table[order], numbers_present, np.concatenate([[0], np.cumsum(sizes)]))
 

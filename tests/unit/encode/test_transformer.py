@@ -568,6 +568,44 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
     assert loads == [1]
 
 
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "distilbert", "mpnet"])
+@pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"dtype": "bf16", "normalize": False}])
+def test_a_known_plain_encoder_runs_without_sentence_transformers(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, options: dict[str, Any]
+) -> None:
+    """Vectors are equal to the last bit, with padding and without; the self-test's reference still is the library's."""
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache"), **options}
+    first = tiny_encoder(tiny(family), **settings)
+    assert not isinstance(first.parts.replica.model, parts.PlainChain)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "sentence_transformers", None)  # cannot be imported
+        again = tiny_encoder(tiny(family), **settings)
+        for role in ("query", "passage"):
+            for texts in (TEXTS, TEXTS[:1]):
+                assert np.array_equal(again.encode(texts, role), first.encode(texts, role))
+        assert isinstance(again.parts.replica.model, parts.PlainChain)
+    assert again.info == first.info
+    assert np.array_equal(again.reference(TEXTS, "query"), first.reference(TEXTS, "query"))
+
+
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("1_Pooling/config.json", {"include_prompt": False}),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}),
+        ("sentence_bert_config.json", {"unpad_inputs": False}),
+    ],
+)
+def test_other_chains_are_sentence_transformers_own(tiny: Tiny, tmp_path: Path, place: str, fields: dict) -> None:
+    folder = shutil.copytree(tiny("bert"), tmp_path / "changed")
+    document = json.loads((folder / place).read_text(encoding="utf-8"))
+    (folder / place).write_text(json.dumps(document | fields), encoding="utf-8")
+    settings = {"cache": True, "cache_dir": str(tmp_path / "cache")}
+    first, again = (tiny_encoder(folder, **settings) for _ in range(2))
+    assert np.array_equal(again.encode(TEXTS, "query"), first.encode(TEXTS, "query"))
+    assert not isinstance(again.parts.replica.model, parts.PlainChain)
+
+
 OWN_MODULE = """
 from sentence_transformers.sentence_transformer.modules import Transformer as Base
 

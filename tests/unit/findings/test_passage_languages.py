@@ -90,13 +90,13 @@ def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(
     texts += [
         "cafe\u0301 et the\u0301 glace\u0301", "Da je on to znao, ne bi to tako rekao.", "Да је он то знао.", "\0",
     ]  # fmt: skip
-    numbers, probabilities = languages._model().classify(texts)
+    numbers, probabilities = languages._model(None).classify(texts)
     names, expected = zip(*(library.classify(text) for text in texts), strict=True)
     assert probabilities == pytest.approx(expected, abs=2e-5)
     sure = [place for place, probability in enumerate(expected) if probability > 0.5]
     assert len(sure) > 100
     assert [LANGUAGES[numbers[place]] for place in sure] == [names[place] for place in sure]
-    alone = [languages._model().classify([text]) for text in texts[:20]]
+    alone = [languages._model(None).classify([text]) for text in texts[:20]]
     assert [float(probability[0]) for _, probability in alone] == probabilities[:20].tolist()
 
 
