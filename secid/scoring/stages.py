@@ -41,7 +41,7 @@ from secid.pool import DocumentFrequencies, Draft, Plan, PlannedSource
 from secid.pool.make import scored_part
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
-from secid.results import EncoderInfo, InputFile, RunWarning
+from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
 from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
@@ -122,12 +122,8 @@ def measure(
 
     guide : scores the triplets of the sources too, as `load_guide` gives it.   folder : an empty one for vectors.
     """
-    plan, settings = read.draft.plan, read.resolved.values
-    refuse(plan, encoder, settings)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
-    embedder, early = embedded(plan, encoder, settings, folder, clock, progress), None
+    settings, early = read.resolved.values, None
+    embedder = embedded(read.draft.plan, encoder, settings, folder, clock, progress)
     with clock.stage("text rules"):
         progress.start("text rules", None, "")
         plan = read.plan
@@ -147,57 +143,19 @@ def measure(
         with clock.stage("guide") as counts:
             sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
     with clock.stage("inspect"):
-        reference, findings, sets, absent = inspected(
-            plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress
-        )
-        cut = ranked_sets(sets.table, sets.level, settings.budget)
-        pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
-        hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
-        warnings = unlike_queries(sets.items, pairs, reference) + noisy(measurer.smallest_distance)
-        warnings += lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions")
-        warnings += few_queries({item.name: item.influence.n_queries for item in sets.items})
-        warnings += not_level(sets.level, settings) + odd_slices(plan, settings)
-        same = same_queries(sets.items)
-        gaps = [
-            control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
-        ]
-        without = {item.name: without_flagged(item, measurer, reference) for item in sets.items}
-    place_of = {item.name: place for place, item in enumerate(cut)}
-    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
-    places = [place_of[name] for name in order]
-    unknown = {f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None}
-    return Context(
-        plan=plan,
-        settings=settings,
-        items=[sets.items[place] for place in places],
-        table=[sets.table[place] for place in places],
-        level=None if sets.level is None else [sets.level[place] for place in places],
-        ranked=[cut[place] for place in places],
-        pairs=pairs,
-        controls=sets.controls,
-        control_gaps=gaps,
-        findings=findings,
-        hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
-        without_flagged=without,
-        reference=reference,
-        guide=None if guide is None else guide.info,
-        collection=read.collection,
-        batch_rows=read.batch_rows(),
-        suite=suite,
-        early_stop=early,
-        warnings=warnings,
-        not_evaluated=missing | absent | unknown,
-        embedder=embedder,
-        measurer=measurer,
-        stages=clock.stages,
-        progress=progress,
-    )
+        found = inspected(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
+        found = replace(found, missing={**missing, **found.missing})
+        return context_of(read, plan, found, embedder, measurer, suite, early, guide, folder, clock, progress)
 
 
 def embedded(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> Embedder:
-    """Encode all texts that the settings need; none yet if the run may stop early."""
+    """Encode all texts that the settings need; none yet if the run may stop early. Raises what `refuse` does."""
+    refuse(plan, encoder, settings)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
     embedder = Embedder(plan.queries, plan.passages, encoder, settings, folder, progress)
     if settings.until_ranked is None:
         with clock.stage("encode") as counts:
@@ -271,6 +229,20 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
         )
     if settings.tokenizer == "wordpieces":
         piece_stream(getattr(encoder, "word_pieces", None))
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Sets with findings as columns.
+
+    reference : random passages; None where there are too few.   findings : by source.
+    missing : what could not be computed, and the kind of reason.
+    """
+
+    sets: MeasuredSets
+    reference: RandomReference | None
+    findings: Mapping[str, SourceFindings]
+    missing: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -353,8 +325,8 @@ def inspected(
     measurer: Measurer,
     texts: Mapping[str, SourceFindings],
     progress: Progress,
-) -> tuple[RandomReference | None, dict[str, SourceFindings], MeasuredSets, dict[str, str]]:
-    """Return the random reference, the findings by source, the sets with findings as columns, and what is missing."""
+) -> Inspected:
+    """Look at every triplet of the sources for findings, those of texts included."""
     reference = random_reference(plan, [item.triplets for item in sets.items], measurer.vectors, measurer.settings.seed)
     shares = getattr(encoder, "unknown_shares", None)
     negatives = distinct(np.concatenate([item.triplets.negative for item in sets.items]))
@@ -378,7 +350,69 @@ def inspected(
         **({} if unknown is not None else {"unknown_script": NO_TOKENIZER}),
         **({} if reference is not None else {"hardness": NO_REFERENCE}),
     }
-    return reference, findings, replace(sets, items=items, table=table, level=level), missing
+    return Inspected(replace(sets, items=items, table=table, level=level), reference, findings, missing)
+
+
+def context_of(
+    read: ReadSources,
+    plan: Plan,
+    found: Inspected,
+    embedder: Embedder,
+    measurer: Measurer,
+    suite: Sequence[Aspect],
+    early: EarlyStop | None,
+    guide: Guide | None,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+) -> Context:
+    """Compare the sources, put them into rank order and gather what the analyses start from."""
+    settings, sets, reference = measurer.settings, found.sets, found.reference
+    cut = ranked_sets(sets.table, sets.level, settings.budget)
+    pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
+    hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
+    same = same_queries(sets.items)
+    place_of = {item.name: place for place, item in enumerate(cut)}
+    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
+    places = [place_of[name] for name in order]
+    return Context(
+        plan=plan,
+        settings=settings,
+        items=[sets.items[place] for place in places],
+        table=[sets.table[place] for place in places],
+        level=None if sets.level is None else [sets.level[place] for place in places],
+        ranked=[cut[place] for place in places],
+        pairs=pairs,
+        controls=sets.controls,
+        control_gaps=[
+            control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
+        ],
+        findings=found.findings,
+        hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
+        without_flagged={item.name: without_flagged(item, measurer, reference) for item in sets.items},
+        reference=reference,
+        guide=None if guide is None else guide.info,
+        collection=read.collection,
+        batch_rows=read.batch_rows(),
+        suite=suite,
+        early_stop=early,
+        warnings=(
+            *unlike_queries(sets.items, pairs, reference),
+            *noisy(measurer.smallest_distance),
+            *lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions"),
+            *few_queries({item.name: item.influence.n_queries for item in sets.items}),
+            *not_level(sets.level, settings),
+            *odd_slices(plan, settings),
+        ),
+        not_evaluated={
+            **found.missing,
+            **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
+        },
+        embedder=embedder,
+        measurer=measurer,
+        stages=clock.stages,
+        progress=progress,
+    )
 
 
 def guided(

@@ -184,10 +184,8 @@ def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, p
     for one, other in pairwise(rows):
         one["neg"].append(other["pos"][0])
         other["pos"].append(one["pos"][0])
-    whole, part = (
-        scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run.analyses["in_batch"][0]
-        for size in (None, 50)
-    )
+    runs = [scored(tmp_path, {"a": rows}, positives=policy, max_records=size).run for size in (None, 50)]
+    whole, part = (run.analyses["in_batch"][0] for run in runs)
     assert (whole.n_rows, whole.batch_rows) == (100, 64)
     assert part.n_rows == (50 if policy == "hardest" else 100)
     assert part.batch_rows == 50
@@ -196,8 +194,7 @@ def test_batches_are_of_all_rows_and_the_flagged_share_of_the_sample(tmp_path, p
     low, high = part.flagged_interval_95
     assert 0.0 <= low < part.flagged_share < high
     assert part.n_compared >= 50 * 49 * 3
-    run = scored(tmp_path, {"a": rows}, positives=policy, max_records=50).run
-    words = in_batch_section(run, run.analyses["in_batch"]).paragraphs[0]
+    words = in_batch_section(runs[1], runs[1].analyses["in_batch"]).paragraphs[0]
     assert ("sample" in words) == (policy == "hardest")
 
 

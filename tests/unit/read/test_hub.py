@@ -171,7 +171,7 @@ LAUGHS = "\n".join(
         f"{LAUGHS}\nconfigs: *x11",
         "configs: &c [*c]",
         "configs: &c {config_name: a, data_files: [*c]}",
-        f"configs: {'[' * 3_000}",
+        f"configs: {'[' * 1_000}",
         f"configs: {'9' * 10_000}",
         "configs: !!python/object/apply:os.system ['touch code-ran']",
     ],
