@@ -14,6 +14,7 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup, escape
 
+from secid.analyses.ablations import Ablation
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE, GateProfile
 from secid.analyses.separation import SourceSeparation
@@ -22,6 +23,7 @@ from secid.pages.page import Chart, described
 from secid.pages.text import fraction, gain, is_unknown, letter, listed, nats, percent, plain, short, shown_interval
 from secid.results import BudgetPoint, Run
 from secid.results.probe import Probe
+from secid.settings import in_words
 
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
@@ -282,6 +284,67 @@ def _stretched(paths: Sequence[Markup], width: int) -> Markup:
     top = 100 * GAP / (CURVES - GAP)
     box = f"0 {-top:.1f} {width} {100 + top:.1f}"
     return _strip(paths, CURVES, viewBox=box, preserveAspectRatio="none")
+
+
+# The score of each source over the settings of an ablation.
+
+CURVED = ("temperature", "sample")
+"""Aspects whose settings are numbers along an axis."""
+
+
+def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
+    """A row a source, in it a curve for temperatures and one for samples; None where neither was varied."""
+    shown = [item for item in ablations if item.name in CURVED and len(item.rows) > 1]
+    names = [source.name for source in run.sources]
+    if not shown or not any(_curves(item, names) for item in shown):
+        return None
+    title = f"Score by {' and by '.join(item.name for item in shown)}"
+    description = described((name, ", ".join(_in_turn(item, name) for item in shown)) for name in names)
+    note = "Coloured: the score of the source. Grey: the other sources, on the same scale, from lowest to highest."
+    draw = partial(_drawn_settings, f"{title}. {description}", names, shown)
+    return Chart(title=title, description=description, draw=draw, note=note)
+
+
+def _in_turn(item: Ablation, name: str) -> str:
+    scores = (f"{plain(in_words(row.setting))} {nats(row.scores.get(name))}" for row in item.rows)
+    return f"by {item.name} {', '.join(scores)}"
+
+
+def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation]) -> Markup:
+    curves = [_curves(item, names) for item in items]
+    rows = [_row("", "", [tag("span", f"by {item.name}") for item in items])]
+    for name in names:
+        strips = []
+        for of_names in curves:
+            others = [_path(path, "ref", stroke_opacity=0.5) for other, path in of_names.items() if other != name]
+            own = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
+            strips.append(_stretched([*others, *own], 100))
+        rows.append(_row("", short(name, NAME_CHARACTERS), strips))
+    axes = [_strip(_ends([plain(in_words(row.setting)) for row in item.rows]), AXIS) for item in items]
+    return _figure(label, [*rows, _row("", "", axes)], "forest")
+
+
+def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
+    """The path of each source's score over the settings, 100 wide and high; of sources with two scores or more."""
+    known = [value for row in item.rows for name in names if (value := row.scores.get(name)) is not None]
+    if not known:
+        return {}
+    scale = Scale(min(known), max(known), 100.0, 0.0)
+    paths = {}
+    for name in names:
+        values = [(place, value) for place, row in enumerate(item.rows) if (value := row.scores.get(name)) is not None]
+        points = [f"{100 * place / (len(item.rows) - 1):.1f} {scale(value):.1f}" for place, value in values]
+        if len(points) > 1:
+            paths[name] = f"M{'L'.join(points)}"
+    return paths
+
+
+def _ends(words: Sequence[str]) -> list[Markup]:
+    """The first and the last setting, at the ends of the axis."""
+    return [
+        tag("text", words[0], x="0%", y=14.0, text_anchor="start", class_="tick"),
+        tag("text", words[-1], x="100%", y=14.0, text_anchor="end", class_="tick"),
+    ]
 
 
 # Elements, scales and axes.

@@ -106,7 +106,6 @@ EXPLANATIONS = {
     "order": "the sources by score under the setting, highest first, each by its rank in this run.",
     "stability": "share of source pairs ordered as in this run, 0 to 1; higher is steadier.",
     "shade": "place of a score between the lowest and the highest of its row: deeper is higher.",
-    "range": "highest minus lowest score of a source over the settings, in nats, 0 or more; smaller is steadier.",
     "pair, record": "forms of a score: of one negative at a time, or of all negatives of a record at once.",
     "gradient energy": "mean squared length of the loss gradient on the query, 0 or more.",
     "MNRL loss": "mean contrastive loss at this temperature, in nats, 0 or more; higher is harder.",

@@ -60,9 +60,11 @@ class DeviceRows:
         device = self.values.device
 
         def put(positions: Index, rows: Any) -> None:
+            if isinstance(rows, np.ndarray):  # torch warns of what cannot be written, such as mapped rows of the cache
+                rows = torch.from_numpy(np.require(rows, requirements="W"))
             try:
                 with own_stream(rows), own_stream(self.values):
-                    self.values.index_copy_(0, to_device(ids[positions], device), torch.as_tensor(rows).to(device))
+                    self.values.index_copy_(0, to_device(ids[positions], device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
                     f"{device} failed, which holds the rows of the texts: {plainly(error)[:200]}",

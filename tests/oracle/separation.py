@@ -35,6 +35,15 @@ def of_pairs(positives: Sequence[Passage], negatives: Sequence[Passage], tau: fl
     }
 
 
+def counts(passages: Sequence[Passage], low: float, high: float, n_bins: int) -> list[float]:
+    """What the scores of each of n_bins equal bins from low to high count, the highest score in the last bin."""
+    found = [0.0] * n_bins
+    for _, score, many in passages:
+        edges = [low + (high - low) * n / n_bins for n in range(1, n_bins)]
+        found[sum(score >= edge for edge in edges)] += many
+    return found
+
+
 Row = tuple[str, frozenset[str]]
 """Query of a row, and the texts that the row holds."""
 

@@ -1,4 +1,4 @@
-"""How far the order depends on the settings: a heat table for each aspect."""
+"""How far the order depends on the settings: a summary, curves of the score, and a heat table for each aspect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
+from secid.pages.charts import ablations_chart
 from secid.pages.glossary import SETTINGS, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, shown_interval
@@ -37,29 +38,76 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
-    """One part an aspect."""
-    summary = ablations_sentence(run, ablations)
+    """A row an aspect, then a table each."""
+    sentence = ablations_sentence(run, ablations)
     return Section(
         anchor="ablations",
         link="Settings",
         title="How far the order depends on the settings",
-        paragraphs=(summary,) if summary else (),
-        bullets=tuple(f"{plain(in_words(item.name))}, pairs that change places: {_aspect(item)}" for item in ablations),
-        tables=tuple(_table(run, item) for item in ablations),
+        paragraphs=(sentence,) if sentence else (),
+        bullets=tuple(filter(None, map(_remark, ablations))),
+        tables=(_summary(run, ablations), *(_table(run, item) for item in ablations)),
+        charts=tuple(filter(None, [ablations_chart(run, ablations)])),
         terms=_terms(run, ablations),
     )
 
 
-def _aspect(item: Ablation) -> str:
-    """At which settings of one aspect which sources change places, and the stability within blocks."""
-    rows = [row for row in item.rows if row.setting != item.base]
-    settings = [plain(in_words(row.setting)) for row in rows if row.swapped]
+def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
+    """For each aspect how many settings keep the order, which pairs swap, and the range of each score."""
+    return Table(
+        caption=f"Scores in nats{_at(run)} from the lowest to the highest, and pairs that change places",
+        columns=(
+            text("varied"),
+            number("keep the order"),
+            *(wrapped(plain(source.name)) for source in run.sources),
+            text("pairs that change places"),
+        ),
+        rows=tuple(
+            (
+                plain(in_words(item.name)),
+                _kept(item),
+                *(_range(item, source.name) for source in run.sources),
+                _swapped(item),
+            )
+            for item in ablations
+        ),
+    )
+
+
+def _at(run: Run) -> str:
+    return "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
+
+
+def _others(item: Ablation) -> list[AblationRow]:
+    return [row for row in item.rows if row.setting != item.base]
+
+
+def _kept(item: Ablation) -> str:
+    """How many of the other settings order every pair as the run does."""
+    known = [row for row in _others(item) if row.stability is not None]
+    return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"
+
+
+def _swapped(item: Ablation) -> str:
+    """Which pairs change places, and at which settings."""
+    rows = [row for row in _others(item) if row.swapped]
+    if not rows:
+        return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
-    which = listed([f"{named(first)} with {named(second)}" for first, second in pairs], SHOWN_PAIRS)
-    if all(row.stability is None for row in rows):
-        clauses = ["no pair of sources could be ordered"]
-    else:
-        clauses = [f"{which} under {listed(settings, SHOWN_SETTINGS)}" if pairs else "no pair of sources"]
+    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], SHOWN_PAIRS)
+    return f"{which} under {listed([plain(in_words(row.setting)) for row in rows], SHOWN_SETTINGS)}"
+
+
+def _range(item: Ablation, name: str) -> str:
+    """The lowest and the highest score of a source; "–" where scores are of different weights, hence other numbers."""
+    known = [score for row in item.rows if (score := row.scores.get(name)) is not None]
+    return "–" if item.name == WEIGHT or not known else f"{nats(min(known))} to {nats(max(known))}"
+
+
+def _remark(item: Ablation) -> str:
+    """What the tables do not say of an aspect: noise of samples, other encoders, the stability within blocks."""
+    rows = _others(item)
+    clauses = []
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
         clauses += [f"swaps that are not significant: {count(n_noise)} of {count(n_swaps)}"] if n_swaps else []
@@ -73,7 +121,7 @@ def _aspect(item: Ablation) -> str:
         if known:
             least, setting = min(known)
             clauses.append(f"least stability within {named(block)}: {fraction(least)} ({plain(in_words(setting))})")
-    return f"{'; '.join(clauses)}."
+    return f"{plain(in_words(item.name))}: {'; '.join(clauses)}." if clauses else ""
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
@@ -81,8 +129,7 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
     names = [item.name for item in ablations]
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
-        *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability"),
-        *terms(*(["range"] if any(name != WEIGHT for name in names) else []), "shade"),
+        *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability", "shade"),
     )
 
 
@@ -102,13 +149,9 @@ def _table(run: Run, item: Ablation) -> Table:
         )
         for row in item.rows
     ]
-    if item.name != WEIGHT:  # scores under different weights have no difference
-        ranges = (nats(item.range_nats.get(name)) for name in names)
-        rows.append(("range", *(["–"] * sampled), *ranges, *["–"] * (2 + len(blocks))))
-    at = "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
     interval_of = ", with the 95 % CI of the score of all queries" if sampled else ""
     return Table(
-        caption=f"Score in nats{at} by {plain(in_words(item.name))}{interval_of}",
+        caption=f"Score in nats{_at(run)} by {plain(in_words(item.name))}{interval_of}",
         columns=(
             text(plain(in_words(item.name))),
             *([number("queries, most")] if sampled else []),

@@ -1,19 +1,24 @@
-"""How well the scores tell positives from negatives, pooled and within queries."""
+"""Cosines of positives and negatives to their queries, and how well they tell the two apart."""
 
 from __future__ import annotations
 
-from secid.analyses.separation import CorpusSeparation, Separation
+from collections.abc import Sequence
+from itertools import accumulate
+
+from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
 from secid.pages.charts import separation_chart
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import count, fraction, nats, plain, plural, with_interval
+from secid.pages.text import UNKNOWN, count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
+SHOWN = (0.05, 0.5, 0.95)
+"""Quantiles of the cosines that the table has."""
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
 
 
 def separation_section(_: Run, separation: Separation) -> Section:
-    """AUC of each source, and of the corpus where there is one."""
+    """Histograms, quantiles and AUC of each source, and AUC of the corpus where there is one."""
     rows = tuple(
         (
             plain(item.source),
@@ -23,16 +28,54 @@ def separation_section(_: Run, separation: Separation) -> Section:
         for item in separation.sources
     )
     columns = (foreign("source"), *map(wrapped, ESTIMATES.values()), number("MW loss"))
+    by_source = Table(caption="Separation by source, with 95 % CI", columns=columns, rows=rows)
     corpus = separation.corpus
     return Section(
         anchor="separation",
         link="Separation",
-        title="Separation of positives and negatives",
+        title="Cosines of positives and negatives",
         paragraphs=() if corpus is None else (_corpus(corpus),),
-        tables=(Table(caption="Separation by source, with 95 % CI", columns=columns, rows=rows),),
+        tables=(_cosines(separation.sources), by_source),
         charts=(separation_chart(separation.sources),),
         terms=terms(*ESTIMATES.values(), "MW loss"),
     )
+
+
+def _cosines(items: Sequence[SourceSeparation]) -> Table:
+    """Show the quantiles of both histograms, which have one axis in all sources."""
+    rows = tuple(
+        (
+            plain(item.source),
+            *(_quantiles(item, counts) for counts in (item.positive_histogram, item.negative_histogram)),
+        )
+        for item in items
+    )
+    bins = fraction((items[0].high - items[0].low) / len(items[0].positive_histogram))
+    return Table(
+        caption=f"Median cosine to the query (5 to 95 % quantile), from bins of {bins}",
+        columns=(foreign("source"), wrapped("positives"), wrapped("negatives")),
+        rows=rows,
+    )
+
+
+def _quantiles(item: SourceSeparation, counts: Sequence[int]) -> str:
+    low, median, high = (quantile(counts, item.low, item.high, share) for share in SHOWN)
+    if low is None or high is None:
+        return UNKNOWN
+    return with_interval(median, (low, high), fraction)
+
+
+def quantile(counts: Sequence[int], low: float, high: float, share: float) -> float | None:
+    """Return the value below which a share of a histogram lies, linear within its bin; None of an empty histogram.
+
+    counts : of equal bins from low to high.   share : within (0, 1).
+    """
+    below, wanted = 0, share * sum(counts)
+    for place, (n, until) in enumerate(zip(counts, accumulate(counts), strict=True)):
+        if n and until >= wanted:
+            return low + (high - low) * (place + (wanted - below) / n) / len(counts)
+        below = until
+    return None
 
 
 def _corpus(item: CorpusSeparation) -> str:

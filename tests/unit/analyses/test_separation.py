@@ -115,6 +115,20 @@ def test_a_run_without_a_collection_says_nothing_of_one(tmp_path, rows):
     assert not any("corpus" in name for name in run.not_evaluated)
 
 
+def assert_counts(bins, passages, low, high):
+    """The bins are those of a plain count; shares of a negative are rounded as they add up."""
+    expected = oracle.counts(passages, low, high, module.BINS)
+    assert len(bins) == module.BINS
+    assert_close(np.cumsum(bins).tolist(), np.rint(np.cumsum(expected)).tolist())
+
+
+def moved(passage, found):
+    """The same passage with another score of the axis."""
+    query, score, share = passage
+    half = (found.high - found.low) / 2
+    return query, score + (half if score < found.low + half else -half), share
+
+
 @pytest.mark.parametrize("policy", ["first", "all"])
 def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
     for number, row in enumerate(rows):
@@ -133,6 +147,12 @@ def test_a_source_s_numbers_are_those_of_its_own_scores(tmp_path, rows, policy):
     assert found.contrastive_loss == run.sources[0].score.proxies.mnrl_loss_record
     assert sum(found.positive_histogram) == found.n_positives == len(positives)
     assert abs(sum(found.negative_histogram) - found.n_negatives) <= 1
+    for bins, counted in ((found.positive_histogram, positives), (found.negative_histogram, negatives)):
+        assert_counts(bins, counted, found.low, found.high)
+    with pytest.raises(AssertionError):  # one score that is half the axis off
+        assert_counts(found.positive_histogram, [moved(positives[0], found), *positives[1:]], found.low, found.high)
+    others = run.analyses["separation"].sources
+    assert {(item.low, item.high) for item in others} == {(found.low, found.high)}
     assert {item.source for item in run.analyses["in_batch"]} == {"a", "b"}
     again = from_json(to_json(run))
     assert (again.analyses["separation"].sources, again.analyses["in_batch"]) == (

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.pages.charts import SOURCE_COLOUR, Scale, around, forest_chart, gains_chart, hardness_chart, tag, ticks
+from secid.pages.charts import (
+    SOURCE_COLOUR,
+    Scale,
+    ablations_chart,
+    around,
+    forest_chart,
+    gains_chart,
+    hardness_chart,
+    tag,
+    ticks,
+)
 from secid.pages.formats import FORMATS
 from tests.unit.pages import probes, samples, situations
 
@@ -80,3 +91,17 @@ def test_hardness_and_outscoring_have_a_strip_each():
     assert sorted(range(len(hardness)), key=places.__getitem__) == sorted(
         range(len(hardness)), key=hardness.__getitem__
     )
+
+
+def test_a_source_s_curve_rises_with_its_score_and_skips_what_has_none():
+    run = samples.golden()
+    (item,) = (item for item in run.analyses["ablations"] if item.name == "temperature")
+    first, second = (source.name for source in run.sources[:2])
+    scores = [(0.0, 1.0), (None, 2.0), (4.0, 3.0)]
+    rows = tuple(replace(item.rows[0], scores={first: a, second: b}) for a, b in scores)
+    chart = ablations_chart(run, (replace(item, rows=rows),))
+    drawn = str(chart.draw())
+    assert "M0.0 100.0L100.0 0.0" in drawn
+    assert "M0.0 75.0L50.0 50.0L100.0 25.0" in drawn
+    alone = replace(item, rows=rows[:1])
+    assert ablations_chart(run, (alone,)) is None

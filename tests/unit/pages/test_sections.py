@@ -75,14 +75,28 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
     assert "without a record of it: 1." in said
 
 
-def test_scores_under_other_weights_are_not_subtracted():
-    rows = {part.caption: first_column(part)[-1] for part in ablations_section(RUN, RUN.analyses["ablations"]).tables}
-    assert [caption for caption, last in rows.items() if last != "range"] == ["Score in nats by weight"]
+def test_the_summary_of_ablations_says_what_each_aspect_changes():
+    items = {item.name: item for item in RUN.analyses["ablations"]}
+    base = items["temperature"]
+    low, high = replace(base.rows[0], setting="low", stability=0.5), replace(base.rows[0], setting="high")
+    names = base.rows[0].order
+    pair = names[0], names[1]
+    low = replace(low, scores={**low.scores, names[0]: 0.125}, swapped=(pair,))
+    high = replace(high, scores={**low.scores, names[0]: None}, swapped=())
+    made = replace(base, base="high", rows=(low, high, replace(high, setting="higher", stability=1.0)))
+    summary = ablations_section(RUN, (made, items["weight"])).tables[0]
+    first, weight = (dict(zip([column.title for column in summary.columns], row, strict=True)) for row in summary.rows)
+    assert (first["keep the order"], first["pairs that change places"]) == (
+        "1 of 2",
+        f"{names[0]} with {names[1]} under low",
+    )
+    assert first[names[0]] == "0.1250 to 0.1250"
+    assert {weight[name] for name in names} == {"–"}  # scores under different weights are different numbers
 
 
 def test_every_score_of_an_ablation_has_a_shade_and_nothing_else():
     for item in RUN.analyses["ablations"]:
-        (part,) = ablations_section(RUN, (item,)).tables
+        _, part = ablations_section(RUN, (item,)).tables
         titles = [column.title for column in part.columns]
         names = [source.name for source in RUN.sources]
         for shades in part.shades[: len(item.rows)]:
@@ -94,7 +108,7 @@ def test_scores_that_differ_by_more_than_a_float_holds_have_shades():
     item = next(item for item in RUN.analyses["ablations"] if item.name == "weight")
     ends = {source.name: sign * 1e308 for source, sign in zip(RUN.sources, (1, -1), strict=False)}
     made = replace(item, rows=tuple(replace(row, scores=ends) for row in item.rows))
-    (part,) = ablations_section(RUN, (made,)).tables
+    _, part = ablations_section(RUN, (made,)).tables
     assert part.shades[0][1:3] == (9, 0)
 
 
@@ -105,7 +119,7 @@ def test_stability_within_a_block_is_its_least():
     )
     section = ablations_section(RUN, (replace(RUN.analyses["ablations"][0], rows=rows),))
     assert "0.500 (0.01)" in section.bullets[0]
-    assert section.tables[0].columns[-1].title == "stability in mined"
+    assert section.tables[1].columns[-1].title == "stability in mined"
 
 
 def test_every_setting_is_explained():
@@ -212,7 +226,7 @@ def test_explanations_are_used():
 def test_names_have_their_own_direction_and_settings_are_ours():
     table = page_of(RUN).answer
     assert table.columns[0] == foreign("source")
-    assert ablations_section(RUN, RUN.analyses["ablations"]).tables[0].columns[0] == text("temperature")
+    assert ablations_section(RUN, RUN.analyses["ablations"]).tables[1].columns[0] == text("temperature")
 
 
 def test_names_keep_their_underscores():

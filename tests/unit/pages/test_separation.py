@@ -12,7 +12,7 @@ from secid.pages.charts import CURVES, separation_chart
 from secid.pages.formats import FORMATS
 from secid.pages.sections.cost import cost_section
 from secid.pages.sections.in_batch import in_batch_section
-from secid.pages.sections.separation import separation_section
+from secid.pages.sections.separation import quantile, separation_section
 from tests.snapshots import situations
 from tests.unit.pages import samples
 
@@ -54,6 +54,20 @@ def test_the_curves_are_those_of_the_histograms():
     area = sum((x - before) * (200 - y - y_before) / 2 for (before, y_before), (x, y) in pairwise(points))
     assert area / 1e4 == pytest.approx(0.95625)  # 0.75 (0.975 + 0.025 / 2) + 0.25 (0.75 + 0.225 / 2)
     assert f'height="{CURVES:.0f}"' in picture
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "value"),
+    [
+        ((0, 0, 10, 30), 0.5, 3 + 10 / 30),
+        ((0, 0, 10, 30), 0.25, 3.0),
+        ((0, 7, 0, 0), 0.05, 1.05),
+        ((1, 0, 0, 1), 0.95, 3.9),
+        ((0, 0, 0, 0), 0.5, None),
+    ],
+)
+def test_quantiles_lie_where_the_bins_put_them(counts, share, value):
+    assert quantile(counts, 0.0, 4.0, share) == (None if value is None else pytest.approx(value))
 
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])

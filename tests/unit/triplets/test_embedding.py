@@ -17,7 +17,7 @@ import torch
 
 from secid.encode import EncodedBatch, from_callable
 from secid.encode.device import gpu_with_room
-from secid.errors import NonFiniteEmbeddingError, OutputError
+from secid.errors import EncoderError, NonFiniteEmbeddingError, OutputError
 from secid.pool.texts import StoredTexts, TextSpool
 from secid.progress import Silent
 from secid.settings import Settings
@@ -111,6 +111,25 @@ def test_rows_are_those_of_the_texts(
         if not on_device:
             with pytest.raises(IndexError):
                 rows_of(own, "passage", np.array([101]))
+
+
+def test_a_fault_of_the_device_that_holds_the_rows_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device is simulated by the host's memory; what was encoded before the fault is in the cache."""
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(embedding, "gpu_with_room", lambda *_: torch.device("cpu"))
+    own = embedder(tmp_path, Streaming(), cache=True)
+    own.need(np.arange(70), np.arange(0))
+    with monkeypatch.context() as broken:
+        broken.setattr(embedding, "to_device", fails)
+        with pytest.raises(EncoderError, match="holds the rows"):
+            own.everything()
+    own.close()
+    again = embedder(tmp_path, Streaming(), cache=True)
+    again.everything()
+    assert again.counts["n_cached"] >= 70
 
 
 def test_each_role_is_one_stream_of_texts_that_are_read_as_they_are_needed(tmp_path: Path) -> None:
