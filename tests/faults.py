@@ -64,6 +64,12 @@ EQUIVALENT: dict[str, str] = {
     "triplets/random_reference.py random_like(): flags[keep] = score[keep] < limit + DOT_ROUNDING": (
         "no cosine exceeds a percentile by exactly 1e-12"
     ),
+    (
+        "triplets/random_reference.py near_positive(): return (usable & (s_query_negative - random > NEAR * span - "
+        "DOT_ROUNDING), h)"
+    ): "no negative lies exactly 1e-12 below the limit",
+    "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
+    "triplets/random_reference.py : ROWS_AT_ONCE = 4097": "how many rows are added up together",
     "tools/probing/task.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
         "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
     ),

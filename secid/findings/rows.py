@@ -19,7 +19,7 @@ from secid.settings import Settings
 from secid.triplets.estimates import Names, Share, comparable_keys
 from secid.triplets.guide import GuideScores
 from secid.triplets.measure_set import Measured
-from secid.triplets.random_reference import RandomReference, random_like, sampled
+from secid.triplets.random_reference import PassageMeans, RandomReference, near_positive, random_like, sampled
 from secid.triplets.table import CoverageTables, TripletTable
 
 # Findings that need the encoder's rows or a tokenizer: one rule each, over the columns of the triplet table.
@@ -28,6 +28,8 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
+AGAINST_RANDOM = SAMPLED | {"near_positive"}
+"""Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,20 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RowFlags:
-    """flags: (T,) which negatives have the finding.   severity: (T,) larger is worse, for choosing examples."""
+    """flags: (T,) which negatives have the finding.   severity: (T,) larger is worse, for choosing examples.
+    among: (T,) which were evaluated; all where None.
+    """
 
     flags: Flags
     severity: Floats
+    among: Flags | None = None
 
 
 def row_rules(
     table: TripletTable,
     thresholds: Thresholds,
     reference: RandomReference | None,
+    means: PassageMeans,
     truncated: Flags | None,
     unknown: Flags | None,
     wordless: Flags,
@@ -60,6 +66,7 @@ def row_rules(
     """Every finding that needs more than the texts, by name, in no particular order.
 
     reference : random passages of the sampled queries; None where there are none, and two findings fewer.
+    means     : mean cosine of every query with the passages of the run.
     truncated : (n_passages,) which texts the encoder cut; None where it does not say, and there is no such finding.
     unknown   : (n_passages,) which texts are in a script that its tokenizer does not know; likewise.
     wordless  : (n_queries,) which queries have no token.
@@ -74,6 +81,7 @@ def row_rules(
         "high_coverage": RowFlags(c >= high, c),
         "valid_but_lexical": RowFlags((pi >= valid) & (rho >= valid) & (c >= high), c),
         "valid_but_far": RowFlags((pi >= valid) & (c < high) & (rho < far), -rho),
+        "near_positive": _near_positive(table, columns, means),
     }
     if truncated is not None:
         rules["truncated"] = RowFlags(truncated[table.triplets.negative], weight)
@@ -92,10 +100,17 @@ def _against_random(
     table: TripletTable, columns: Mapping[str, Floats], reference: RandomReference
 ) -> dict[str, RowFlags]:
     query, near, best = table.triplets.query, columns["s_query_negative"], columns["s_query_positive"]
+    sample = sampled(query, reference)
     return {
-        "random_like": RowFlags(random_like(query, near, reference), -near),
-        "weak_positive": RowFlags(random_like(query, best, reference), -best),
+        "random_like": RowFlags(random_like(query, near, reference), -near, sample),
+        "weak_positive": RowFlags(random_like(query, best, reference), -best, sample),
     }
+
+
+def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: PassageMeans) -> RowFlags:
+    near, best = columns["s_query_negative"], columns["s_query_positive"]
+    flags, hardness = near_positive(table.triplets.query, near, best, means)
+    return RowFlags(flags, hardness, ~np.isnan(hardness))
 
 
 # What is wrong with each source under the encoder: all findings as columns, their part of the score, examples.
@@ -111,6 +126,7 @@ class Inspector:
     truncated : (n_passages,) which passages the encoder cut; None where it does not say.
     unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
     reference : random passages to compare with, where there are any.
+    means     : mean cosine of every query with the passages of the run.
     texts     : findings of the texts by source, of all rows read.
     """
 
@@ -121,11 +137,12 @@ class Inspector:
         truncated: Flags | None,
         unknown: Flags | None,
         reference: RandomReference | None,
+        means: PassageMeans,
         texts: Mapping[str, SourceFindings],
         settings: Settings,
     ) -> None:
         self._plan, self._coverages, self._texts, self._settings = plan, coverages, texts, settings
-        self._truncated, self._unknown, self._reference = truncated, unknown, reference
+        self._truncated, self._unknown, self._reference, self._means = truncated, unknown, reference, means
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
@@ -133,18 +150,18 @@ class Inspector:
         table, settings = item.table, self._settings
         texts = self._texts[item.name]
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
-        rules = row_rules(table, thresholds, self._reference, self._truncated, self._unknown, self._wordless)
+        compared = self._reference, self._means
+        rules = row_rules(table, thresholds, *compared, self._truncated, self._unknown, self._wordless)
         table = table.with_findings({name: table.source.has(name)[table.triplets.place] for name in TEXT_FINDINGS})
         names = comparable_keys(item.query_keys)
         columns = [name for name in rules if name != SUSPECT or (table.guide is not None and table.guide.is_whole)]
         table = table.with_findings({name: rules[name].flags for name in columns})
-        sample = None if self._reference is None else sampled(table.triplets.query, self._reference)
         shares = {
             **{name: texts.shares[name] for name in TEXT_FINDINGS},
             **{
-                name: table.share_of(rule.flags, names, sample if name in SAMPLED else None)
+                name: table.share_of(rule.flags, names, rule.among)
                 for name, rule in rules.items()
-                if name not in SAMPLED or (sample is not None and sample.any())
+                if rule.among is None or rule.among.any()
             },
             **({} if table.guide is None else {SUSPECT: _suspects(table, table.guide, rules[SUSPECT].flags, names)}),
         }

@@ -209,6 +209,14 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="read the examples: the labels, the pairing of rows or the encoder's prefixes may be wrong",
     ),
     Finding(
+        name="near_positive", needs="rows", counted=False, limit=None, urgency=4,
+        rule="seen from the query, the negative is at least 0.9 of the way from the average passage of the run to its "
+        "positive (hardness h ≥ 0.9); not evaluated where the positive is no nearer than the average passage",
+        says="are nearly as near to the query as the positive, or nearer",
+        do="consider a copy without them (secid select --drop near_positive): of all sources in the dose experiment, "
+        "dense negatives with a hardness below 0.9 lost least in the worst case",
+    ),
+    Finding(
         name="low_locality", needs="rows", counted=False, limit=None, urgency=4,
         rule="the negative is nearer to the query than to the positive (ρ < 0.5)",
         says="are nearer to the query than to the positive",

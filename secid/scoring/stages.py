@@ -47,7 +47,7 @@ from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
-from secid.triplets.random_reference import RandomReference, passage_pool, random_reference
+from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
 from secid.triplets.table import CoverageTables, piece_stream, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
@@ -327,11 +327,14 @@ def inspected(
     progress: Progress,
 ) -> Inspected:
     """Look at every triplet of the sources for findings, those of texts included."""
-    reference = random_reference(plan, [item.triplets for item in sets.items], measurer.vectors, measurer.settings.seed)
+    triplets = [item.triplets for item in sets.items]
+    reference = random_reference(plan, triplets, measurer.vectors, measurer.settings.seed)
+    means = passage_means(plan, triplets, measurer.vectors)
     shares = getattr(encoder, "unknown_shares", None)
-    negatives = distinct(np.concatenate([item.triplets.negative for item in sets.items]))
+    negatives = distinct(np.concatenate([rows.negative for rows in triplets]))
     unknown = None if shares is None else unknown_scripts(plan.passages, negatives, shares)
-    inspector = Inspector(plan, measurer.coverages, embedder.truncated, unknown, reference, texts, measurer.settings)
+    marks = embedder.truncated, unknown
+    inspector = Inspector(plan, measurer.coverages, *marks, reference, means, texts, measurer.settings)
     progress.start("inspect", len(sets.items), "sources")
     items, findings = [], {}
     for item in sets.items:

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from secid.arrays import Flags, Floats, Index, among, distinct
 from secid.measure.blocks import Triplets, Vectors
+from secid.measure.in_batch import unit
 from secid.measure.interval import Difference
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
+from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 
 # Ratios of sums by query, which can be restricted to any queries, added up over shards and compared in pairs.
@@ -117,6 +120,8 @@ def _added(place: Index, n: int, *columns: Floats) -> list[Floats]:
 #     random_reference   30 random passages for each sampled query, once per run
 #     hardness           0: as far from the query as random passages; 1: as near to it as its positive
 #     random_like        which negatives, or positives, are no nearer to their query than its random passages
+#     passage_means      the same comparison for every query: its mean cosine with all passages that may be drawn
+#     near_positive      which negatives are nearly as near to their query as its positive
 #
 # Worked example: cosines of one query are 0.1 for random passages on average, 0.5 for its negative and 0.9 for its
 # positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
@@ -188,8 +193,10 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
     if not enough.any():
         return None
-    queries = sample[enough]
-    parts = _cosines(queries, [ids for ids in passages if len(ids) >= FEWEST_PASSAGES], vectors)
+    queries, drawn = sample[enough], [ids for ids in passages if len(ids) >= FEWEST_PASSAGES]
+    counts = [len(ids) for ids in drawn]
+    cosines = _cosines(np.repeat(queries, counts), np.concatenate(drawn), vectors)
+    parts = np.split(cosines, np.cumsum(counts)[:-1])
     return RandomReference(
         queries=queries,
         names=comparable_keys(plan.queries.keys[queries]),
@@ -233,21 +240,20 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
     return drawn
 
 
-def _cosines(queries: Index, random: Sequence[Index], vectors: Vectors) -> list[Floats]:
-    """s_qr of each query's passages, in float64, by the pass that measures the negatives themselves."""
-    counts = [len(passages) for passages in random]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    passages = np.concatenate(random)
+def _cosines(query: Index, passage: Index, vectors: Vectors) -> Floats:
+    """(K,) cosine of each pair, in float64, by the pass that measures the negatives themselves. query : rising."""
+    starts = np.flatnonzero(np.diff(query, prepend=-1))
+    counts = np.diff(np.append(starts, len(query)))
     rows = Triplets(
-        query=np.repeat(queries, counts),
-        positive=np.repeat(passages[offsets[:-1]], counts),  # any passage does: only s_qn is read
-        negative=passages,
-        record_offsets=offsets,
-        record=np.repeat(np.arange(len(queries)), counts),
-        place=np.arange(len(passages)),
+        query=query,
+        positive=np.repeat(passage[starts], counts),  # any passage does: only s_qn is read
+        negative=passage,
+        record_offsets=np.append(starts, len(query)),
+        record=np.repeat(np.arange(len(starts)), counts),
+        place=np.arange(len(query)),
     )
     dots = sweep(replace(vectors, tick=None), rows, {}, (), smallest_distance=0.0).dots
-    return np.split(dots.query_negative.numpy(), offsets[1:-1])
+    return dots.query_negative.numpy()
 
 
 def sampled(query: Index, reference: RandomReference) -> Flags:
@@ -296,3 +302,62 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
     limit = reference.percentile_90[np.searchsorted(reference.queries, query[keep])]
     flags[keep] = score[keep] <= limit + DOT_ROUNDING
     return flags
+
+
+NEAR = 0.9
+"""Hardness of a single negative from which it is near the positive. Source: METHOD 15."""
+ROWS_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True)
+class PassageMeans:
+    """Mean cosine of every query with the passages of the run: what its random passages reach on average.
+
+    queries : (Q,) ids of the sources' queries, rising.
+    mean    : (Q,) over the passages that are none of the query's labelled positives, in [-1, 1]; NaN where there are
+              fewer than FEWEST_PASSAGES.
+    """
+
+    queries: Index
+    mean: Floats
+
+
+def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
+    """Return the mean cosine of each query of the sources with the passages that `random_reference` draws from.
+
+    triplets, vectors : as there.
+
+    The sum of a query's cosines with all passages is its product with the sum of their unit rows; those of its
+    positives are taken off. So nothing is drawn, and every query has a mean, not a sample of them alone.
+    Source: METHOD 15.
+    """
+    pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
+    queries = distinct(np.concatenate([rows.query for rows in triplets]))
+    total = torch.zeros(vectors.dimension, dtype=torch.float64, device=vectors.computes_on)
+    for rows in rows_of_ids(vectors, "passage", pool, ROWS_AT_ONCE):
+        total += unit(rows).sum(0)
+    sums = [(unit(rows) @ total).cpu().numpy() for rows in rows_of_ids(vectors, "query", queries, ROWS_AT_ONCE)]
+    place, label = labels_of(plan, queries)
+    positive = plan.known_positives[label] % len(plan.passages)
+    inside = among(positive, pool)
+    place, positive = place[inside], positive[inside]
+    own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
+    n_passages = len(pool) - np.bincount(place, minlength=len(queries))
+    mean = (np.concatenate(sums) - own) / np.maximum(n_passages, 1)
+    return PassageMeans(queries, np.where(n_passages >= FEWEST_PASSAGES, mean, np.nan))
+
+
+def near_positive(
+    query: Index, s_query_negative: Floats, s_query_positive: Floats, means: PassageMeans
+) -> tuple[Flags, Floats]:
+    """(T,) where h = (s_qn - r) / (s_qp - r) is at least NEAR, and (T,) h; r is the mean of the query.
+
+    query, s_query_negative, s_query_positive : (T,); the means must have the queries.
+    Equality to rounding counts. h is NaN, and nothing is flagged, where the positive is no nearer than r or r is NaN.
+    Source: METHOD 15.
+    """
+    random = means.mean[np.searchsorted(means.queries, query)]
+    span = s_query_positive - random
+    usable = span > DOT_ROUNDING
+    h = np.divide(s_query_negative - random, span, out=np.full(len(query), np.nan), where=usable)
+    return usable & (s_query_negative - random >= NEAR * span - DOT_ROUNDING), h

@@ -74,6 +74,18 @@ def hardness(rows: Sequence[Row]) -> float:
     return (near - random) / (best - random)
 
 
+def own_hardness(rows: Sequence[Row]) -> list[float | None]:
+    """(s_qn - r) / (s_qp - r) of each negative; None where s_qp is not above r. Source: METHOD 15."""
+    return [
+        (row.near - row.random) / (row.best - row.random) if row.best - row.random > 1e-12 else None for row in rows
+    ]
+
+
+def near_positive(rows: Sequence[Row]) -> list[bool]:
+    """Whether each negative's own hardness is at least 0.9. Equal to 1e-12 counts: sums are in another order."""
+    return [value is not None and value >= 0.9 - 1e-12 for value in own_hardness(rows)]
+
+
 def standard_error(rows: Sequence[Row]) -> float:
     """By the delta method: the gradient of h with respect to the three means, through their clustered covariance.
 

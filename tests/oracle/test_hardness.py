@@ -1,4 +1,4 @@
-"""Hardness and random_like against an independent reference, on the same embeddings (METHOD 10)."""
+"""Hardness, random_like and near_positive against an independent reference, on the same embeddings (METHOD 10, 15)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import torch
 
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
-from secid.triplets.random_reference import hardness, random_like, random_reference
+from secid.triplets.random_reference import (
+    PassageMeans,
+    hardness,
+    near_positive,
+    passage_means,
+    random_like,
+    random_reference,
+)
 from tests.oracle import hardness as oracle
 from tests.oracle.closeness import assert_close
 
@@ -69,6 +76,8 @@ def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[di
         "random_like": random_like(query, near, reference).tolist(),
         "weak_positive": random_like(query, best, reference).tolist(),
     }
+    flags, h = near_positive(query, near, best, passage_means(plan, [rows, whole], vectors))
+    ours |= {"near_positive": flags.tolist(), "own_hardness": [None if np.isnan(value) else value for value in h]}
     texts = [(f"q{q}", f"p{p}", f"p{n}", s) for q, p, n, s in zip(query, rows.positive, negative, share, strict=True)]
     cosines, limits = oracle.rows_of(
         texts,
@@ -86,6 +95,8 @@ def expected(rows: list[oracle.Row], limits: dict[str, float]) -> dict:
         "standard_error": oracle.standard_error(rows),
         "random_like": [row.near <= limits[row.query] for row in rows],
         "weak_positive": [row.best <= limits[row.query] for row in rows],
+        "near_positive": oracle.near_positive(rows),
+        "own_hardness": oracle.own_hardness(rows),
     }
 
 
@@ -94,7 +105,8 @@ def test_hardness_is_that_of_the_reference(seed):
     ours, theirs = source(seed)
     theirs.pop("rows")
     assert_close(ours, theirs, rel=1e-9, abs=1e-12)
-    assert len(set(theirs["random_like"])) == 2  # both answers occur
+    for name in ("random_like", "near_positive"):
+        assert len(set(theirs[name])) == 2  # both answers occur
 
 
 def test_runs_of_fewer_passages_than_are_drawn_agree_too():
@@ -121,6 +133,73 @@ def test_the_reference_notices_a_damaged_row(damage: Callable[[oracle.Row], orac
         assert_close(ours["hardness"], oracle.hardness(rows), rel=1e-9, abs=1e-12)
     with pytest.raises(AssertionError):
         assert_close(ours["standard_error"], oracle.standard_error(rows), rel=1e-9, abs=1e-12)
+
+
+def near_the_limit(seed: int) -> tuple[list[bool], list[oracle.Row]]:
+    """Our flags of negatives whose hardness lies around 0.9, and the rows of the reference."""
+    draw = np.random.default_rng(seed)
+    n_mixed, own = 4 * QUERIES, np.arange(QUERIES)
+    query, negative = np.repeat(own, 4), QUERIES + np.arange(n_mixed)
+    queries, positives, random = (draw.standard_normal((n, D)) for n in (QUERIES, QUERIES, 30))
+    positives += queries
+    part = draw.uniform(0.7, 1.1, (n_mixed, 1))
+    mixed = part * positives[query] / np.linalg.norm(positives[query], axis=1, keepdims=True)
+    mixed += 0.5 * draw.standard_normal((n_mixed, D)) / np.sqrt(D)
+    passages = np.concatenate([positives, mixed, random])
+    q_rows, p_rows = (
+        (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (queries, passages)
+    )
+    rows = Triplets(query, query, negative, np.arange(0, n_mixed + 1, 4), query, np.arange(n_mixed))
+    rest = np.arange(len(passages))
+    whole = Triplets(rest * 0, rest, rest, np.arange(len(rest) + 1), rest, rest)
+    plan = SimpleNamespace(
+        queries=Texts(QUERIES, 1), passages=Texts(len(passages), 2), known_positives=own * len(passages) + own
+    )
+    vectors = Vectors(torch.from_numpy(q_rows), torch.from_numpy(p_rows))
+    dots = sweep(vectors, rows, {}, ()).dots
+    means = passage_means(plan, [rows, whole], vectors)
+    flags, _ = near_positive(query, dots.query_negative.numpy(), dots.query_positive.numpy(), means)
+    theirs, _ = oracle.rows_of(
+        [(f"q{q}", f"p{q}", f"p{n}", 1.0) for q, n in zip(query, negative, strict=True)],
+        {f"q{q}": {f"p{q}"} for q in own},
+        [f"p{p}" for p in rest],
+        {f"q{q}": q_rows[q].astype(np.float64) for q in own},
+        {f"p{p}": p_rows[p].astype(np.float64) for p in rest},
+    )
+    return flags.tolist(), theirs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_near_positives_are_those_of_the_reference(seed):
+    ours, rows = near_the_limit(seed)
+    assert ours == oracle.near_positive(rows)
+    assert 0.2 < np.mean(ours) < 0.8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reference_notices_the_mean_of_another_query(seed):
+    ours, rows = near_the_limit(seed)
+    means = {row.query: row.random for row in rows}
+    other = dict(zip(means, np.roll(list(means.values()), 1), strict=True))
+    assert ours != oracle.near_positive([replace(row, random=other[row.query]) for row in rows])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reference_notices_a_positive_left_among_the_passages(seed):
+    ours, theirs = source(seed)
+    rows = theirs["rows"]
+    left = [replace(row, random=(30 * row.random + row.best) / 31) for row in rows]
+    with pytest.raises(AssertionError):
+        assert_close(ours["own_hardness"], oracle.own_hardness(left), rel=1e-9, abs=1e-12)
+
+
+def test_the_reference_notices_an_open_limit():
+    """A negative at 0.9 of the way is flagged: in these numbers it is exactly there."""
+    row = oracle.Row("q", near=0.5625, best=0.625, random=0.0)
+    means = PassageMeans(np.array([0]), np.array([0.0]))
+    flags, _ = near_positive(np.array([0]), np.array([row.near]), np.array([row.best]), means)
+    assert flags.tolist() == oracle.near_positive([row]) == [True]
+    assert oracle.own_hardness([row]) == [0.9]
 
 
 def test_the_reference_notices_triplets_taken_for_clusters():

@@ -19,7 +19,7 @@ from secid.analyses.ranking import chances, comparisons, score_interval, tie_gro
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
-from secid.findings.rows import SAMPLED as OF_SAMPLE
+from secid.findings.rows import AGAINST_RANDOM as OF_SAMPLE
 from secid.findings.rows import part_of_total
 from secid.findings.status import FLAGGED, readable, status_of
 from secid.findings.summary import among_positives, source_finding

@@ -18,6 +18,7 @@ from secid.triplets import random_reference
 from secid.triplets.estimates import Estimate, Share, comparable_keys, wilson_interval
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
+from tests.fake_encoder import PieceEncoder
 from tests.unit.findings import slow_texts
 from tests.unit.scoring.runs import checked, scored
 
@@ -187,6 +188,40 @@ def test_findings_against_random_passages_are_shares_of_the_sampled_queries(tmp_
         assert 0 < len(listed) < len(item.table)
         assert_share(source.finding(name), listed)
     assert 0 < source.finding("random_like").share < 1
+
+
+def average_cosines(rows: Rows) -> dict[str, float]:
+    """By query the mean cosine with all passages of the triplets that are none of its labelled positives."""
+    passages, labelled = set(), defaultdict(set)
+    for row in rows:
+        listed = [text for text in row["neg"] if text.strip()]
+        passages |= {row["pos"][0], *listed} if listed else set()
+        labelled[row["query"]] |= {*row["pos"]}
+    queries, texts = (
+        PieceEncoder().table(sorted(some), role) for some, role in ((labelled, "query"), (passages, "passage"))
+    )
+    return {
+        query: float(np.mean([queries[query] @ texts[text] for text in sorted(passages - own)]))
+        for query, own in labelled.items()
+    }
+
+
+def test_near_positives_are_shares_of_what_was_evaluated(tmp_path):
+    rows = messy(3)
+    run = scored(tmp_path, {"a": rows}, max_bad_fraction=1.0)
+    (item,), source = run.measured, run.run.sources[0]
+    asked, numbers, average = (
+        table_of(item, [row["query"] for row in rows]),
+        item.table.columns(),
+        average_cosines(rows),
+    )
+    random = np.array([average[query] for query in asked])
+    span, above = numbers["s_query_positive"] - random, numbers["s_query_negative"] - random
+    flags = item.table.has("near_positive").tolist()
+    assert flags == [bool(s > 0 and a >= 0.9 * s) for a, s in zip(above, span, strict=True)]
+    listed = [(q, float(flag), 1.0) for q, flag, s in zip(asked, flags, span, strict=True) if s > 0]
+    assert 0 < sum(flags) < len(listed) < len(flags)
+    assert_share(source.finding("near_positive"), listed)
 
 
 def small_table(query: list[int], share: list[float] | None) -> TripletTable:

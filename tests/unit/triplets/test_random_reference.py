@@ -17,8 +17,11 @@ from secid.triplets.estimates import clustered_mean, paired_difference, wilson_i
 from secid.triplets.random_reference import (
     FEWEST_PASSAGES,
     PASSAGES,
+    PassageMeans,
     RandomReference,
     hardness,
+    near_positive,
+    passage_means,
     random_like,
     random_reference,
     sampled,
@@ -360,3 +363,66 @@ def test_a_positive_that_half_of_the_random_passages_outscore_is_weak():
         )
         outscored = np.sort(values)[[0, 7, 14]]  # by 29, 22 and 15 of 30
         assert random_like(np.zeros(3, np.int64), outscored, reference).all()
+
+
+def test_near_the_positive_by_hand():
+    """From 0 to 0.625 it is 0.5625 to the limit, which both numbers hold exactly, and from 0.25 to 0.75 it is 0.7."""
+    means = PassageMeans(np.array([2, 5, 7, 8]), np.array([0.0, 0.25, 0.5, np.nan]))
+    query = np.array([2, 2, 2, 5, 5, 5, 7, 7, 8])
+    near = np.array([0.5625, 0.562, 0.9, 0.7, 0.69, -1.0, 0.9, 0.9, 0.9])
+    best = np.array([0.625, 0.625, 0.625, 0.75, 0.75, 0.75, 0.5, 0.4, 0.9])
+    expected = [True, False, True, True, False, False, False, False, False]
+    for noise in (-1e-15, 0.0, 1e-15):
+        flags, h = near_positive(query, near + noise, best, means)
+        assert flags.tolist() == expected
+        assert np.isnan(h).tolist() == [False] * 6 + [True] * 3  # no nearer than random passages, or too few of them
+        np.testing.assert_allclose(h[:6], [0.9, 0.8992, 1.44, 0.9, 0.88, -2.5])
+
+
+def test_the_mean_is_over_every_passage_but_the_positives():
+    run = world()
+    rows = random_source(run)
+    means = passage_means(run.plan, [rows, random_source(run, seed=2)], run.vectors)
+    pool = np.union1d(rows.positive, np.concatenate([rows.negative, random_source(run, seed=2).negative]))
+    tables = (table.double().numpy() for table in (run.vectors.queries, run.vectors.passages))
+    queries, passages = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in tables)
+    all_cosines = queries @ passages[pool].T
+    assert means.queries.tolist() == list(range(run.n_queries))
+    for query in range(run.n_queries):
+        assert means.mean[query] == pytest.approx(all_cosines[query][pool != query].mean(), abs=1e-14)
+
+
+def test_queries_with_few_passages_have_no_mean():
+    for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
+        run, rows = planted_positives(2)
+        keep = np.arange(2 + n_random)
+        cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
+        means = passage_means(run.plan, [cut], run.vectors)
+        assert np.isnan(means.mean).tolist() == [n_random < FEWEST_PASSAGES]
+
+
+def test_neither_order_nor_mapped_rows_change_the_means(monkeypatch):
+    run = world()
+    rows = random_source(run)
+    whole = passage_means(run.plan, [rows], run.vectors)
+
+    def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
+        out.copy_((run.vectors.queries if role == "query" else run.vectors.passages)[ids])
+
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+    parts = passage_means(run.plan, [rows], Vectors(run.vectors.queries, run.vectors.passages, gather))
+    np.testing.assert_allclose(parts.mean, whole.mean, atol=1e-14)
+    other, query, passage = run.renumbered(np.random.default_rng(5))
+    same = triplets(query[rows.query], passage[rows.positive], passage[rows.negative])
+    np.testing.assert_allclose(passage_means(other.plan, [same], other.vectors).mean[query], whole.mean, atol=1e-14)
+
+
+def test_it_is_the_mean_that_random_passages_estimate():
+    run = world()
+    rows = random_source(run)
+    reference = random_reference(run.plan, [rows], run.vectors, seed=0)
+    assert reference is not None
+    means = passage_means(run.plan, [rows], run.vectors)
+    gap = reference.mean - means.mean[np.searchsorted(means.queries, reference.queries)]
+    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
+    assert 0.5 < gap.std() * np.sqrt(PASSAGES * D) < 1.5  # a cosine of random rows has a variance of 1/D
