@@ -123,7 +123,7 @@ def plain_scores(folder: Path) -> dict[str, float]:
 def run(command: list[str], tree: Path) -> Used:
     """Runs a command with the code of a checkout. Raises CalledProcessError if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     message = child.stderr.read() if child.stderr else b""
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -170,12 +170,12 @@ def main() -> None:
         (options.plain / "plain.json").write_text(json.dumps(plain_scores(options.plain)), encoding="utf-8")
         return
     with tempfile.TemporaryDirectory() as name:
-        folder = options.folder or Path(name)
+        folder = (options.folder or Path(name)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "vectors.npz").exists():
             write_files(folder, options.triplets)
         print(f"{options.triplets:,} triplets, {DIMENSIONS} dimensions, processor time, median of {options.repeats}")
-        compare(folder, options.tree, options.repeats, options.kinds.split(";"))
+        compare(folder, options.tree.absolute(), options.repeats, options.kinds.split(";"))
 
 
 if __name__ == "__main__":
