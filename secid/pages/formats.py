@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
@@ -85,13 +86,15 @@ def _browsed(rows: Sequence[BrowsedRow]) -> list[BrowsedRow]:
     """The first rows that there is room for, their texts cut, the lowest margin first and those without one last."""
     shown, room = [], MOST_ROW_BYTES
     for row in rows:
-        example, words = row.example, shared_words(row.example)
-        texts = {name: plain(getattr(example, name), ROW_CHARACTERS) for name in ("query", "positive", "negative")}
-        room -= ROW_MARKUP + sum(len(_marked(text, words).encode()) for text in texts.values())
+        words = shared_words(row.example)
+        query, positive, negative = (
+            plain(text, ROW_CHARACTERS) for text in (row.example.query, row.example.positive, row.example.negative)
+        )
+        room -= ROW_MARKUP + sum(len(_marked(text, words).encode()) for text in (query, positive, negative))
         if room < 0:
             break
-        shown.append(replace(row, example=replace(example, **texts)))
-    return sorted(shown, key=lambda row: (row.margin is None, row.margin))
+        shown.append(replace(row, example=replace(row.example, query=query, positive=positive, negative=negative)))
+    return sorted(shown, key=lambda row: inf if row.margin is None else row.margin)
 
 
 @cache
