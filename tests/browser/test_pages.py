@@ -12,8 +12,10 @@ import pytest
 from secid import api
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.formats import FORMATS, MOST_CHARACTERS
+from secid.pages.findings import browsed_rows
+from secid.pages.formats import FORMATS, MOST_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
+from secid.pages.sections import page_of
 from secid.results import TripletExample
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import check, verdict
@@ -169,6 +171,68 @@ def test_without_script_the_page_says_all_and_has_no_dead_button(visit, pages):
         section = seen.page.locator(".section").first
         section.locator("summary").first.click()
         assert section.locator("table").is_visible()
+
+
+SHOWN_ROWS = "[...document.querySelectorAll('.browser li')].map(item => ({...item.dataset}))"
+
+
+def test_rows_are_filtered_and_ordered_by_the_keyboard(visit, pages):
+    with visit(pages["golden"]) as seen:
+        page = seen.page
+        assert not page.locator(".browser select").first.is_visible()
+        page.locator(".browser summary").focus()
+        page.keyboard.press("Enter")
+        page.locator(".browser button").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("[...document.querySelectorAll('.browser li')].indexOf(document.activeElement)") == 20
+        every = page.evaluate(SHOWN_ROWS)
+        assert len(every) == len(browsed_rows(samples.golden())) > 20
+        assert not page.locator(".browser button").is_visible()
+        margins = [float(row["margin"]) for row in every]
+        assert margins == sorted(margins)
+        for place, name in ((0, "source"), (1, "findings")):
+            select = page.locator(".browser select").nth(place)
+            select.focus()
+            page.keyboard.press("ArrowDown")
+            wanted = select.input_value()
+            chosen = [row for row in every if wanted in row[name].split()]
+            assert 0 < len(chosen) < len(every)
+            assert page.evaluate(SHOWN_ROWS) == chosen[:20]
+            n = len(page.evaluate(SHOWN_ROWS))
+            assert page.locator(".browser [role=status]").text_content() == f"{n} of {len(chosen)} rows"
+            page.keyboard.press("ArrowUp")
+        page.locator(".browser select").nth(2).focus()
+        page.keyboard.press("ArrowDown")
+        assert [float(row["margin"]) for row in page.evaluate(SHOWN_ROWS)] == margins[::-1][:20]
+        assert seen.events == []
+
+
+@pytest.mark.parametrize("order", ["1", "-1"])
+def test_rows_without_a_margin_come_last(visit, order):
+    page = page_of(samples.golden())
+    rows = tuple(replace(row, margin=None if place % 2 else row.margin) for place, row in enumerate(page.rows[:9]))
+    with visit(to_html(replace(page, rows=rows))) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        seen.page.locator(".browser select").nth(2).select_option(order)
+        assert ["margin" in row for row in seen.page.evaluate(SHOWN_ROWS)] == [True] * 5 + [False] * 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_browser_of_rows_fits_a_phone_and_axe_finds_nothing(visit, axe, pages, scheme):
+    view = {"width": 390, "height": 844}
+    with visit(pages["hostile"], bypass_csp=True, color_scheme=scheme, viewport=view) as seen:
+        seen.page.locator(".browser summary").click()
+        assert seen.page.locator(".browser li").count() > 3
+        seen.page.locator(".browser select").first.select_option("1")
+        assert seen.page.evaluate(SPILLING) == []
+        seen.page.evaluate("document.querySelectorAll('main > :not(.browser)').forEach(item => item.remove())")
+        assert violations(seen.page, axe) == []
+
+
+def test_without_script_there_is_no_browser_of_rows(visit, pages):
+    with visit(pages["golden"], java_script_enabled=False) as seen:
+        assert seen.page.locator(".browser, select, button").count() == 0
+        assert seen.page.locator(".examples > ul > li").first.is_visible()
 
 
 def luminance(color):

@@ -1,4 +1,4 @@
-// Sorts a table by a click on a column's head, and copies a command. The page says everything without it.
+// Sorts a table by a click on a column's head, copies a command, and filters rows. The page says the rest without it.
 for (const head of document.querySelectorAll("table.sortable thead th")) {
   const button = document.createElement("button");
   button.append(...head.childNodes);
@@ -31,4 +31,32 @@ for (const code of document.querySelectorAll("code.command")) {
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   code.after(button);
+}
+const template = document.querySelector("#rows");
+if (template) {
+  const part = template.content.querySelector("section");
+  const list = part.querySelector("ul");
+  const more = part.querySelector("button");
+  const [source, finding, order] = part.querySelectorAll("select");
+  const rows = [...list.children];
+  const chosen = ({ dataset }) =>
+    (!source.value || dataset.source === source.value) &&
+    (!finding.value || dataset.findings.split(" ").includes(finding.value));
+  const show = (n) => {
+    const unknown = (row) => row.dataset.margin === undefined;
+    const compare = (a, b) => unknown(a) - unknown(b) || order.value * (a.dataset.margin - b.dataset.margin);
+    const found = rows.filter(chosen).sort(compare);
+    list.replaceChildren(...found.slice(0, n));
+    more.hidden = n >= found.length;
+    part.querySelector("[role=status]").textContent = `${list.children.length} of ${found.length} rows`;
+  };
+  for (const select of [source, finding, order]) select.addEventListener("change", () => show(20));
+  more.addEventListener("click", () => {
+    const n = list.children.length;
+    show(n + 20);
+    list.children[n].tabIndex = -1;
+    list.children[n].focus();
+  });
+  show(20);
+  template.replaceWith(part);
 }
