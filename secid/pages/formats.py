@@ -175,6 +175,7 @@ def _environment() -> Environment:
         "shared_words": shared_words,
         "short": short,
     }
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
     environment.globals |= {"plural": plural, "statuses": STATUSES}
     return environment
 

@@ -60,11 +60,15 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it."""
+    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it.
+
+    numbers : what is drawn, a record for each row, as JSON.
+    """
 
     title: str
     description: str
     draw: Callable[[], Markup]
+    numbers: tuple[Mapping[str, object], ...]
     note: str = ""
 
 
