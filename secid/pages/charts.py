@@ -111,7 +111,7 @@ def forest_chart(run: Run) -> Chart | None:
     dashed = [item.score.at(at).nats for item in controls if item.kind in REFERENCES]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
     title = f"Score ({'ECI_sem' if at == 1 else 'ECI_B'}, nats) with 95 % CI"
-    return _forest(title, rows, [dashed], f"Dashed: {listed(references)}." if references else "")
+    return _forest(title, rows, [dashed], f"Dashed: {listed(references)}." if references else "", keys=("score",))
 
 
 def _score(budget: float, point: BudgetPoint) -> Mark:
@@ -151,7 +151,7 @@ def gains_chart(probe: Probe | None) -> Chart | None:
         )
         for place, item in enumerate((*probe.sources, *probe.controls))
     ]
-    return _forest("Gain in nDCG@10 with 95 % CI", rows, [[0.0]], "Dashed: the frozen encoder.")
+    return _forest("Gain in nDCG@10 with 95 % CI", rows, [[0.0]], "Dashed: the frozen encoder.", keys=("gain_ndcg10",))
 
 
 def _forest(
@@ -161,11 +161,13 @@ def _forest(
     note: str,
     heads: Sequence[str] = (),
     shares: Sequence[int] = (),
+    keys: Sequence[str] = (),
 ) -> Chart:
     """The chart of some rows, sources above controls.
 
     dashed: for each strip, values with a line from top to bottom.
-    heads: of several strips.   shares: places of the strips that are in per cent.
+    heads: of several strips.   keys: of their numbers, the heads by default.
+    shares: places of the strips that are in per cent.
     note: how to read it, besides ties and controls.
     """
     description = described(
@@ -180,7 +182,20 @@ def _forest(
         note,
     )
     draw = partial(_drawn, f"{title}. {description}", rows, dashed, heads, shares)
-    return Chart(title=title, description=description, draw=draw, note=" ".join(filter(None, notes)))
+    numbers = tuple(_record(row, keys or heads) for row in rows)
+    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=" ".join(filter(None, notes)))
+
+
+def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
+    """The numbers of a row, those that are not finite as None."""
+    record: dict[str, object] = {"source": plain(row.name), "is_control": row.is_control}
+    if row.group:
+        record["tie"] = letter(row.group)
+    for key, mark in zip(keys, row.marks, strict=True):
+        low, high = mark.ends or (None, None)
+        for name, value in ((key, mark.value), (f"{key}_low", low), (f"{key}_high", high)):
+            record[name] = value if value is not None and isfinite(value) else None
+    return record
 
 
 def _drawn(
@@ -238,7 +253,14 @@ def separation_chart(items: Sequence[SourceSeparation]) -> Chart:
     title = "Scores of positives and negatives"
     description = described((item.source, f"AUC {fraction(item.auc)}") for item in items)
     draw = partial(_drawn_curves, f"{title}. {description}", items)
-    return Chart(title=title, description=description, draw=draw, note=NOTE)
+    numbers = tuple(
+        {
+            "source": plain(item.source),
+            **{name: getattr(item, name) for name in ("low", "high", "positive_histogram", "negative_histogram")},
+        }
+        for item in items
+    )
+    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=NOTE)
 
 
 def _drawn_curves(label: str, items: Sequence[SourceSeparation]) -> Markup:
@@ -302,7 +324,14 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     description = described((name, ", ".join(_in_turn(item, name) for item in shown)) for name in names)
     note = "Coloured: the score of the source. Grey: the other sources, on the same scale, from lowest to highest."
     draw = partial(_drawn_settings, f"{title}. {description}", names, shown)
-    return Chart(title=title, description=description, draw=draw, note=note)
+    numbers = tuple(
+        {
+            "source": plain(name),
+            **{item.name: {plain(in_words(row.setting)): row.scores.get(name) for row in item.rows} for item in shown},
+        }
+        for name in names
+    )
+    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=note)
 
 
 def _in_turn(item: Ablation, name: str) -> str:

@@ -14,13 +14,14 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
-from secid.pages.page import STATUSES, Item, Page, Section, ShownFindings, Table, match_words
+from secid.pages.page import STATUSES, BrowsedRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
 from secid.pages.text import markdown as safe
@@ -45,6 +46,12 @@ MOST_CHARACTERS = 2_000
 """Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
 """Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
+MOST_ROW_BYTES = 600_000
+"""Of the rows to browse: fewer than 1,000. With the rest of a page of ten sources they stay below 1 MB."""
+ROW_MARKUP = 600
+"""Bytes of a row besides its texts, about."""
+ROW_CHARACTERS = 400
+"""Of a text of a row to browse."""
 RARE_WORD = 3.0
 """IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
 LONG_WORD = 4
@@ -65,6 +72,7 @@ def to_html(page: Page, *, framed: bool = False) -> str:
         .get_template("page.html")
         .render(
             page=page,
+            rows=_browsed(page.rows),
             groups=_groups([*map(_each_example_once, page.findings)]),
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  our own file
@@ -72,6 +80,21 @@ def to_html(page: Page, *, framed: bool = False) -> str:
             links=[] if framed else _links(page),
         )
     )
+
+
+def _browsed(rows: Sequence[BrowsedRow]) -> list[BrowsedRow]:
+    """The first rows that there is room for, their texts cut, the lowest margin first and those without one last."""
+    shown, room = [], MOST_ROW_BYTES
+    for row in rows:
+        words = shared_words(row.example)
+        query, positive, negative = (
+            plain(text, ROW_CHARACTERS) for text in (row.example.query, row.example.positive, row.example.negative)
+        )
+        room -= ROW_MARKUP + sum(len(_marked(text, words).encode()) for text in (query, positive, negative))
+        if room < 0:
+            break
+        shown.append(replace(row, example=replace(row.example, query=query, positive=positive, negative=negative)))
+    return sorted(shown, key=lambda row: inf if row.margin is None else row.margin)
 
 
 @cache
@@ -147,10 +170,12 @@ def _environment() -> Environment:
         "is_long": _is_long,
         "marked": _marked,
         "match": match_words,
+        "place": lambda name, names: names.index(name),
         "plain": plain,
         "shared_words": shared_words,
         "short": short,
     }
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
     environment.globals |= {"plural": plural, "statuses": STATUSES}
     return environment
 

@@ -60,11 +60,15 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it."""
+    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it.
+
+    numbers : what is drawn, a record for each row, as JSON.
+    """
 
     title: str
     description: str
     draw: Callable[[], Markup]
+    numbers: tuple[Mapping[str, object], ...]
     note: str = ""
 
 
@@ -111,12 +115,27 @@ class ShownFindings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrowsedRow:
+    """One example with its source and all findings that it is an example of.
+
+    margin : the positive's cosine to the query minus the negative's; None without an encoder.
+    """
+
+    source: str
+    findings: tuple[str, ...]
+    example: TripletExample
+    margin: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """A whole page, in the order in which it is read.
 
     verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
     second: an answer of another kind, open beneath it; its link is in the navigation.
     below: lines under the answer table. heat: source × finding. details: folded.
+    rows: to browse in HTML with a script, in the order in which they are kept where there is no room for all.
+    rows_note: where they are from.
     """
 
     title: str
@@ -128,6 +147,8 @@ class Page:
     findings: tuple[ShownFindings, ...] = ()
     below: tuple[str, ...] = ()
     heat: Table | None = None
+    rows: tuple[BrowsedRow, ...] = ()
+    rows_note: str = ""
     details: tuple[Section, ...]
     footer: str
 

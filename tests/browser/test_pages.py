@@ -4,16 +4,23 @@ sources try.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from secid import api
+from secid.pages.charts import NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.formats import FORMATS, MOST_CHARACTERS
+from secid.pages.findings import browsed_rows
+from secid.pages.formats import FORMATS, MOST_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
+from secid.pages.sections import page_of
+from secid.pages.text import short
 from secid.results import TripletExample
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import check, verdict
@@ -169,6 +176,133 @@ def test_without_script_the_page_says_all_and_has_no_dead_button(visit, pages):
         section = seen.page.locator(".section").first
         section.locator("summary").first.click()
         assert section.locator("table").is_visible()
+
+
+def saved(page, button, folder):
+    """The name and the bytes of the file that a button gives."""
+    with page.expect_download() as waiting:
+        button.press("Enter")
+    file = folder / waiting.value.suggested_filename
+    waiting.value.save_as(file)
+    return file.name, file.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["golden", "hostile"])
+def test_every_figure_is_saved_as_a_drawing_and_as_numbers(visit, pages, tmp_path, name):
+    with visit(pages[name], color_scheme="dark") as seen:
+        seen.page.evaluate(OPEN_ALL)
+        figures = seen.page.locator("figure").all()
+        assert len(figures) >= 4
+        for figure in figures:
+            (svg_name, drawing), (json_name, numbers) = (
+                saved(seen.page, button, tmp_path) for button in figure.locator(".save button").all()
+            )
+            assert (Path(svg_name).stem, Path(svg_name).suffix) == (Path(json_name).stem, ".svg")
+            root = ElementTree.fromstring(drawing)
+            of = "{http://www.w3.org/2000/svg}"
+            assert len(root.findall(f"{of}svg/{of}*")) > 5
+            assert not any("var(" in value or "currentColor" in value for part in root.iter() for value in shape(part))
+            assert {part.tag.removeprefix(of) for part in root.iter()} <= {
+                "svg", "title", "rect", "text", "line", "path", "circle"
+            }  # fmt: skip
+            records = json.loads(numbers)
+            shown = figure.locator("bdi").all_text_contents()
+            names = [short(record["source"], NAME_CHARACTERS) for record in records]
+            assert names == [short(text, NAME_CHARACTERS) for text in shown if text.strip()]
+            texts = [text.text for text in root.iter(f"{of}text")]
+            assert set(filter(str.strip, shown)) <= set(texts)
+        assert seen.events == []
+        assert {url.partition(":")[0] for url in seen.requests} <= {"file", "blob"}
+
+
+def shape(part):
+    """The values of what is drawn; the root svg inside may say currentColor, which its shapes do not use."""
+    return part.attrib.values() if not part.tag.endswith("}svg") else ()
+
+
+def test_a_saved_figure_has_its_marks_where_the_page_has_them(visit, pages, tmp_path):
+    circles = """(root) => [...root.querySelectorAll('circle')].map(item => {
+        const [box, from] = [item.getBoundingClientRect(), root.getBoundingClientRect()]
+        return [box.left - from.left, box.top - from.top, box.width, getComputedStyle(item).fill]
+      })"""
+    with visit(pages["golden"], viewport={"width": 390, "height": 844}) as seen:
+        chart = seen.page.locator("figure [role=img]").nth(2)
+        on_page = chart.evaluate(circles)
+        _, drawing = saved(seen.page, seen.page.locator("figure").nth(2).locator(".save button").first, tmp_path)
+        seen.page.set_content(f'<body style="margin:0">{drawing.decode()}')
+        alone = seen.page.locator("svg").first.evaluate(circles)
+    assert len(on_page) > 5
+    for first, second in zip(on_page, alone, strict=True):
+        assert first[:3] == pytest.approx(second[:3], abs=0.6)
+        assert first[3] == second[3]
+
+
+def test_a_notebook_s_frame_has_no_buttons_that_it_would_block(visit):
+    with visit(f"<!doctype html><title>Notebook</title>{samples.golden()._repr_html_()}") as seen:
+        assert seen.page.frames[1].locator("figure").count() > 2
+        assert seen.page.frames[1].locator(".save").count() == 0
+
+
+SHOWN_ROWS = "[...document.querySelectorAll('.browser li')].map(item => ({...item.dataset}))"
+
+
+def test_rows_are_filtered_and_ordered_by_the_keyboard(visit, pages):
+    with visit(pages["golden"]) as seen:
+        page = seen.page
+        assert not page.locator(".browser select").first.is_visible()
+        page.locator(".browser summary").focus()
+        page.keyboard.press("Enter")
+        page.locator(".browser button").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("[...document.querySelectorAll('.browser li')].indexOf(document.activeElement)") == 20
+        every = page.evaluate(SHOWN_ROWS)
+        assert len(every) == len(browsed_rows(samples.golden())) > 20
+        assert not page.locator(".browser button").is_visible()
+        margins = [float(row["margin"]) for row in every]
+        assert margins == sorted(margins)
+        for place, name in ((0, "source"), (1, "findings")):
+            select = page.locator(".browser select").nth(place)
+            select.focus()
+            page.keyboard.press("ArrowDown")
+            wanted = select.input_value()
+            chosen = [row for row in every if wanted in row[name].split()]
+            assert 0 < len(chosen) < len(every)
+            assert page.evaluate(SHOWN_ROWS) == chosen[:20]
+            n = len(page.evaluate(SHOWN_ROWS))
+            assert page.locator(".browser [role=status]").text_content() == f"{n} of {len(chosen)} rows"
+            page.keyboard.press("ArrowUp")
+        page.locator(".browser select").nth(2).focus()
+        page.keyboard.press("ArrowDown")
+        assert [float(row["margin"]) for row in page.evaluate(SHOWN_ROWS)] == margins[::-1][:20]
+        assert seen.events == []
+
+
+@pytest.mark.parametrize("order", ["1", "-1"])
+def test_rows_without_a_margin_come_last(visit, order):
+    page = page_of(samples.golden())
+    rows = tuple(replace(row, margin=None if place % 2 else row.margin) for place, row in enumerate(page.rows[:9]))
+    with visit(to_html(replace(page, rows=rows))) as seen:
+        seen.page.evaluate(OPEN_ALL)
+        seen.page.locator(".browser select").nth(2).select_option(order)
+        assert ["margin" in row for row in seen.page.evaluate(SHOWN_ROWS)] == [True] * 5 + [False] * 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_browser_of_rows_fits_a_phone_and_axe_finds_nothing(visit, axe, pages, scheme):
+    view = {"width": 390, "height": 844}
+    with visit(pages["hostile"], bypass_csp=True, color_scheme=scheme, viewport=view) as seen:
+        seen.page.locator(".browser summary").click()
+        assert seen.page.locator(".browser li").count() > 3
+        seen.page.locator(".browser select").first.select_option("1")
+        assert seen.page.evaluate(SPILLING) == []
+        seen.page.evaluate("document.querySelectorAll('main > :not(.browser)').forEach(item => item.remove())")
+        assert violations(seen.page, axe) == []
+
+
+def test_without_script_there_is_no_browser_of_rows(visit, pages):
+    with visit(pages["golden"], java_script_enabled=False) as seen:
+        assert seen.page.locator(".browser, select, button").count() == 0
+        assert seen.page.locator(".examples > ul > li").first.is_visible()
 
 
 def luminance(color):

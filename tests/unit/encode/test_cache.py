@@ -700,7 +700,7 @@ def n_rows(folder: Path) -> int:
 
 
 def wait_for_more_than(folder: Path, n: int) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while n_rows(folder) <= n:
         assert time.monotonic() < end, "nothing was sealed"
         time.sleep(0.005)

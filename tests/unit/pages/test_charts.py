@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -16,7 +17,9 @@ from secid.pages.charts import (
     around,
     forest_chart,
     gains_chart,
+    gates_chart,
     hardness_chart,
+    separation_chart,
     tag,
     ticks,
 )
@@ -80,6 +83,39 @@ def test_without_the_page_s_style_sources_keep_their_colour():
     assert f"--c0: {SOURCE_COLOUR};" in light
     assert set(re.findall(r'class="src"[^>]* color="([^"]*)"', page)) == {SOURCE_COLOUR}
     assert not re.search(r'class="src"(?![^>]* color=)', page)
+
+
+def test_the_numbers_of_a_chart_are_those_of_the_run():
+    run = samples.golden()
+    (score, hardness, gates) = (chart(run).numbers for chart in (forest_chart, hardness_chart, gates_chart))
+    for place, source in enumerate(run.sources):
+        point, tie = source.in_table(run.budget).score, "ABCDEFG"[source.scored.rank_group - 1]
+        assert score[place] == {
+            "source": source.name,
+            "is_control": False,
+            "tie": tie,
+            "score": point.nats,
+            "score_low": point.interval_95[0],
+            "score_high": point.interval_95[1],
+        }
+        assert hardness[place]["hardness"] == source.hardness.value
+        profile = run.analyses["profile"].sources[place]
+        assert (gates[place]["source"], gates[place]["locality"]) == (profile.source, profile.locality.value)
+    assert [record["is_control"] for record in score].count(False) == len(run.sources) < len(score)
+    (own,) = separation_chart([samples.SEPARATION]).numbers
+    assert own["positive_histogram"] == samples.SEPARATION.positive_histogram
+    assert (own["low"], own["high"]) == (samples.SEPARATION.low, samples.SEPARATION.high)
+    assert [record["gain_ndcg10"] for record in gains_chart(probes.probe()).numbers][:1] == [
+        probes.probe().sources[0].gain_ndcg10
+    ]
+
+
+def test_numbers_that_are_not_finite_and_ends_that_are_unknown_are_null():
+    run = situations.RUN
+    first, *others = run.sources
+    unknown = replace(first, hardness=replace(first.hardness, value=float("nan"), interval_95=(0.0, 1.0)))
+    numbers = hardness_chart(replace(run, sources=(unknown, *others))).numbers
+    assert json.loads(json.dumps(numbers, allow_nan=False))[0]["hardness"] is None
 
 
 def test_hardness_and_outscoring_have_a_strip_each():

@@ -27,6 +27,10 @@ def test_the_committed_pages_are_those_of_the_committed_report(make, name):
     assert make.pages(read_run(FOLDER))[name] == (FOLDER / name).read_text(encoding="utf-8")
 
 
+def test_the_page_of_the_fixtures_is_small():
+    assert (FOLDER / "report.html").stat().st_size < 1_000_000
+
+
 def test_the_numbers_are_those_of_the_fixtures_today(make, monkeypatch):
     for variable in ("SECID_TEMPERATURE", "SECID_ENCODER", "SECID_SEED"):
         monkeypatch.delenv(variable, raising=False)

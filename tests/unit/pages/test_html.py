@@ -10,8 +10,17 @@ from html import unescape
 
 import pytest
 
-from secid.pages.formats import MOST_CHARACTERS, MOST_EXAMPLES, MOST_OPEN, shared_words, to_html
-from secid.pages.page import Item, Page, ShownFindings, Table, foreign, number, status
+from secid.pages.formats import (
+    MOST_CHARACTERS,
+    MOST_EXAMPLES,
+    MOST_OPEN,
+    MOST_ROW_BYTES,
+    ROW_CHARACTERS,
+    ROW_MARKUP,
+    shared_words,
+    to_html,
+)
+from secid.pages.page import BrowsedRow, Item, Page, ShownFindings, Table, foreign, number, status
 from secid.results import TripletExample
 
 
@@ -92,6 +101,51 @@ def test_examples_are_few_and_each_comes_first_once():
     assert [int(line) for line in re.findall(r"a\.jsonl:(\d+)<", text)] == [7, 8, 7]
     many = to_html(page(item(examples=tuple(example(line=line) for line in range(1, 9)))))
     assert len(re.findall(r"a\.jsonl:\d+<", many)) == MOST_EXAMPLES
+
+
+def row(line, margin, source="bm25", findings=("repeat",), **texts):
+    return BrowsedRow(source=source, findings=findings, example=example(line=line, **texts), margin=margin)
+
+
+def browsed(text):
+    """Path and line of the rows to browse, in their order."""
+    held = re.findall("<template.*</template>", text, re.DOTALL)
+    return re.findall(r"<code>(.*?):(\d+)</code>", "".join(held))
+
+
+def test_rows_to_browse_come_by_margin_and_only_in_a_template():
+    rows = (row(1, 0.2), row(2, None), row(3, -0.1), row(4, 0.0, "Bm25", ("repeat", "hub")))
+    text = to_html(page(rows=rows))
+    assert [int(line) for _, line in browsed(text)] == [3, 4, 1, 2]
+    attributes = re.findall(r'<li data-source="(\d)" data-findings="([\d ]*)"(?: data-margin="(.*?)")?>', text)
+    assert attributes == [("1", "1", "-0.1"), ("0", "1 0", "0.0"), ("1", "1", "0.2"), ("1", "1", "")]
+    assert re.findall("<option[^>]*>(.*?)</option>", text)[:3] == ["all", "Bm25", "bm25"]
+    assert "<li data" not in re.sub("<template.*</template>", "", text, flags=re.DOTALL)
+    assert "<template" not in to_html(page())
+
+
+@pytest.mark.parametrize(
+    ("length", "n"),
+    [
+        (1, MOST_ROW_BYTES // (ROW_MARKUP + len("red foxa fox&amp;"))),
+        (2_000, MOST_ROW_BYTES // (ROW_MARKUP + len(f"red foxa fox{'&amp;' * (ROW_CHARACTERS - 1)}…".encode()))),
+    ],
+)
+def test_rows_to_browse_have_a_bound_in_number_and_bytes(length, n):
+    rows = tuple(row(line, line / 1e4, negative="&" * length) for line in range(2_000))
+    text = to_html(page(rows=rows))
+    assert [int(line) for _, line in browsed(text)] == list(range(n))
+    assert f"{len(rows) - n} more are in report.json" in text
+    size = len(text.encode()) - len(to_html(page()).encode())
+    assert 0.5 * MOST_ROW_BYTES < size < 1.05 * MOST_ROW_BYTES
+
+
+def test_rows_to_browse_are_cut_and_escaped():
+    text = to_html(
+        page(rows=(row(1, 0.1, source="<b>", findings=("<i>",), query="<img src=x>", negative="W" * 5_000),))
+    )
+    assert not re.search("<(b|i|img)[ >]", text)
+    assert re.findall("W{9,}", text) == ["W" * (ROW_CHARACTERS - 1)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
-from secid.pages.findings import findings_of, sentence
+from secid.pages.findings import browsed_rows, findings_of, sentence
 from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
 from secid.pages.page import foreign, text
@@ -120,6 +120,29 @@ def test_stability_within_a_block_is_its_least():
     section = ablations_section(RUN, (replace(RUN.analyses["ablations"][0], rows=rows),))
     assert "0.500 (0.01)" in section.bullets[0]
     assert section.tables[1].columns[-1].title == "stability in mined"
+
+
+def test_every_example_is_a_row_once_with_all_findings_that_list_it():
+    run = samples.golden()
+    expected: dict[tuple, set[str]] = {}
+    for source in run.sources:
+        for finding in source.findings:
+            for one in finding.examples:
+                key = source.name, one.path, one.line, one.positive, one.negative
+                expected.setdefault(key, set()).add(finding.name)
+    rows = browsed_rows(run)
+    found = {
+        (row.source, row.example.path, row.example.line, row.example.positive, row.example.negative): set(row.findings)
+        for row in rows
+    }
+    assert found == expected
+    assert len(rows) == len(found) > 10
+    assert max(map(len, expected.values())) > 1
+    margins = [(row.margin, row.example.s_query_positive, row.example.s_query_negative) for row in rows]
+    assert all(margin is None or margin == positive - negative for margin, positive, negative in margins)
+    assert {margin is None for margin, *_ in margins} == {False, True} or all(
+        margin is not None for margin, *_ in margins
+    )
 
 
 def test_every_setting_is_explained():
