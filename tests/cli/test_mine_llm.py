@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,7 +20,7 @@ import secid
 from secid import api
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import EndpointError, InputError, OutputError, SecidError
-from secid.tools.mining import llm
+from secid.tools.mining import find, llm
 from secid.tools.mining import questions as module
 from tests import llm_server
 from tests.cli.conftest import listing
@@ -82,6 +83,16 @@ def test_tokens_and_cost_are_in_the_result_the_summary_and_the_manifest(invoke, 
     assert " ".join(out.split()).count("the model's 12 answers, 1,200 tokens in, 240 out, cost 0.0024.") == 1
     assert json.loads(Path("out/.manifest.json").read_text(encoding="utf-8")) == manifest
     assert len(server.asked) == N
+
+
+def test_the_manifest_has_the_hash_of_the_prompt(server, monkeypatch):
+    built_in = llm_server.PROMPT.replace("Positive", "Answer")
+    for module_with_prompt in (llm, find):
+        monkeypatch.setattr(module_with_prompt, "PROMPT", built_in)
+    for out, prompt in (("own", llm_server.PROMPT), ("built-in", None)):
+        ask(server, out, prompt=prompt)
+        manifest = json.loads(Path(out, ".manifest.json").read_text(encoding="utf-8"))
+        assert manifest["prompt_sha256"] == sha256((prompt or built_in).encode()).hexdigest()
 
 
 def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):

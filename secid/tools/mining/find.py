@@ -48,7 +48,7 @@ from secid.tools.mining.choose import (
     fill,
     passing,
 )
-from secid.tools.mining.llm import Answers
+from secid.tools.mining.llm import PROMPT, Answers
 from secid.tools.mining.methods import (
     FILLED,
     METHODS,
@@ -440,10 +440,11 @@ def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, A
         encoder = {name: value for name, value in document["encoder"].items() if name not in OF_THE_MACHINE}
         path = Path(run.encoder.name)
         document["encoder"] = {**encoder, "name": path.name if path.is_absolute() else run.encoder.name}
+    prompt = (plan.prompt or PROMPT) if any(isinstance(miner.method, Llm) for miner in plan.miners) else None
     keys, sources = questions.passages.keys[: questions.n_candidates], document.pop("sources")
     return {
         **document,
-        "prompt_sha256": None if plan.prompt is None else hashlib.sha256(plan.prompt.encode()).hexdigest(),
+        "prompt_sha256": None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest(),
         "candidates_sha256": hashlib.sha256(keys.tobytes()).hexdigest(),
         "files": {Path(source.pop("path")).name: source for source in sources},
     }

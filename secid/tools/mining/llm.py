@@ -46,7 +46,7 @@ from secid.tools.mining.questions import Questions
 # no message, note or file.
 
 PROMPT = """\
-You write hard negatives: passages that a search engine learns from, because they look like an answer and are none.
+You write hard negatives to train a search engine: passages that look relevant to a query at first and do not answer it.
 
 Query:
 {query}
@@ -54,11 +54,12 @@ Query:
 A passage that answers it:
 {positive}
 
-Write {n} passages that a search engine could take for an answer to the query although they do not answer it.
-- Each is about the topic of the query and shares words or names with it.
+Write {n} hard negatives for this query.
+- Each shares the topic of the query, and words or names with it, so that it looks relevant at first.
+- Each then omits what the query asks for, or contradicts a condition of the query.
 - None gives the answer, in whole, in part or in other words, and none rewrites the passage above.
 - Each is plausible, of the kind and about the length of the passage above, and in its language.
-- No two are about the same aspect of the topic.
+- They are varied: no two are about the same aspect of the topic, or miss the answer in the same way.
 - Each is the text of a passage alone: no number or title before it, and no word about the query, the passage above or
   this task.
 
@@ -98,6 +99,8 @@ FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_object"},
 )
 """The next one is asked for where a server refuses one; then none."""
+WITHOUT_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+"""As vLLM and SGLang take it. Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
 OF_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
 OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
@@ -116,7 +119,8 @@ def llm_negatives(
     """
     method, prompt, n = endpoint.method, plan.prompt or PROMPT, plan.k
     recipe = {
-        "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature
+        "prompt": _hash(prompt), "model": method.model, "n": n, "seed": plan.seed, "temperature": method.temperature,
+        "thinking": method.thinking,
     }  # fmt: skip
 
     def requests() -> Iterator[tuple[PromptPair, str, str]]:
@@ -214,7 +218,9 @@ class Endpoint:
         self._lock = threading.Lock()
         self._retried = self.answered = False
         self._optional: Mapping[str, Any] = {"response_format": FORMATS[0], "seed": seed}
-        self._fixed = {} if method.temperature is None else {"temperature": method.temperature}
+        self._fixed: dict[str, Any] = {} if method.temperature is None else {"temperature": method.temperature}
+        if not method.thinking:
+            self._fixed["extra_body"] = WITHOUT_THINKING
         try:
             # Redirects could hand the key to another host; loopback is reached through no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}

@@ -76,13 +76,14 @@ class Hybrid:
 class Llm:
     """Written by a language model.   url: base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
 
-    price : of a million tokens in and out, in any currency.
+    price : of a million tokens in and out, in any currency.   thinking : False asks the model not to think first.
     """
 
     model: str = ""
     url: str | None = None
     temperature: float | None = None
     price: tuple[float, float] | None = None
+    thinking: bool = True
 
 
 Method = Random | Bm25 | Dense | Hybrid | Llm
@@ -296,6 +297,7 @@ OPTIONS: Mapping[str, Option] = {
         ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
     ),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
+    "thinking": Option(lambda value: bool(("off", "on").index(value)), "on or off"),
     "price": Option(
         lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
         "IN/OUT, each 0 or more",

@@ -54,6 +54,9 @@ def pairs_of(n: int) -> list[PromptPair]:
     return [PromptPair(f"{place:032x}", f"question {place}", (POSITIVE,)) for place in range(n)]
 
 
+OF_METHOD = ("url", "model", "temperature", "price", "thinking")
+
+
 class Asker:
     """Runs against a server; the journal stays between runs."""
 
@@ -65,7 +68,7 @@ class Asker:
         """changed : options of the method and fields of the plan."""
         pairs = pairs_of(pairs) if isinstance(pairs, int) else pairs
         self.progress, results = Notes(), list[tuple[PromptPair, WrittenNegatives]]()
-        own = {name: changed.pop(name) for name in ("url", "model", "temperature", "price") if name in changed}
+        own = {name: changed.pop(name) for name in OF_METHOD if name in changed}
         journal = changed.pop("journal", self.journal)
         fields = {"seed": 0, "prompt": llm_server.PROMPT, "concurrency": 2, **changed}
         plan, method = (
@@ -420,7 +423,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
 @pytest.mark.parametrize(
     "changed",
     [{"prompt": llm_server.PROMPT.replace("Positive", "Answer")}, {"model": "m2"}, {"n": 2}, {"seed": 1},
-     {"temperature": 0.0}],
+     {"temperature": 0.0}, {"thinking": False}],
 )  # fmt: skip
 def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, Any]) -> None:
     first = ask(3)
@@ -432,6 +435,23 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []
+
+
+def test_a_new_version_of_the_built_in_prompt_asks_again(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for prompt in (llm_server.PROMPT, llm_server.PROMPT.replace("Positive", "Answer")):
+        monkeypatch.setattr(llm, "PROMPT", prompt)
+        ask(3, prompt=None)
+    assert len(ask.server.asked) == 6
+
+
+def test_a_model_is_asked_not_to_think(ask: Asker) -> None:
+    for thinking in (True, False):
+        ask(1, thinking=thinking)
+        expected = None if thinking else {"enable_thinking": False}
+        assert ask.server.bodies[-1].get("chat_template_kwargs") == expected
+    for text, thinking in (("", True), (",thinking=on", True), (",thinking=off", False)):
+        (miner,) = parse_miners(f"gpt=llm:model=m{text}", 1)
+        assert miner.method == Llm(model="m", thinking=thinking)
 
 
 def test_another_positive_asks_again_and_another_address_does_not(ask: Asker) -> None:
