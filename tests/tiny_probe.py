@@ -96,4 +96,4 @@ def probe_planted(_: list[str]) -> None:
     torch.set_num_threads(1)
     home = Path.cwd()
     settings = Settings(device="cpu", cache_dir=str(home / "cache"))
-    run_probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent())
+    run_probe(keyed_task(home / "child"), tiny_encoder(home / "encoder"), settings, PLANTED, Silent(), {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from secid.results.inputs import EncoderInfo, InputFile, Shown
 
@@ -139,7 +138,7 @@ class Probe(Shown):
     pairs: tuple[ProbedPair, ...]
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
-    timing: Mapping[str, Any]
+    timing: Mapping[str, Mapping[str, float]]
 
     @property
     def abstained(self) -> str | None:

@@ -18,9 +18,11 @@ from secid.pages.text import (
     letter,
     listed,
     named,
+    percent,
     plain,
     plural,
     probability,
+    seconds,
     short,
 )
 from secid.results import Run
@@ -281,10 +283,27 @@ def probe_answer(probe: Probe | None) -> Section | None:
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
     """How the probe was made, or how to make one; None where neither can be."""
     if probe is not None:
-        return replace(details(probe), title="How the probe trained and judged")
+        sentence = cost_sentence(run, probe)
+        shown = (sentence,) if sentence else ()
+        return replace(details(probe), title="How the probe trained and judged", paragraphs=shown)
     command = next_command(run)
     offer = Section(anchor="offer", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
     return offer if command else None
+
+
+def cost_sentence(run: Run, probe: Probe) -> str:
+    """How long the probe trained beside how long scoring took; "" where nothing was trained."""
+    trained = probe.timing.get("train", {})
+    n_trainings, n_kept = (int(trained.get(name, 0)) for name in ("n_trainings", "n_kept"))
+    scored = sum(stage["seconds"] for stage in run.timing.values())
+    if not n_trainings or not scored:
+        return ""
+    if n_kept:
+        kept = f"{count(n_kept)} of {plural(n_trainings, 'training')} were kept from an earlier probe"
+        return f"{kept}, so its time is not compared with that of scoring."
+    cached = ", with texts from the cache," if run.timing.get("encode", {}).get("n_cached") else ""
+    probed, share = seconds(trained["seconds"]), percent(scored / trained["seconds"])
+    return f"The probe trained and ranked for {probed}. Scoring{cached} took {seconds(scored)}, which is {share} of it."
 
 
 def details(probe: Probe) -> Section:

@@ -77,8 +77,8 @@ def probe_sources(
             _refuse_other_encoder(info, beside.encoder)
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
-        with clock.stage("train"):
-            result = run_probe(task, encoder, settings, options, progress)
+        with clock.stage("train") as counts:
+            result = run_probe(task, encoder, settings, options, progress, counts)
         return replace(result, encoder=info, files=files, timing=clock.stages)
     finally:
         task.close()
@@ -134,10 +134,16 @@ def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str],
 
 
 def run_probe(
-    task: Task, encoder: TransformerEncoder, settings: Settings, options: Options, progress: Progress
+    task: Task,
+    encoder: TransformerEncoder,
+    settings: Settings,
+    options: Options,
+    progress: Progress,
+    counts: dict[str, float],
 ) -> Probe:
     """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
 
+    counts : takes how many trainings there were, and how many of them were kept before.
     `files` and `timing` are empty: the caller has them.
     Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
     """
@@ -150,11 +156,13 @@ def run_probe(
     task = replace(task, candidates=candidates)
     trainings = Trainings(task, chosen, encoder, settings, options, progress)
     n, n_missing = trainings.numbers()
+    n_kept = n - n_missing
+    counts.update(n_trainings=n, n_kept=n_kept)
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n - n_missing:,} of {n:,} training "
+        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n_kept:,} of {n:,} training "
         f"runs are kept already; {kept}"
     )
     if trainings.seconds(n_missing) > LONG:

@@ -13,7 +13,7 @@ from secid.pages.evidence import PROBE_FORMATS, probe_screen
 from secid.pages.formats import FORMATS, run_formats
 from secid.pages.screen import print_page
 from secid.pages.sections import run_screen
-from secid.pages.sections.probe import cautions, probe_headline, scope
+from secid.pages.sections.probe import cautions, cost_sentence, probe_headline, scope
 from secid.pages.text import without_isolates
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
@@ -131,3 +131,16 @@ def test_an_older_run_has_neither():
 
 def test_the_report_s_document_is_the_run_s_alone():
     assert run_formats(probes.probe())[".json"](RUN) == FORMATS[".json"](RUN)
+
+
+def test_the_probe_s_time_stands_beside_that_of_scoring():
+    run = replace(golden(), timing={"encode": {"seconds": 3.0, "n_cached": 0}, "measure": {"seconds": 1.0}})
+    made = replace(probes.probe(), timing={"train": {"seconds": 200.0, "n_trainings": 18, "n_kept": 0}})
+    assert cost_sentence(run, made).replace("\u00a0", " ").replace("\u202f", " ") == (
+        "The probe trained and ranked for 200 s. Scoring took 4.00 s, which is 2.0 % of it."
+    )
+    cached = replace(run, timing={"encode": {"seconds": 4.0, "n_cached": 2}})
+    assert "Scoring, with texts from the cache, took" in cost_sentence(cached, made)
+    kept = replace(made, timing={"train": {"seconds": 200.0, "n_trainings": 18, "n_kept": 5}})
+    assert "5 of 18 trainings were kept" in cost_sentence(run, kept)
+    assert cost_sentence(run, probes.probe()) == ""

@@ -42,7 +42,7 @@ def settings_of(folder: Path, **more: Any) -> Settings:
 
 
 def probed(task: Task, encoder: Any, folder: Path, options: Options = QUICK, **more: Any) -> Probe:
-    return run_probe(task, encoder, settings_of(folder, **more), options, Silent())
+    return run_probe(task, encoder, settings_of(folder, **more), options, Silent(), {})
 
 
 def files(folder: Path) -> list[Path]:

@@ -54,7 +54,7 @@ class Notes(Silent):
 
 def probed(task: Task, encoder: Any, options: Options = PLANTED, progress: Any = None, **settings: Any) -> Probe:
     given = Settings(**{"device": "cpu", "cache": False, **settings})
-    return run_probe(task, encoder, given, options, progress or Notes())
+    return run_probe(task, encoder, given, options, progress or Notes(), {})
 
 
 @pytest.fixture(scope="module")
