@@ -69,7 +69,7 @@ EQUIVALENT: dict[str, str] = {
         "DOT_ROUNDING), h)"
     ): "no negative lies exactly 1e-12 below the limit",
     "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
-    "triplets/random_reference.py : ROWS_AT_ONCE = 4097": "how many rows are added up together",
+    "triplets/random_reference.py : ROWS_AT_ONCE = 1025": "how many rows are added up together",
     "tools/probing/task.py copies_among(): rare = place < (1 - CONTAINED) * runs.sizes[owner] + ROUNDING": (
         "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
     ),

@@ -316,6 +316,8 @@ def test_a_gpu_gives_the_same():
     assert first is not None
     assert second is not None
     np.testing.assert_allclose(second.percentile_90, first.percentile_90, atol=1e-12)
+    means = [passage_means(run.plan, [rows], vectors).mean for vectors in (run.vectors, on_gpu)]
+    np.testing.assert_allclose(means[1], means[0], atol=1e-12)
 
 
 def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queries(monkeypatch):
