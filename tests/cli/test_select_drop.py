@@ -282,11 +282,12 @@ def place_of(row: dict[str, Any]) -> tuple[int, int]:
 def test_findings_of_the_encoder_are_dropped_from_scored_rows_alone(tmp_path, tiny, invoke):
     write_rows(tmp_path / "in.jsonl", list(rows(40, 4)))
     api.score(["in.jsonl"], str(tiny), run="run", controls="none", max_records=20)
-    inverted = {place_of(row) for row in scored_rows() if row["in_inversion"]}
-    found = api.select("run", "out.jsonl", drop="inversion")
-    assert inverted
-    assert (gone_from(found), found.n_unscored) == (inverted, 80)
-    unscored = [entry for entry in read_rows("out.jsonl") if len(entry["neg"]) == 4]
+    for name in ("near_positive", "inversion"):
+        flagged = {place_of(row) for row in scored_rows() if row[f"in_{name}"]}
+        found = api.select("run", f"{name}.jsonl", drop=name)
+        assert 0 < len(flagged) < 80
+        assert (gone_from(found), found.n_unscored) == (flagged, 80)
+    unscored = [entry for entry in read_rows("inversion.jsonl") if len(entry["neg"]) == 4]
     assert len(unscored) >= 20
     ranked = api.select("run", "ranked.jsonl", top=1)
     assert (ranked.n_negatives, ranked.n_unscored, ranked.left_out[UNSCORED]) == (20, 0, 80)
