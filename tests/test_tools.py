@@ -36,10 +36,10 @@ FUNCTIONS: dict[str, dict[str, list[Any]]] = {
 def without_tool(copy: str, commands: list[list[str]], functions: dict[str, list[Any]]) -> list[Any]:
     """What commands end with and print, and how functions are refused, where the package lacks the folder of a tool.
 
-    The core stays loaded, since it names no tool (tests/test_architecture.py); what names tools is imported again.
+    All modules of the copy are imported anew; libraries stay loaded.
     """
     for name in list(sys.modules):
-        if re.match(r"secid($|\.(api|cli|tools)($|\.))", name):
+        if re.match(r"secid($|\.)", name):
             del sys.modules[name]
     sys.path.insert(0, copy)
     os.chdir(copy)
@@ -51,8 +51,9 @@ def without_tool(copy: str, commands: list[list[str]], functions: dict[str, list
         with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
             code = main(words)
         said.append([code, out.getvalue(), err.getvalue()])
-    for path in sorted(Path("secid", "cli").glob("*.py")):
-        import_module(f"secid.cli.{path.stem}")
+    for path in sorted(Path("secid").rglob("*.py")):
+        if path.name != "__main__.py":
+            import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
     functions_found = {name: getattr(found, name) for name in found.__all__}
     for name, arguments in functions.items():
         try:

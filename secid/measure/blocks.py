@@ -23,11 +23,20 @@ from secid.arrays import Floats, Index, distinct
 # Blocks of a pass side by side, a thread each: many small operations gain little from threads within each of them.
 
 
+HELD_BYTES = 1 << 30
+"""Of all items that are worked on side by side, or wait for their turn."""
+
+
 @contextmanager
-def side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` over as many items at once as torch has threads, on a CPU; one by one elsewhere."""
+def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Yield a `map` over as many items at once as torch has threads, on a CPU; `map` itself elsewhere.
+
+    n_bytes : that an item holds until its turn. Where all that are begun would hold too much, torch's threads share
+              one item after the other.
+    """
     n_threads = torch.get_num_threads()
-    if device.type != "cpu" or n_threads == 1 or "backend: OpenMP" not in torch.__config__.parallel_info():
+    is_large = n_bytes * (2 * n_threads + 1) > HELD_BYTES
+    if device.type != "cpu" or n_threads == 1 or is_large or "backend: OpenMP" not in torch.__config__.parallel_info():
         yield map  # other backends of torch have one number of threads for all threads of Python
         return
     try:
@@ -93,7 +102,7 @@ class BlockPlan:
     window_bytes : rows that are read from a file at once, in the file's order.
     tile_bytes   : rows of some queries, scaled for every budget.
     panels       : columns that a symmetric product is computed by, by dtype; None: whole, in one product.
-    in_threads   : blocks of the second pass side by side, a thread each, by a packed matrix.
+    in_threads   : blocks of both passes side by side, a thread each.
     """
 
     n_triplets: int

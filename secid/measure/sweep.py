@@ -66,6 +66,16 @@ class SymmetricSums:
             for start, stop in zip(range(0, d, width), stops, strict=True)
         ]
 
+    @property
+    def dimension(self) -> int:
+        """Rows and columns of each."""
+        return len(self._panels[-1])
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers all sums have."""
+        return sum(panel.numel() for panel in self._panels)
+
     def first(self, n: int) -> SymmetricSums:
         """Zeros for products of the first n alone."""
         part = copy(self)
@@ -125,6 +135,11 @@ class SweepSums:
     n_negatives: Mapping[Variant, float]
     sums: dict[Variant, tuple[SymmetricSums, int]]
 
+    @property
+    def dimension(self) -> int:
+        """How many rows and columns a state has."""
+        return next(iter(self.sums.values()))[0].dimension
+
     def state(self, variant: Variant) -> InformationState:
         """The information state of one variant, on the device of the vectors."""
         sums, number = self.sums[variant]
@@ -159,18 +174,20 @@ def sweep(
     gradient = torch.zeros(len(triplets.record_offsets) - 1, dtype=torch.float64, device=device)
     totals = _Totals(vectors, triplets, coverages, variants, position, sums)
 
-    def one(window: Window, block: SlotBlock) -> tuple[Dots, Tensor, tuple[Tensor, Iterable[Part]] | None]:
+    def one(
+        listed: bool, window: Window, block: SlotBlock
+    ) -> tuple[Dots, Tensor, tuple[Tensor, Iterable[Part]] | None]:
         dots, difference = _block_dots(window, block, smallest_distance)
         of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
         usable = dots.squared_distance > smallest_distance**2
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
-        return dots, of_records, totals.of_block(block, dots, difference, scale) if variants else None
+        return dots, of_records, totals.of_block(block, dots, difference, scale, listed) if variants else None
 
     many = n > block_plan(device).n_triplets  # one block has nothing to run next to
-    with side_by_side(device) if many else nullcontext(map) as each:
+    with side_by_side(device, totals.block_bytes) if many else nullcontext(map) as each:
         for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
             for block, (dots, of_records, sums_of_block) in zip(
-                window.blocks, each(partial(one, window), window.blocks), strict=True
+                window.blocks, each(partial(one, each is not map, window), window.blocks), strict=True
             ):
                 for column, values in zip(columns, vars(dots).values(), strict=True):
                     column.index_copy_(0, block.triplet, values)
@@ -215,14 +232,15 @@ class _Totals:
         self._sums = SymmetricSums(len(families), d, device, dtype)
         self._strata = [self._sums.first(len(sampled)) for _ in range(last)]
         self._weights = torch.zeros(len(families), 1 + last, dtype=torch.float64, device=device)
-        self._dtype, self._in_threads = dtype, block_plan(device).in_threads
+        self._dtype = dtype
+        self.block_bytes = self._sums.n_numbers * dtype.itemsize
 
     def of_block(
-        self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor
+        self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor, listed: bool
     ) -> tuple[Tensor, Iterable[Part]]:
         """Sums of weights of each family over one block, (n,), and its products.
 
-        scale: (slots,) 1 / ||n - p||^2, 0 where u = 0.
+        scale: (slots,) 1 / ||n - p||^2, 0 where u = 0.   listed: compute all products now, not as they are added.
         """
         of_gates: dict[tuple[float, str], Gates] = {}
         amounts = []
@@ -234,10 +252,10 @@ class _Totals:
         amount = torch.stack(amounts, dim=1) * self._share[block.triplet].unsqueeze(1)
         scaled = (amount * scale.unsqueeze(1)).to(self._dtype)
         products = self._sums.products(difference.to(self._dtype), scaled)
-        return amount.sum(0), list(products) if self._in_threads else products
+        return amount.sum(0), list(products) if listed else products
 
     def add(self, block: SlotBlock, weights: Tensor, products: Iterable[Part]) -> None:
-        """What `of_block` made."""
+        """Add a block's weights and products."""
         stratum = int(self.stratum[block.host.groups[0]])
         self._weights[:, stratum] += weights
         within = self._strata[stratum] if stratum < len(self._strata) else None

@@ -301,7 +301,7 @@ def variant_scores(
     position: Floats | None,
     device: torch.device,
 ) -> dict[Variant, VariantScore]:
-    """ECI_B of all variants of one sweep, few matrices at a time: numbers are all that is left of each."""
+    """Return ECI_B of all variants of one sweep, with at most 1 GB of matrices at a time, or one."""
     places = np.zeros(len(rows)) if position is None else position
 
     def score(variant: Variant) -> VariantScore:
@@ -319,7 +319,8 @@ def variant_scores(
     wanted = list(dict.fromkeys(variants))
     if not wanted:
         return {}
-    with side_by_side(device) as each:
+    d = sums.dimension
+    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy and what the decomposition needs
         return dict(zip(wanted, each(score, wanted), strict=True))
 
 

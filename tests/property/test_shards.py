@@ -141,6 +141,13 @@ def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
         assert own.score.nats == pytest.approx(other.score.nats, rel=1e-7)
 
 
+def test_prepared_counts_and_a_sample_of_the_merge(tmp_path: Path) -> None:
+    sources = write_sources(tmp_path / "sources", 2, n_queries=33)
+    state = in_shards(sources, tmp_path / "state", 3, prepare=True, **EXACT)
+    merged = secid.merge(state, HashEncoder(), sample=9)
+    assert differences(secid.score(sources, HashEncoder(), **EXACT), merged) == []
+
+
 UNLIKE = {
     "one has a part of the other": {"bm25": range(60), "dense": range(20), "llm": range(60)},
     "all share half": {"bm25": range(45), "dense": range(15, 60), "llm": range(10, 40)},
@@ -230,7 +237,7 @@ def test_a_small_source_without_random_passages(tmp_path: Path) -> None:
     assert "random_like" not in names["few"]
 
 
-@pytest.mark.parametrize("array", ["total", "is_sound", "findings"])
+@pytest.mark.parametrize("array", ["total", "sound", "weight", "is_sound", "findings"])
 def test_a_changed_state_is_noticed(halves: Path, one: secid.Run, tmp_path: Path, array: str) -> None:
     state = StateDir(str(halves))
     name = "shard-00001-of-00002"

@@ -140,9 +140,7 @@ def test_every_example_is_a_row_once_with_all_findings_that_list_it():
     assert max(map(len, expected.values())) > 1
     margins = [(row.margin, row.example.s_query_positive, row.example.s_query_negative) for row in rows]
     assert all(margin is None or margin == positive - negative for margin, positive, negative in margins)
-    assert {margin is None for margin, *_ in margins} == {False, True} or all(
-        margin is not None for margin, *_ in margins
-    )
+    assert any(margin is not None for margin, *_ in margins)
 
 
 def test_every_setting_is_explained():
