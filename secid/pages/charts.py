@@ -18,7 +18,7 @@ from secid.analyses.ablations import Ablation
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE, GateProfile
 from secid.analyses.separation import SourceSeparation
-from secid.pages.glossary import REFERENCES, compares, kind_name
+from secid.pages.glossary import REFERENCES, compares, kind_name, tie_group
 from secid.pages.page import Chart, described
 from secid.pages.text import fraction, gain, is_unknown, letter, listed, nats, percent, plain, short, shown_interval
 from secid.results import BudgetPoint, Run
@@ -101,12 +101,7 @@ def forest_chart(run: Run) -> Chart | None:
     controls = [
         item for item in run.controls if item.of is None and item.score.at(at).budget == at and compares(run, item, at)
     ]
-    rows = [
-        ChartRow(
-            item.name, (_score(at, item.in_table(at).score),), item.scored.rank_group or 0 if run.comparisons else 0
-        )
-        for item in run.sources
-    ]
+    rows = [ChartRow(item.name, (_score(at, item.in_table(at).score),), tie_group(run, item)) for item in run.sources]
     rows += [ChartRow(kind_name(item.kind), (_score(at, item.score.at(at)),), is_control=True) for item in controls]
     dashed = [item.score.at(at).nats for item in controls if item.kind in REFERENCES]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]

@@ -141,7 +141,7 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
 
 def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
     """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
-    every = (drops(source, f"The command for {named(source.name)}") for source in sources if source.repair)
+    every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
     return " ".join(filter(None, every))
 
 

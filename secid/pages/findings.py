@@ -200,7 +200,7 @@ def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
     return [replace(item, sentence=f"{item.sentence} {words}") if words and item is first else item for item in items]
 
 
-def drops(source: SourceReport, subject: str = "The command") -> str:
+def drops(source: SourceReport, subject: str = "The repair of this source") -> str:
     """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
     names = defects_to_drop(source.findings)
     others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]

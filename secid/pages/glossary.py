@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.analyses.budgets import BUDGETS
+from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import (
@@ -22,7 +23,7 @@ CAUTION = (
     "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
     "and no number here predicts it."
 )
-ONE_LABEL = "False negatives not checked: one label per query."
+ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
 SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
@@ -185,7 +186,7 @@ TYPICAL = {
     "random_like": "with MiniLM on three collections: random passages 87 to 88 % of a source, BM25 18 to 23 %, the "
     "nearest passages of a dense miner 0 %.",
     "ECI_sem": "no scale holds across collections or encoders: read it against the controls of its own run, of which "
-    "random passages should be the lowest.",
+    "random passages mostly have the highest score.",
     "defects": "0 % is clean; the status depends on the limit of each defect, not on this sum.",
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
@@ -414,3 +415,19 @@ def recipe_line(encoder: EncoderInfo) -> str:
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "
         f"{'unit' if encoder.normalize else 'raw'} vectors of {encoder.dim}, {encoder.dtype} on {encoder.device}"
     )
+
+
+def not_ranked(run: Run) -> Mapping[str, str]:
+    """Return why sources are not ranked, by name. Source: METHOD 16.3."""
+    found = EQUAL_HARDNESS.of(run)
+    return {} if found is None else found.unranked
+
+
+def tie_group(run: Run, source: SourceReport) -> int:
+    """Return the group of a source's ties among the ranked sources, 1 for the highest; 0 where it is not ranked."""
+    apart = not_ranked(run)
+    own = source.scored.rank_group
+    if not run.comparisons or source.name in apart or own is None:
+        return 0
+    groups = {item.scored.rank_group for item in run.sources if item.name not in apart}
+    return 1 + sum(group < own for group in groups if group is not None)

@@ -15,6 +15,7 @@ from secid.pages.glossary import (
     score_name,
     sources_listed,
     terms,
+    tie_group,
 )
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
@@ -64,11 +65,12 @@ def ranking_section(run: Run) -> Section:
     rows = []
     for source in run.sources:
         shown, score = source.in_table(run.budget), source.scored
+        tie = tie_group(run, source)
         point = shown.score
         rows.append(
             (
                 plain(source.name),
-                f"{count(score.rank)}{f' ({letter(score.rank_group)})' if run.comparisons else ''}",
+                f"{count(score.rank)}{f' ({letter(tie)})' if tie else ''}",
                 nats(point.nats),
                 shown_interval(point.interval_95, run.budget),
                 percent(score.probability_first),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, statuses
@@ -20,8 +19,10 @@ from secid.pages.glossary import (
     compares,
     equal_numbers_text,
     kind_name,
+    not_ranked,
     on_own_queries,
     sources_listed,
+    tie_group,
 )
 from secid.pages.page import Column, Section, Table, foreign, number, status, text
 from secid.pages.sections.equal_hardness import unranked_line
@@ -84,12 +85,6 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
     return {**cells, **{short: cells[name] for name, short in SHORT_HEADS.items()}}
 
 
-def not_ranked(run: Run) -> Mapping[str, str]:
-    """Return why sources are not ranked, by name. Source: METHOD 16.3."""
-    found = EQUAL_HARDNESS.of(run)
-    return {} if found is None else found.unranked
-
-
 def below_table(run: Run) -> tuple[str, ...]:
     """Say why sources are not ranked, and where each source's gap to random passages comes from."""
     found = PROFILE.of(run)
@@ -126,13 +121,7 @@ def without_defects(run: Run) -> str:
 
 def _tie(run: Run, source: SourceReport) -> str:
     """Return the letter of a source among the ranked ones, A for the highest."""
-    apart = not_ranked(run)
-    if not run.comparisons or source.name in apart:
-        return "–"
-    of_ranked = {item.scored.rank_group or 0 for item in run.sources if item.name not in apart}
-    groups = sorted(of_ranked - {0})
-    own = source.scored.rank_group
-    return letter(None if own is None else 1 + groups.index(own))
+    return letter(tie_group(run, source)) or "–"
 
 
 def _score_and_tie(run: Run, source: SourceReport) -> str:
