@@ -347,8 +347,9 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     place, positive = place[inside], positive[inside]
     own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
     n_passages = len(pool) - np.bincount(place, minlength=len(queries))
-    mean = (np.concatenate(sums) - own) / np.maximum(n_passages, 1)
-    return PassageMeans(queries, np.where(n_passages >= FEWEST_PASSAGES, mean, np.nan))
+    mean = np.full(len(queries), np.nan)
+    np.divide(np.concatenate(sums) - own, n_passages, out=mean, where=n_passages >= FEWEST_PASSAGES)
+    return PassageMeans(queries, mean)
 
 
 def near_positive(
