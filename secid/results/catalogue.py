@@ -214,7 +214,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
         "positive (hardness h ≥ 0.9); not evaluated where the positive is no nearer than the average passage",
         says="are nearly as near to the query as the positive, or nearer",
         do="consider a copy without them (secid select --drop near_positive): of all sources in the dose experiment, "
-        "dense negatives with a hardness below 0.9 lost least in the worst case",
+        "dense negatives with a hardness below 0.9 lost least in the worst case, though not significantly",
     ),
     Finding(
         name="low_locality", needs="rows", counted=False, limit=None, urgency=4,

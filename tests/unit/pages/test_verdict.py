@@ -382,13 +382,13 @@ def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
 
 
 def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
-    """37 false negatives and 16 repeats of poisoned are 53 negatives; the command drops both kinds."""
+    """37 false negatives and 16 repeats of poisoned are 53 negatives; the repair drops both kinds."""
     (group,) = [group for group in findings_of(RUN) if group.source == "poisoned"]
     (source,) = [source for source in RUN.sources if source.name == "poisoned"]
     assert f"{source.n_flagged} negatives" in group.items[0].sentence
-    assert sum("The command" in item.sentence for item in group.items) == 1
+    assert sum("The repair of this source drops" in item.sentence for item in group.items) == 1
     alone = with_finding("false_negative", 0.2, status="repair", repair="secid select", n_flagged=90)
-    assert "The command" not in findings_of(alone)[0].items[0].sentence
+    assert "The repair of this source" not in findings_of(alone)[0].items[0].sentence
 
 
 def test_a_share_of_other_queries_than_the_columns_is_said():
