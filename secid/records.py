@@ -37,6 +37,10 @@ class Source:
     paths: tuple[str, ...]
     data: Any = field(default=None, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[type[Source], tuple[str, tuple[str, ...]]]:
+        """Leave rows in memory to this process: another one has the texts without them."""
+        return Source, (self.name, self.paths)
+
 
 def path_of_object(name: str) -> str:
     """What stands in the place of a path for a source that is a Python object."""

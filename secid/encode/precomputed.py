@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import math
 import re
 import zipfile
@@ -165,6 +166,10 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
     return high, low, rows[order]
 
 
+UNREADABLE = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What a damaged .npz makes NumPy and its libraries raise."""
+
+
 def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
@@ -173,7 +178,16 @@ def _read_npz(path: Path) -> VectorTable:
                 _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in WANTED}
-    except (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        MemoryError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+    ) as error:
         raise EncoderError(
             f"cannot be read: {plainly(error)}", where=str(path), remedy="write it with np.savez"
         ) from error

@@ -14,7 +14,7 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup, escape
 
-from secid.analyses.ablations import Ablation
+from secid.analyses.ablations import Ablation, AblationRow
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE, GateProfile
 from secid.analyses.separation import SourceSeparation
@@ -322,11 +322,16 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     numbers = tuple(
         {
             "source": plain(name),
-            **{item.name: {plain(in_words(row.setting)): row.scores.get(name) for row in item.rows} for item in shown},
+            **{item.name: {plain(in_words(row.setting)): _known(row, name) for row in item.rows} for item in shown},
         }
         for name in names
     )
     return Chart(title=title, description=description, draw=draw, numbers=numbers, note=note)
+
+
+def _known(row: AblationRow, name: str) -> float | None:
+    value = row.scores.get(name)
+    return value if value is not None and isfinite(value) else None
 
 
 def _in_turn(item: Ablation, name: str) -> str:
@@ -350,13 +355,13 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
 
 def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
     """The path of each source's score over the settings, 100 wide and high; of sources with two scores or more."""
-    known = [value for row in item.rows for name in names if (value := row.scores.get(name)) is not None]
+    known = [value for row in item.rows for name in names if (value := _known(row, name)) is not None]
     if not known:
         return {}
     scale = Scale(min(known), max(known), 100.0, 0.0)
     paths = {}
     for name in names:
-        values = [(place, value) for place, row in enumerate(item.rows) if (value := row.scores.get(name)) is not None]
+        values = [(place, value) for place, row in enumerate(item.rows) if (value := _known(row, name)) is not None]
         points = [f"{100 * place / (len(item.rows) - 1):.1f} {scale(value):.1f}" for place, value in values]
         if len(points) > 1:
             paths[name] = f"M{'L'.join(points)}"

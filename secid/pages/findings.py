@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import isfinite
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
@@ -427,7 +428,9 @@ def browsed_rows(run: Run) -> tuple[BrowsedRow, ...]:
 
 def _margin(example: TripletExample) -> float | None:
     positive, negative = example.s_query_positive, example.s_query_negative
-    return None if positive is None or negative is None else positive - negative
+    if positive is None or negative is None or not isfinite(positive - negative):
+        return None
+    return positive - negative
 
 
 def rows_note(run: Run) -> str:

@@ -106,7 +106,13 @@ def beside(
         yield cache(partial(function, *arguments))
         return
     try:
-        yield partial(_result_of, _submitted(pool, function, *arguments))
+        call = _submitted(pool, function, *arguments)
+    except OSError:  # no room for a process
+        pool.shutdown()
+        yield cache(partial(function, *arguments))
+        return
+    try:
+        yield partial(_result_of, call)
     finally:
         for child in context.children:
             child.terminate()

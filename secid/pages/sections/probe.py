@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import isfinite
 
 from secid.pages.findings import TO_REPAIR
 from secid.pages.glossary import TIE_TERM, kind_name, sources_listed, why_not
@@ -293,16 +294,17 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
 
 def cost_sentence(run: Run, probe: Probe) -> str:
     """How long the probe trained beside how long scoring took; "" where nothing was trained."""
-    trained = probe.timing.get("train", {})
-    n_trainings, n_kept = (int(trained.get(name, 0)) for name in ("n_trainings", "n_kept"))
-    scored = sum(stage["seconds"] for stage in run.timing.values())
-    if not n_trainings or not scored:
+    n_trainings, n_kept, trained = (
+        probe.timing.get("train", {}).get(name, 0.0) for name in ("n_trainings", "n_kept", "seconds")
+    )
+    scored = sum(stage.get("seconds", 0.0) for stage in run.timing.values())
+    if not all(map(isfinite, (n_trainings, n_kept, trained, scored))) or min(n_trainings, trained, scored) <= 0:
         return ""
     if n_kept:
-        kept = f"{count(n_kept)} of {plural(n_trainings, 'training')} were kept from an earlier probe"
+        kept = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} were kept from an earlier probe"
         return f"{kept}, so its time is not compared with that of scoring."
     cached = ", with texts from the cache," if run.timing.get("encode", {}).get("n_cached") else ""
-    probed, share = seconds(trained["seconds"]), percent(scored / trained["seconds"])
+    probed, share = seconds(trained), percent(scored / trained)
     return f"The probe trained and ranked for {probed}. Scoring{cached} took {seconds(scored)}, which is {share} of it."
 
 

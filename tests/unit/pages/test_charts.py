@@ -136,11 +136,13 @@ def test_a_source_s_curve_rises_with_its_score_and_skips_what_has_none():
     run = samples.golden()
     (item,) = (item for item in run.analyses["ablations"] if item.name == "temperature")
     first, second = (source.name for source in run.sources[:2])
-    scores = [(0.0, 1.0), (None, 2.0), (4.0, 3.0)]
+    scores = [(0.0, 1.0), (None, 2.0), (float("inf"), 2.0), (4.0, 3.0)]
     rows = tuple(replace(item.rows[0], scores={first: a, second: b}) for a, b in scores)
     chart = ablations_chart(run, (replace(item, rows=rows),))
     drawn = str(chart.draw())
     assert "M0.0 100.0L100.0 0.0" in drawn
-    assert "M0.0 75.0L50.0 50.0L100.0 25.0" in drawn
+    assert "M0.0 75.0L33.3 50.0L66.7 50.0L100.0 25.0" in drawn
+    assert list(chart.numbers[0]["temperature"].values())[-1] == 4.0
+    assert float("inf") not in chart.numbers[0]["temperature"].values()
     alone = replace(item, rows=rows[:1])
     assert ablations_chart(run, (alone,)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 
 import pytest
@@ -144,3 +145,9 @@ def test_the_probe_s_time_stands_beside_that_of_scoring():
     kept = replace(made, timing={"train": {"seconds": 200.0, "n_trainings": 18, "n_kept": 5}})
     assert "5 of 18 trainings were kept" in cost_sentence(run, kept)
     assert cost_sentence(run, probes.probe()) == ""
+    for wrong in (
+        {"n_trainings": 18.0},
+        {"seconds": 0.0, "n_trainings": 18.0},
+        {"seconds": 9.0, "n_trainings": math.inf},
+    ):
+        assert cost_sentence(run, replace(made, timing={"train": wrong})) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from secid.findings import copies, openings
 from secid.findings.texts import text_rules
 from secid.pool import workers
 from secid.pool.workers import Workers
+from secid.records import Source
 from tests.unit.findings.planned import pool_of
 
 GOATS = "The goats of valley {} climb the steep rocks above the old mill, where the grass stays green until autumn."
@@ -147,3 +149,20 @@ def until(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_rows_in_memory_stay_with_their_process(monkeypatch):
+    source = Source("a", ("<a>",), lambda: None)
+    assert pickle.loads(pickle.dumps(source)) == source
+    assert pickle.loads(pickle.dumps(source)).data is None
+
+
+def test_where_no_process_can_start_this_one_does_the_work(monkeypatch):
+    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+    monkeypatch.setattr(workers._Process, "start", refuse)
+    with workers.beside(1, 2, int, "7") as found:
+        assert found() == 7
+
+
+def refuse(*_):
+    raise BlockingIOError("no process")
