@@ -90,8 +90,8 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 
 @cache
-def command_of(names: tuple[str, ...]) -> Any:
-    """Return click's command for a program with these commands."""
+def click_program(names: tuple[str, ...]) -> Any:
+    """Return click's command for a program with these commands. It is built once a process, which calls may share."""
     return get_command(program(names))
 
 
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     try:
         refuse_repeated(arguments)
         names = present()
-        result = command_of((first,) if first in names else names)(
+        result = click_program((first,) if first in names else names)(
             args=arguments, prog_name="secid", standalone_mode=False
         )
     except (KeyboardInterrupt, typer.Abort):

@@ -125,7 +125,7 @@ def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
 
 @dataclass(frozen=True)
 class RunBits:
-    """One of 256 bits for each run of n texts, which tell most pairs of texts that copy each other in no part.
+    """256 bits of each text's runs, which rule out most pairs that are not near copies.
 
     bits : (n, 4) uint64.   n_runs : (n,) runs, equal ones too.
     """

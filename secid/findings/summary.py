@@ -193,7 +193,7 @@ class SourceFindings:
     compared: Mapping[str, GapMoments] = field(default_factory=dict)
 
 
-class TextsFound(NamedTuple):
+class RunTextFindings(NamedTuple):
     """What the texts of all rows of a run show.
 
     found : of each source read, in order; of labels alone too.   of_sources : of those that are scored, by name.
@@ -206,14 +206,16 @@ class TextsFound(NamedTuple):
     one_positive: bool
 
 
-def texts_found(draft: Draft, settings: Settings, known: Positives | None, run: RunTexts | None) -> TextsFound:
-    """Applies the rules of the texts to all that was read, and leaves a core to the encoder that runs meanwhile.
+def judge_texts(draft: Draft, settings: Settings, known: Positives | None, run: RunTexts | None) -> RunTextFindings:
+    """Apply the text rules to all rows read, on all cores but one.
 
     known, run : as in `text_rules`.
     """
     found = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
-    whole = draft.judged(found).whole
-    return TextsFound(found, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole))
+    whole = draft.with_text_findings(found).whole
+    return RunTextFindings(
+        found, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole)
+    )
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:

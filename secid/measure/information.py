@@ -73,22 +73,22 @@ class Eigen:
         So is what is no larger than NOISE times the lowest one below 0, which is there by rounding alone.
         Raises NumericalError for a matrix that is not PSD.
         """
-        values, basis = decomposed(state.matrix())
+        values, basis = eigendecomposition(state.matrix())
         return cls(_without_rounding(values, n_triplets), basis, state.n_negatives)
 
 
 def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
     """Those of `Eigen.of` alone, in a third of its time."""
-    return _without_rounding(_solved(torch.linalg.eigvalsh, state.matrix()), n_triplets)
+    return _without_rounding(_solve_or_on_cpu(torch.linalg.eigvalsh, state.matrix()), n_triplets)
 
 
-def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """(d,) rising eigenvalues and (d, d) the vectors, of a symmetric matrix, on its device."""
-    values, basis = _solved(torch.linalg.eigh, matrix)
+    values, basis = _solve_or_on_cpu(torch.linalg.eigh, matrix)
     return values.to(matrix.device), basis.to(matrix.device)
 
 
-def _solved(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
+def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
     """What the solver gives on the matrix's device; on the CPU where it fails there, as cuSOLVER's may where many
     eigenvalues are equal, such as the zeros of few triplets.
 

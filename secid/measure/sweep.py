@@ -49,7 +49,7 @@ class Variant:
     sample: float = 1.0
 
 
-Part = tuple[int, int, Tensor]
+PanelProduct = tuple[int, int, Tensor]
 """Of products of the same rows: a panel, the first of the sums, and what is added there, (stop, some, width)."""
 
 
@@ -82,7 +82,7 @@ class SymmetricSums:
         part._panels = [torch.zeros_like(panel[:, :n]) for panel in self._panels]
         return part
 
-    def products(self, rows: Tensor, amounts: Tensor) -> Iterator[Part]:
+    def products(self, rows: Tensor, amounts: Tensor) -> Iterator[PanelProduct]:
         """The upper triangle of rows^T diag(amount) rows for each amount. rows : (B, d).   amounts : (B, n)."""
         if self._whole:
             for number, amount in enumerate(amounts.unbind(1)):
@@ -176,7 +176,7 @@ def sweep(
 
     def one(
         listed: bool, window: Window, block: SlotBlock
-    ) -> tuple[Dots, Tensor, tuple[Tensor, Iterable[Part]] | None]:
+    ) -> tuple[Dots, Tensor, tuple[Tensor, Iterable[PanelProduct]] | None]:
         dots, difference = _block_dots(window, block, smallest_distance)
         of_records = _record_gradient(dots, difference, block.triplet < n, block.host.k, temperature)
         usable = dots.squared_distance > smallest_distance**2
@@ -237,7 +237,7 @@ class _Totals:
 
     def of_block(
         self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor, listed: bool
-    ) -> tuple[Tensor, Iterable[Part]]:
+    ) -> tuple[Tensor, Iterable[PanelProduct]]:
         """Sums of weights of each family over one block, (n,), and its products.
 
         scale: (slots,) 1 / ||n - p||^2, 0 where u = 0.   listed: compute all products now, not as they are added.
@@ -254,7 +254,7 @@ class _Totals:
         products = self._sums.products(difference.to(self._dtype), scaled)
         return amount.sum(0), list(products) if listed else products
 
-    def add(self, block: SlotBlock, weights: Tensor, products: Iterable[Part]) -> None:
+    def add(self, block: SlotBlock, weights: Tensor, products: Iterable[PanelProduct]) -> None:
         """Add a block's weights and products."""
         stratum = int(self.stratum[block.host.groups[0]])
         self._weights[:, stratum] += weights

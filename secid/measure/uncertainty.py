@@ -26,7 +26,7 @@ from secid.measure.blocks import (
     side_by_side,
     windows,
 )
-from secid.measure.information import Eigen, InformationState, decomposed, factor_nats, factor_of
+from secid.measure.information import Eigen, InformationState, eigendecomposition, factor_nats, factor_of
 from secid.measure.interval import ROUNDING_NATS, Difference
 from secid.measure.sweep import SymmetricSums
 
@@ -266,7 +266,7 @@ def influence_of_few(
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     n = triplets.n_negatives
-    values, basis = decomposed(
+    values, basis = eigendecomposition(
         gram(vectors, triplets, _amounts(share * weight, squared_distance, smallest_distance), dtype)
     )
     values = values.clamp_min(0.0)

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import by_reason, rule_of, terms
-from secid.pages.page import BrowsedRow, Item, Section, ShownFindings, Table, foreign, number, text
+from secid.pages.page import ExampleRow, Item, Section, ShownFindings, Table, foreign, number, text
 from secid.pages.text import (
     UNKNOWN,
     capital,
@@ -409,7 +409,7 @@ def share_interval(finding: SourceFinding) -> str:
 # The examples of all findings as rows to browse.
 
 
-def browsed_rows(run: Run) -> tuple[BrowsedRow, ...]:
+def example_rows(run: Run) -> tuple[ExampleRow, ...]:
     """Return every example of the run once: the first ones of each source and finding, then the second ones."""
     found: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
     parts = [(source.name, finding) for source in run.sources for finding in source.findings]
@@ -422,7 +422,7 @@ def browsed_rows(run: Run) -> tuple[BrowsedRow, ...]:
     for (name, *_), listed_as in found.items():
         example = next((one for _, one in listed_as if _margin(one) is not None), listed_as[0][1])
         findings = tuple(dict.fromkeys(plain(finding) for finding, _ in listed_as))
-        rows.append(BrowsedRow(source=plain(name), findings=findings, example=example, margin=_margin(example)))
+        rows.append(ExampleRow(source=plain(name), findings=findings, example=example, margin=_margin(example)))
     return tuple(rows)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
-from secid.pages.page import STATUSES, BrowsedRow, Item, Page, Section, ShownFindings, Table, match_words
+from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
 from secid.pages.text import markdown as safe
@@ -82,7 +82,7 @@ def to_html(page: Page, *, framed: bool = False) -> str:
     )
 
 
-def _browsed(rows: Sequence[BrowsedRow]) -> list[BrowsedRow]:
+def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
     """The first rows that there is room for, their texts cut, the lowest margin first and those without one last."""
     shown, room = [], MOST_ROW_BYTES
     for row in rows:

@@ -115,7 +115,7 @@ class ShownFindings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrowsedRow:
+class ExampleRow:
     """One example with its source and all findings that it is an example of.
 
     margin : the positive's cosine to the query minus the negative's; None without an encoder.
@@ -147,7 +147,7 @@ class Page:
     findings: tuple[ShownFindings, ...] = ()
     below: tuple[str, ...] = ()
     heat: Table | None = None
-    rows: tuple[BrowsedRow, ...] = ()
+    rows: tuple[ExampleRow, ...] = ()
     rows_note: str = ""
     details: tuple[Section, ...]
     footer: str

@@ -272,7 +272,7 @@ class Draft:
         """What the rules of the texts take: queries, passages, and all that was read; labels come last."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
-    def judged(self, found: Sequence[TextFindings]) -> Draft:
+    def with_text_findings(self, found: Sequence[TextFindings]) -> Draft:
         """The same with findings. found : of each source in `texts`, in their order."""
         own_found = found[: len(self.read)]
         read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
@@ -293,7 +293,7 @@ class Draft:
         return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the spool files."""
         self.plan.close()
         self.whole.close()
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import current_process, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -91,10 +91,10 @@ class Workers:
 
 
 @contextmanager
-def beside(
+def in_child_process(
     n_texts: int, threads: int | None, function: Callable[..., Result], *arguments: Any
 ) -> Iterator[Callable[[], Result]]:
-    """Calls a function in a child process while the block runs; what is yielded waits for its result.
+    """Call a function in a child process while the block runs, and yield what waits for its result.
 
     n_texts, threads : as of `Workers`. Without a child the function is called when its result is first asked for.
     function : of a module. The child ends with the block, done or not.
@@ -102,21 +102,18 @@ def beside(
     """
     context = _Context()
     pool = None if _n_workers(n_texts, threads) < 2 else _pool_of(1, context)
-    if pool is None:
-        yield cache(partial(function, *arguments))
-        return
+    wait: Callable[[], Result] = cache(partial(function, *arguments))
     try:
-        call = _submitted(pool, function, *arguments)
-    except OSError:  # no room for a process
-        pool.shutdown()
-        yield cache(partial(function, *arguments))
-        return
-    try:
-        yield partial(_result_of, call)
+        if pool is not None:
+            with suppress(OSError):  # no room for a process
+                wait = partial(_result_of, _submitted(pool, function, *arguments))
+        yield wait
     finally:
         for child in context.children:
-            child.terminate()
-        pool.shutdown()
+            if child.pid is not None:
+                child.terminate()
+        if pool is not None:
+            pool.shutdown()
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:

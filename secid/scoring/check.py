@@ -76,7 +76,7 @@ def check_sources(
     draft, readers = read_draft(sources, reading, folder, progress)
     try:
         progress.start("text rules", None, "")
-        plan = draft.judged(text_rules(*draft.texts, threads=settings.threads)).plan
+        plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
         one_positive = has_one_positive(draft.whole)
         settings = fitting(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)

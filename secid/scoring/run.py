@@ -33,14 +33,14 @@ from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import among, distinct
 from secid.encode import Encoder
-from secid.findings.summary import SourceFindings, texts_found
+from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies
 from secid.pool.plan import QuerySubset
 from secid.pool.reading import read_draft
-from secid.pool.workers import beside
+from secid.pool.workers import in_child_process
 from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import noted_collection, with_commits
@@ -116,10 +116,10 @@ def read_sources(
         separates = settings.collection is not None and settings.shard is None  # of a shard: at the merge
         resolved = fitting(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
-        with beside(len(draft.whole.passages), settings.threads, texts_found, draft, *rules) as found:
+        with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
                 draft=draft,
-                found=found,
+                wait_for_findings=wait,
                 resolved=resolved,
                 files={file.path: file for reader in readers for file in reader.content()},
                 collection=noted_collection(resolved.values, progress) if separates else None,

@@ -32,7 +32,7 @@ from secid.errors import UsageError
 from secid.findings.copies import Positives
 from secid.findings.lexical_gate import NO_TOKENIZER, lexical, unknown_scripts
 from secid.findings.rows import Inspector
-from secid.findings.summary import SourceFindings, TextsFound
+from secid.findings.summary import RunTextFindings, SourceFindings
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
@@ -78,25 +78,25 @@ class ReadSources:
     """Sources in a plan, and what is known only where all rows are at hand.
 
     draft : the plan before its texts are judged, which is all that encoding needs.   plan : with their findings.
-    found : waits for what the texts of all rows show.   texts : the same, as they are known.
+    wait_for_findings : gives what the texts of all rows show.   texts : the same, as they are known.
     resolved : the settings, with the tokenizer that fits the texts.
     files : what was read of each path.
     collection : whose whole corpus the positives are separated from.
     """
 
     draft: Draft
-    found: Callable[[], TextsFound]
+    wait_for_findings: Callable[[], RunTextFindings]
     resolved: Resolved
     files: Mapping[str, InputFile]
     collection: Collection | None = None
 
     @property
-    def texts(self) -> TextsFound:
-        return self.found()
+    def texts(self) -> RunTextFindings:
+        return self.wait_for_findings()
 
     @cached_property
     def plan(self) -> Plan:
-        return self.draft.judged(self.texts.found).plan
+        return self.draft.with_text_findings(self.texts.found).plan
 
     def batch_rows(self) -> dict[str, Conflicts]:
         """What all rows of each source's files are to each other; nothing where the encoder chooses the positives."""
@@ -232,7 +232,7 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
 
 
 @dataclass(frozen=True)
-class Inspected:
+class Inspection:
     """Sets with findings as columns.
 
     reference : random passages; None where there are too few.   findings : by source.
@@ -325,7 +325,7 @@ def inspected(
     measurer: Measurer,
     texts: Mapping[str, SourceFindings],
     progress: Progress,
-) -> Inspected:
+) -> Inspection:
     """Look at every triplet of the sources for findings, those of texts included."""
     triplets = [item.triplets for item in sets.items]
     reference = random_reference(plan, triplets, measurer.vectors, measurer.settings.seed)
@@ -353,13 +353,13 @@ def inspected(
         **({} if unknown is not None else {"unknown_script": NO_TOKENIZER}),
         **({} if reference is not None else {"hardness": NO_REFERENCE}),
     }
-    return Inspected(replace(sets, items=items, table=table, level=level), reference, findings, missing)
+    return Inspection(replace(sets, items=items, table=table, level=level), reference, findings, missing)
 
 
 def context_of(
     read: ReadSources,
     plan: Plan,
-    found: Inspected,
+    found: Inspection,
     embedder: Embedder,
     measurer: Measurer,
     suite: Sequence[Aspect],

@@ -16,7 +16,7 @@ from secid import api
 from secid.pages.charts import NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.findings import browsed_rows
+from secid.pages.findings import example_rows
 from secid.pages.formats import FORMATS, MOST_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of
@@ -256,7 +256,7 @@ def test_rows_are_filtered_and_ordered_by_the_keyboard(visit, pages):
         page.keyboard.press("Enter")
         assert page.evaluate("[...document.querySelectorAll('.browser li')].indexOf(document.activeElement)") == 20
         every = page.evaluate(SHOWN_ROWS)
-        assert len(every) == len(browsed_rows(samples.golden())) > 20
+        assert len(every) == len(example_rows(samples.golden())) > 20
         assert not page.locator(".browser button").is_visible()
         margins = [float(row["margin"]) for row in every]
         assert margins == sorted(margins)

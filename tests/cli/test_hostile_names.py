@@ -115,7 +115,7 @@ def test_an_internal_error_is_safe(invoke: Invoke, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("\n::error::pwned\x1b[31m")
 
-    monkeypatch.setattr("secid.cli.app.command_of", fail)
+    monkeypatch.setattr("secid.cli.app.click_program", fail)
     result = invoke("doctor")
     assert result.code == 3
     assert "pwned" in result.err

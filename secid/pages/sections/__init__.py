@@ -10,7 +10,7 @@ from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
-from secid.pages.findings import browsed_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
+from secid.pages.findings import example_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
@@ -78,7 +78,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         findings=findings_of(run),
         below=below_table(run),
         heat=heat_table(run.sources),
-        rows=browsed_rows(run),
+        rows=example_rows(run),
         rows_note=rows_note(run),
         details=each_term_once(section for section in sections if section is not None),
         footer=f"Made by secid {plain(run.secid_version)}, report schema {plain(run.schema_version)}.",

@@ -15,8 +15,8 @@ from secid.settings import in_words
 
 SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
-SHOWN_SETTINGS, SHOWN_PAIRS = 6, 3
-OF_SAMPLE = "scored with the document frequencies of the whole run; --max-records counts over its sample alone"
+SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
+OF_SAMPLE = "document frequencies are those of the whole run"
 OF_ENCODERS = "only encoders of the target's own family say anything about the target"
 UNBROKEN = 8
 """Sources whose order fits one line."""
@@ -30,10 +30,13 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
         return ""
     leader = run.sources[0].name
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
+    apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
+    n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
     kinds = ", ".join(plain(in_words(item.name)) for item in ablations if item.name != SAMPLE)
     return (
         f"Settings that change the order of sources: {count(sum(bool(row.swapped) for row in known))} of "
-        f"{count(len(known))} others ({kinds}). Settings that change the place of {named(leader)}: {count(n_leader)}."
+        f"{count(len(known))} others ({kinds}); that of a pair with a significant difference: {count(n_apart)}. "
+        f"Settings that change the place of {named(leader)}: {count(n_leader)}."
     )
 
 

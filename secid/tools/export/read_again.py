@@ -151,7 +151,7 @@ def plan_again(
     draft = draft_of(gathered, settings)
     try:
         if text_rules is not None:
-            draft = draft.judged(text_rules(*draft.texts))
+            draft = draft.with_text_findings(text_rules(*draft.texts))
         plan = draft.plan
         originals, every = {}, {(planned.source.paths, planned.split): planned for planned in plan.sources}
         for result in results:

@@ -20,7 +20,7 @@ from secid.pages.formats import (
     shared_words,
     to_html,
 )
-from secid.pages.page import BrowsedRow, Item, Page, ShownFindings, Table, foreign, number, status
+from secid.pages.page import ExampleRow, Item, Page, ShownFindings, Table, foreign, number, status
 from secid.results import TripletExample
 
 
@@ -104,7 +104,7 @@ def test_examples_are_few_and_each_comes_first_once():
 
 
 def row(line, margin, source="bm25", findings=("repeat",), **texts):
-    return BrowsedRow(source=source, findings=findings, example=example(line=line, **texts), margin=margin)
+    return ExampleRow(source=source, findings=findings, example=example(line=line, **texts), margin=margin)
 
 
 def browsed(text):

@@ -9,7 +9,7 @@ import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
-from secid.pages.findings import browsed_rows, findings_of, sentence
+from secid.pages.findings import example_rows, findings_of, sentence
 from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
 from secid.pages.page import foreign, text
@@ -130,7 +130,7 @@ def test_every_example_is_a_row_once_with_all_findings_that_list_it():
             for one in finding.examples:
                 key = source.name, one.path, one.line, one.positive, one.negative
                 expected.setdefault(key, set()).add(finding.name)
-    rows = browsed_rows(run)
+    rows = example_rows(run)
     found = {
         (row.source, row.example.path, row.example.line, row.example.positive, row.example.negative): set(row.findings)
         for row in rows

@@ -23,7 +23,7 @@ def test_labels_outside_the_sample_still_mark_negatives(tmp_path):
         (tmp_path / folder).mkdir()
         read = collect_sources(streams(), tmp_path / folder, lambda: None)
         draft = draft_of(read, Settings(max_records=max_records))
-        plan = draft.judged(text_rules(*draft.texts)).plan
+        plan = draft.with_text_findings(text_rules(*draft.texts)).plan
         miner, labels = plan.sources
         sampled = set(labels.query.tolist())
         assert max_records is None or not set(miner.query.tolist()) <= sampled  # labels alone hold what marks the rest
