@@ -16,7 +16,7 @@ from secid import api
 from secid.pages.charts import NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.findings import example_rows
+from secid.pages.examples import example_rows
 from secid.pages.formats import FORMATS, MOST_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of

@@ -1,0 +1,40 @@
+"""The examples of all findings of a run, each row once, for the reader of a page to browse."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from secid.pages.page import ExampleRow
+from secid.pages.text import code, plain, plural
+from secid.results import Run, TripletExample
+
+
+def example_rows(run: Run) -> tuple[ExampleRow, ...]:
+    """Return every example of the run once: the first ones of each source and finding, then the second ones."""
+    found: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
+    parts = [(source.name, finding) for source in run.sources for finding in source.findings]
+    for place in range(max((len(finding.examples) for _, finding in parts), default=0)):
+        for name, finding in parts:
+            for example in finding.examples[place : place + 1]:
+                key = (name, example.path, example.line, example.positive, example.negative)
+                found.setdefault(key, []).append((finding.name, example))
+    rows = []
+    for (name, *_), listed_as in found.items():
+        example = next((one for _, one in listed_as if _margin(one) is not None), listed_as[0][1])
+        findings = tuple(dict.fromkeys(plain(finding) for finding, _ in listed_as))
+        rows.append(ExampleRow(source=plain(name), findings=findings, example=example, margin=_margin(example)))
+    return tuple(rows)
+
+
+def _margin(example: TripletExample) -> float | None:
+    positive, negative = example.s_query_positive, example.s_query_negative
+    if positive is None or negative is None or not isfinite(positive - negative):
+        return None
+    return positive - negative
+
+
+def rows_note(run: Run) -> str:
+    """Say that the rows are examples, and how to keep more of them."""
+    n = run.settings["examples"]["value"] if "examples" in run.settings else None
+    kept = f", at most {plural(n, 'row')} of each in a source" if isinstance(n, int) else ""
+    return f"The run keeps examples of each failure bucket{kept}; {code('--set examples=N')} keeps more."
