@@ -38,9 +38,10 @@ from secid.results.probe import (
     sign,
 )
 from secid.settings import Settings
+from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.tools.probing.schedule import Judge, Trainings, effective_number
+from secid.tools.probing.schedule import Trainings
 from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
