@@ -358,7 +358,7 @@ def probe(
     steps, batch : of each training; `batch` queries a step, each with one of its negatives.
     seeds, folds : trainings of a source: one for each. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate, or several to try with the first seed; the usual one and a quarter of it by default.
+    rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
     held_out : most held-out queries that are ranked.
     run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
     settings : those of the files and the encoder, temperature and seed; others have no effect.

@@ -251,18 +251,18 @@ def conclusion(items: Sequence[Agreement]) -> str:
 
 
 def abstention(items: Sequence[Agreement]) -> str:
-    """That the probe compared with ranks nothing, and why; "" where it does."""
-    reason = next((item.abstained for item in items if item.abstained), None)
-    if reason is None:
+    """Where the probe compared with ranks nothing, and why; "" where it does everywhere."""
+    reasons = {item.metric: item.abstained for item in items if item.abstained}
+    if not reasons:
         return ""
-    why = why_not(reason)
-    return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
+    whys = listed([f"{why_not(reason)} ({metric})" for metric, reason in reasons.items()])
+    return f"The probe abstains: {whys}. The order of these gains is not established, and they name no best source."
 
 
 def choice_advice(items: Sequence[Agreement]) -> str:
     """What results a choice needs."""
     n_columns = len({item.metric for item in items})
-    if {item.metric for item in items} == {PROBE_METRIC}:
+    if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
         return OF_PROBE
     return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
 

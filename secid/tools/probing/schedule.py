@@ -7,9 +7,10 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import NonFiniteEmbeddingError, OutputError
 from secid.files import write_whole
 from secid.progress import Progress
+from secid.results.probe import Divergence
 from secid.settings import Settings
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, steps_of, train_and_rank
 from secid.tools.probing.options import Options
@@ -38,7 +40,7 @@ class Trainings:
     arms        : all sources and controls.   identical : names of sources with the same negatives, trained once.
     precision   : of the trainings.   faster_in_bf16 : whether --dtype bf16 would make them shorter on this CPU.
     are_kept    : whether a finished one stays in the cache.
-    fold, group : (n,) of the held-out queries in the order of all measures.
+    rows, fold, group : (n,) of the held-out queries in the order of all measures; rows of the task.
     """
 
     def __init__(
@@ -61,8 +63,8 @@ class Trainings:
         candidates = first.tokens(task.passages.take(task.candidates), "passage")
         names = np.unique(task.fold[chosen]).tolist()  # a fold may hold none of them
         self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
-        rows = np.concatenate([held.rows for held in self._held.values()])
-        self.fold, self.group = task.fold[rows], task.group[rows]
+        self.rows = np.concatenate([held.rows for held in self._held.values()])
+        self.fold, self.group = task.fold[self.rows], task.group[self.rows]
         known = encoder.info.fingerprint
         own = (options.lora, options.steps, options.batch, settings.temperature)
         parts = [known, self.precision, devices[0].type, *own] if known else None
@@ -70,63 +72,49 @@ class Trainings:
         self.arms, self.identical = tuple(task.arms), self._files.identical()
         self.are_kept = self._files.folder is not None
         self._step_seconds, self._ranking_steps = self._timed()
-        self._n_steps_done = self._total = 0
+        self._n_done = self._total = 0
 
     def frozen(self) -> Floats:
         """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries by the encoder as it is."""
         works = [Work(None, fold, 0, 0.0) for fold in self._held]
-        n_missing = sum(self._files.read(work) is None for work in works)
-        self._progress.start("rank", self._ranking_steps * n_missing, "steps")
+        self._n_done, self._total = 0, self._n_missing(works)[1]
+        self._progress.start("rank by the frozen encoder", self._total, "folds")
         done = self._all(works)
         return np.concatenate([done[work] for work in works])
 
     def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
-        """(n, 3) the same after training on each source or control. Raises DivergedError."""
+        """(n, 3) the same after training on each source or control. Raises DivergedError, with its run."""
         works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
-        self._total = self._n_steps_done + self.numbers(arms, seed, rate)[1] * self._steps
+        self._total = self._n_done + self._n_missing(self._ahead(arms, seed, rate))[1]
         done = self._all(in_order)
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
     def begin(self) -> None:
         """The trainings begin: one stage of progress."""
-        self._n_steps_done, self._total = 0, self.numbers()[1] * self._steps
-        self._progress.start("train", self._total, "steps")
+        self._n_done, self._total = 0, self.numbers()[1]
+        self._progress.start("train", self._total, "training runs")
 
-    def numbers(self, arms: Sequence[Arm] | None = None, seed: int = 0, rate: float | None = None) -> tuple[int, int]:
-        """How many trainings are to come, none stopped early, and how many of them are not kept.
+    def numbers(self) -> tuple[int, int]:
+        """How many trainings there are, none stopped early, and how many of them are not kept."""
+        return self._n_missing(self._ahead(self.arms, 0, self._options.rates[0]))
 
-        arms : by default all.   seed, rate : the next ones; by default the first.
-        """
-        all_of: dict[tuple[str, ...], bool] = {}  # sources with the same negatives are trained once
-        for later, rates in self._ahead(seed, self._options.rates[0] if rate is None else rate):
-            for arm in arms or self.arms:
-                for fold in self._held:
-                    works = [Work(arm, fold, later, own) for own in rates]
-                    key = tuple(map(self._files.name, works))
-                    if key not in all_of:
-                        all_of[key] = any(self._files.read(work) is not None for work in works)
-        return len(all_of), sum(not kept for kept in all_of.values())
+    def _n_missing(self, works: Iterable[Work]) -> tuple[int, int]:
+        """How many of these trainings differ, and how many of those are not kept."""
+        distinct = {self._files.name(work): work for work in works}  # sources with the same negatives are trained once
+        return len(distinct), sum(self._files.read(work) is None for work in distinct.values())
 
-    def _ahead(self, seed: int, rate: float) -> Iterator[tuple[int, tuple[float, ...]]]:
-        """The plan from a seed and rate on: each seed, with the rates of which any one will do.
-
-        The first seed tries one rate after the other, and which of them trains the others is not known before.
-        """
+    def _ahead(self, arms: Sequence[Arm], seed: int, rate: float) -> Iterator[Work]:
+        """This seed and the later ones of these arms at this rate, then all of the later rates."""
         rates = self._options.rates
-        if seed == 0:
-            yield from ((0, (own,)) for own in rates[rates.index(rate) :])
-        for later in range(max(1, seed), self._options.n_seeds):
-            yield later, rates if seed == 0 else (rate,)
+        for own in rates[rates.index(rate) :]:
+            of_rate, first = (arms, seed) if own == rate else (self.arms, 0)
+            for later, arm, fold in product(range(first, self._options.n_seeds), of_rate, self._held):
+                yield Work(arm, fold, later, own)
 
     def seconds(self, n: int) -> float:
         """That so many trainings take."""
-        return n * self._step_seconds * self._steps / len(self._learners)
-
-    @property
-    def _steps(self) -> int:
-        """Of a training, its ranking included."""
-        return self._options.steps + self._ranking_steps
+        return n * self._step_seconds * (self._options.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
         """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
@@ -166,18 +154,21 @@ class Trainings:
         def tick() -> None:
             if stop.is_set():
                 raise _StoppedError
-            self._advance(1)
 
         def one(work: Work) -> Floats:
             learner = free.pop()
             if work.arm is not None:
-                self._progress.at(f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}", self._total)
+                place = f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}, rate {work.rate:g}"
+                self._progress.at(place, self._total)
             try:
                 values = train_and_rank(learner, self._task, self._held[work.fold], work, self._options, tick)
+            except DivergedError as error:
+                raise DivergedError(error.message, error.step, run_of(work, error.step)) from error
             finally:
                 free.append(learner)
             self._files.write(work, values)
-            self._advance(self._ranking_steps)
+            self._n_done += 1
+            self._progress.advance(1)
             return values
 
         if len(self._learners) == 1:
@@ -191,9 +182,14 @@ class Trainings:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _advance(self, n_steps: int) -> None:
-        self._n_steps_done += n_steps
-        self._progress.advance(n_steps)
+
+def run_of(work: Work, step: int | None) -> Divergence | None:
+    """Which training run diverged, numbered from 1; None for the frozen encoder."""
+    if work.arm is None:
+        return None
+    return Divergence(
+        source=work.arm.name, is_control=work.arm.control, fold=work.fold + 1, seed=work.seed + 1, step=step
+    )
 
 
 class _StoppedError(Exception):
