@@ -348,6 +348,9 @@ def probe(
     rate: float | Sequence[float] | None = None,
     held_out: int = 500,
     batch: int = 32,
+    loss: str = "infonce",
+    passages: str = "batch",
+    estimate: bool = False,
     run: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
@@ -360,6 +363,9 @@ def probe(
     lora     : train adapters in place of all weights; needs the extra `probe`.
     rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
     held_out : most held-out queries that are ranked.
+    loss     : infonce, mw, lsepair, sum_marginal, joint, or gist with a `guide`.
+    passages : own, where a query's own negatives are its only ones, or batch, where those of other rows count, too.
+    estimate : train nothing; `timing["train"]["expected_seconds"]` is what it would take.
     run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
     settings : those of the files and the encoder, temperature and seed; others have no effect.
     Returns the same as `secid probe --json` prints: `not_evaluated["sources"]` says why where nothing is ranked.
@@ -377,13 +383,14 @@ def probe(
     values = resolved.values
     refuse_no_encoder(encoder, values)
     from secid.read import given_sources, opened
-    from secid.tools.probing.options import Options, rates_of, refuse_untrainable
+    from secid.tools.probing.options import Options, rates_of, refuse_guide, refuse_untrainable
 
     options = Options(
         steps=steps, n_seeds=seeds, n_folds=folds, batch=batch, n_held_out=held_out, lora=lora,
-        rates=rates_of(rate, lora),
+        rates=rates_of(rate, lora), loss=loss, passages=passages, estimate=estimate,
     )  # fmt: skip
     options.check()
+    refuse_guide(loss, values.guide, named_here=settings.get("guide") is not None)
     refuse_untrainable(values.encoder if encoder is None else encoder)
     from secid.analyses.registry import read_run_folder
 
@@ -400,7 +407,7 @@ def probe(
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
         )
-    if folder is not None and beside is not None:
+    if folder is not None and beside is not None and not estimate:
         add_probe(folder, beside, result)
     return result
 

@@ -172,7 +172,7 @@ OF_SEVERAL_POSITIVES = frozenset(
 """With one positive a record these equal `single_lh`, the last one `lse_pair_max_n`."""
 
 
-def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
+def all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
     """MW, one number for all pairs, as a form of some records: their part of it, by negatives. Sides: (P,), (N,)."""
     of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
@@ -235,7 +235,7 @@ def objective_values(
     forms = dict(CLOSED_FORMS)
     if MW in sums:
         whole = (torch.from_numpy(side / temperature).to(device) for side in (records.positive, records.negative))
-        forms[MW] = _all_pairs(*whole)
+        forms[MW] = all_pairs(*whole)
     flags = np.stack([np.ones(len(records.negative)), *classes.values()]).astype(np.float64)
     for scores, of_class in _blocks(records, flags, temperature, device):
         ends = _ends(scores)

@@ -155,7 +155,7 @@ class Dose:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reversal:
+class ReversedPair:
     """Two sources whose order differs between doses, significantly at each of them after Holm's correction.
 
     first_better, second_better: the learning rates at which one is significantly better than the other.
@@ -179,14 +179,14 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
     return by_pair
 
 
-def reversals_of(doses: Iterable[Dose]) -> tuple[Reversal, ...]:
+def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
     """The pairs of sources that are established in both directions, each at one dose at least."""
     found = []
     for (first, second), rates in established_at(doses).items():
         by_first = tuple(rate for rate, better in rates if better == first)
         by_second = tuple(rate for rate, better in rates if better == second)
         if by_first and by_second:
-            found.append(Reversal(first=first, second=second, first_better=by_first, second_better=by_second))
+            found.append(ReversedPair(first=first, second=second, first_better=by_first, second_better=by_second))
     return tuple(found)
 
 
@@ -200,15 +200,16 @@ class Probe(Shown):
                    held-out queries, groups of one size that would tell as much.
     n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
                    they come from where there were too many (METHOD 13); None where all passages are candidates.
+    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own, or batch.   guide: of gist, None otherwise.
     queries      : in the order of every `PerQuery`; None where nothing was trained.
     frozen, frozen_per_query, precision : before training, and of its arithmetic; None where nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
     identical    : names of sources whose negatives are the same for all these queries, so that they were trained once.
     controls of a dose: random, and known_positive where enough queries have two.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (at no dose a source beats the frozen encoder: the pairs
-                   and ties between them hold, but none is worth training on). The other keys are controls that were
-                   not made.
+                   trained), estimate (it was asked for its time alone), one_seed (no interval), no_gain (at no dose a
+                   source beats the frozen encoder: the pairs and ties between them hold, but none is worth training
+                   on). The other keys are controls that were not made.
     """
 
     schema_version: str
@@ -223,6 +224,9 @@ class Probe(Shown):
     n_folds: int
     seed: int
     temperature: float
+    loss: str
+    passages: str
+    guide: EncoderInfo | None
     precision: str | None
     n_queries: int
     n_held_out: int
@@ -235,7 +239,7 @@ class Probe(Shown):
     frozen: Means | None
     frozen_per_query: PerQuery | None
     doses: tuple[Dose, ...]
-    reversals: tuple[Reversal, ...]
+    reversals: tuple[ReversedPair, ...]
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Mapping[str, float]]
