@@ -258,7 +258,7 @@ def to_markdown(page: Page) -> str:
     while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
         missing += [section.title for section in page.details if section not in part.details]
-        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has all.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 
