@@ -119,7 +119,8 @@ def gates_chart(run: Run) -> Chart | None:
     found = PROFILE.of(run)
     if found is None:
         return None
-    profiles = [(own.source, own, False) for own in found.sources]
+    of = {own.source: own for own in found.sources}
+    profiles = [(source.name, of[source.name], False) for source in run.sources if source.name in of]
     profiles += [(kind_name(own.source), own, True) for own in found.controls.values()]
     rows = [
         ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
