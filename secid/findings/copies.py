@@ -139,9 +139,8 @@ class RunBits:
         keys, owners = _runs(forms)
         bits = np.zeros((len(forms), 256), np.bool_)
         bits.reshape(-1)[(owners << 8) + (keys >> np.uint32(24))] = True
-        return RunBits(
-            np.packbits(bits, axis=1).view(np.uint64), np.bincount(owners, minlength=len(forms)).astype(np.int32)
-        )
+        n_runs = np.where(forms.unspaced, forms.n_characters - RUN_CHARACTERS, forms.n_words - RUN_WORDS) + 1
+        return RunBits(np.packbits(bits, axis=1).view(np.uint64), np.maximum(n_runs, 0).astype(np.int32))
 
     def may_be_near(self, negatives: Index, positives: Index) -> Flags:
         """(n,) False where `near_copies` finds none: in each text too many runs have a bit that the other lacks."""

@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from secid.arrays import Flags
-from secid.pool.texts import Packed
+from secid.pool.texts import BETWEEN, Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
 HEAD_WORDS = 12
@@ -156,16 +157,23 @@ ENGLISH_STARTS = (
 """How ENGLISH and ENGLISH_REFUSAL start where they start with a letter; _ is a blank."""
 
 
-def _by_first_two(starts: str) -> Mapping[str, tuple[str, ...]]:
-    words = [word.replace("_", " ") for word in starts.split()]
-    return {pair: tuple(word for word in words if word[:2] == pair) for pair in {word[:2] for word in words}}
+def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Return (2, n) the first and the last of the eight bytes that begin with each start, those within others left out.
+
+    As numbers, sorted. starts: _ is a blank.
+    """
+    words = [word.replace("_", " ").encode() for word in starts]
+    own = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
+    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(own)] for fill in (b"\0", b"\xff")]
+    return np.array(ends, np.uint64)
 
 
-STARTS = _by_first_two(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]))
-"""How phrases start in ASCII, by the first two characters. They tell nearly every passage from a phrase, in a tenth of
-the time that PATTERN takes."""
+STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]).split())
+"""How phrases start in ASCII, as numbers. They tell nearly every passage from a phrase."""
 START_CHARACTERS = 6
 """One more than the longest start has: a mark behind a letter may change it."""
+DELETE = 0x7F
+LOWER = np.frombuffer(bytes(range(256)).lower(), np.uint8)
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
 
@@ -177,21 +185,22 @@ def phrase(text: str) -> str | None:
     >>> phrase("Here are three HARD NEGATIVE passages that meet the requirements:")
     'here are 0 hard negative'
     """
-    if not may_be_phrase(text):
-        return None
     match = PATTERN.match(head_of(text))
     return None if match is None else SEPARATORS.sub(" ", NUMBER.sub("0", match["phrase"])).strip()
 
 
-def may_be_phrase(text: str) -> bool:
-    """False where the first characters of a text show that it opens with no phrase (STARTS).
+def may_be_phrases(texts: Packed) -> Flags:
+    """Return (n,) False where the first characters of a text show that it opens with no phrase (STARTS).
 
     True for all texts that do not start with a letter of ASCII, and plain blanks at most.
     """
-    start = text[:START_CHARACTERS].lower()
-    if not (start.isascii() and start[:1].isalpha() and start.isprintable()) or "  " in start:
-        return True
-    return start.startswith(STARTS.get(start[:2], ()))
+    first = LOWER[texts.edges(8)[0]]
+    start, number = first[:, :START_CHARACTERS], first.view(">u8").ravel().astype(np.uint64)
+    blank = start == ord(" ")
+    odd = (start - ord(" ") >= DELETE - ord(" ")).any(axis=1) | (blank[:, 1:] & blank[:, :-1]).any(axis=1)
+    place = np.maximum(np.searchsorted(STARTS[0], number, side="right"), 1) - 1
+    known = (number >= STARTS[0, place]) & (number <= STARTS[1, place])
+    return np.asarray(odd | (first[:, 0] - ord("a") >= 26) | known)
 
 
 def is_refusal(text: str) -> bool:
@@ -351,6 +360,10 @@ UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in U
 OPENING = "{[`~\"'“*"
 """First characters of everything that `is_wrapped` looks for."""
 INDENT = BLANK + " \t\n\r\f\v\u3000"
+IN_FRONT, ENDS_OF_ASCII = (
+    np.frombuffer(marks.encode("ascii", "ignore"), np.uint8) for marks in (OPENING + INDENT, ".!?")
+)
+"""Bytes with which a wrapped text begins, but for those beyond ASCII; bytes with which a text is finished."""
 WRAPPER = re.compile(
     r"""(?P<fence>`{3}|~{3})
       | \{\s*["'“][^"'”\n]{1,60}["'”]\s*:
@@ -437,13 +450,39 @@ def is_markup(text: str) -> bool:
     return sum(map(len, TAG.findall(text))) > TAG_SHARE * len(text)
 
 
-def trailing_notes(texts: Sequence[str]) -> Flags:
-    """(n,) the end of a text speaks of the task that it was generated for.
+def trailing_notes(texts: Packed) -> Flags:
+    """Return (n,) whether the end of a text speaks of the task that it was generated for.
 
-    >>> trailing_notes(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."])
+    >>> trailing_notes(Packed.of(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."]))
     array([ True, False])
     """
-    flags = Packed.of([text[-TAIL_CHARACTERS:].lower() for text in texts]).matches(NOTE_SIGNS)
-    places = np.flatnonzero(flags).tolist()
-    flags[places] = [trailing_phrase(texts[place]) is not None for place in places]
+    ends = texts.ends()
+    starts = np.maximum(ends - texts.lengths, ends - TAIL_CHARACTERS)
+    tails = [texts.data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    beyond = np.flatnonzero(texts.n_bytes(0x80, 0x100))
+    for place, text in zip(beyond.tolist(), texts.take(beyond), strict=True):
+        tails[place] = text[-TAIL_CHARACTERS:].lower().encode()
+    lengths = np.fromiter(map(len, tails), np.int64, len(tails))
+    has_sign = Packed(BETWEEN.join([*tails, b""]).lower(), lengths).matches(NOTE_SIGNS)
+    return applied(lambda text: trailing_phrase(text) is not None, texts, has_sign)
+
+
+def applied(rule: Callable[[str], bool], texts: Packed, candidates: Flags) -> Flags:
+    """Return (n,) which of the candidates among the texts a rule holds for. candidates: (n,)."""
+    places, flags = np.flatnonzero(candidates), np.zeros(len(texts), np.bool_)
+    flags[places] = list(map(rule, texts.take(places)))
     return flags
+
+
+def form_flags(texts: Packed) -> dict[str, Flags]:
+    """Return (n,) by finding: what tells of a text's form. Its bytes rule most texts out before a rule reads them."""
+    first, last = texts.edges(2)
+    at_start = np.isin(first[:, 0], IN_FRONT) | (first[:, 0] >= 0x80)
+    at_end = np.isin(last[:, 1], ENDS_OF_ASCII) & (last != ord(".")).any(axis=1)
+    has_tag = (texts.n_bytes(ord("<"), ord("<") + 1) > 0) | (texts.n_bytes(ord("&"), ord("&") + 1) > 0)
+    return {
+        "wrapper": applied(is_wrapped, texts, at_start),
+        "unfinished": applied(is_unfinished, texts, ~at_end),
+        "markup": applied(is_markup, texts, has_tag),
+        "trailing_note": trailing_notes(texts),
+    }

@@ -166,7 +166,9 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
 
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
     """(n_queries,) which queries have no token."""
-    counts = [token_stream(queries.get(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)]
+    counts = [
+        token_stream(queries.packed(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)
+    ]
     return np.asarray(np.concatenate([np.zeros(0, np.int64), *counts]) == 0)
 
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Index, among, distinct, pairs
 from secid.findings.copies import RunBits
-from secid.findings.form import is_markup, is_unfinished, is_wrapped, phrase, trailing_notes
+from secid.findings.form import applied, form_flags, may_be_phrases, phrase
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import STEP, FormKeys, TextForms, form_columns, mixed_bits
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import Packed, TextStore, pieces
 from secid.pool.workers import Workers
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
@@ -41,7 +41,9 @@ SHARED_CHANCE = 0.01
 without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
 sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
 CHUNK_TEXTS = 4096
-"""Texts decoded at once: some MB."""
+"""Texts worked on at once: some MB."""
+FORMS_AT_ONCE = 1024
+"""Of these: what is made of their words stays in the processor's cache."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -58,9 +60,11 @@ class Openings:
     opening: Keys
 
     @staticmethod
-    def of(texts: Sequence[str], forms: FormKeys) -> Openings:
-        """Openings of texts. forms: theirs."""
-        return Openings(np.fromiter(map(_key, map(phrase, texts)), np.uint64, len(texts)), opening_keys(forms))
+    def of(texts: Packed, forms: FormKeys) -> Openings:
+        """Return the openings of texts. forms: theirs."""
+        phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
+        phrases[places] = list(map(_key, map(phrase, texts.take(places))))
+        return Openings(phrases, opening_keys(forms))
 
 
 def _key(words: str | None) -> int:
@@ -210,13 +214,6 @@ def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64
 # Each is looked up for negatives and labelled positives alike; their difference
 # decides whether a formal defect counts. Source: METHOD 16.2.
 
-TEXT_RULES = {
-    "mojibake": is_mojibake,
-    "wrapper": is_wrapped,
-    "unfinished": is_unfinished,
-    "markup": is_markup,
-}
-"""Rules that read one text, by finding."""
 ORDINARY_LENGTHS = (0.01, 0.99)
 """Quantiles of the positives' lengths between which a length is ordinary. Source: METHOD 16.2."""
 LengthRange = tuple[int, int]
@@ -229,7 +226,7 @@ class PassageFacts:
     """Facts of n passages, by id, each read once.
 
     language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure.
-    characters : (n,) length.   flags : (n,) by finding, of TEXT_RULES, `trailing_note` and `loop`.
+    characters : (n,) length.   flags : (n,) by finding, of `form_flags`, `mojibake` and `loop`.
     """
 
     forms: TextForms
@@ -250,7 +247,7 @@ class PassageFacts:
         forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
         openings = Openings(joined["phrase"], joined["opening"])
         runs = RunBits(joined["run_bits"], joined["n_runs"])
-        flags = {name: joined[name] for name in ("loop", "trailing_note", *TEXT_RULES)}
+        flags = {name: column for name, column in joined.items() if column.dtype == np.bool_ and name != "empty"}
         return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
@@ -275,21 +272,23 @@ class PassageFacts:
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
     """What is found out about each text of a store, by name: what a worker does. model: of languages, as saved."""
-    packed = store.packed(0, len(store))
-    texts = [part.decode() for part in packed.parts()]
-    forms = FormKeys.of(packed)
-    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
+    texts = store.packed(0, len(store))
+    ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
+    parts = [_form_columns(store.packed(*part)) for part in ranges]
     return {
-        **form_columns(forms),
-        "run_bits": runs.bits,
-        "n_runs": runs.n_runs,
-        "phrase": openings.phrase,
-        "opening": openings.opening,
+        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+        **form_flags(texts),
+        "mojibake": applied(is_mojibake, texts, texts.n_bytes(0x80, 0x100) > 0),
         "language": language_numbers(texts, model),
-        "characters": np.fromiter(map(len, texts), np.int64, len(texts)),
-        "trailing_note": trailing_notes(texts),
-        **{name: np.fromiter(map(rule, texts), np.bool_, len(texts)) for name, rule in TEXT_RULES.items()},
+        "characters": texts.lengths - texts.n_bytes(0x80, 0xC0),
     }
+
+
+def _form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
+    """Return what the normal forms of texts show, by name."""
+    forms = FormKeys.of(texts)
+    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
+    return {**form_columns(forms), **vars(openings), "run_bits": runs.bits, "n_runs": runs.n_runs}
 
 
 def first_labels(planned: PlannedSource) -> Index:

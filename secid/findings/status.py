@@ -162,17 +162,20 @@ class ListedNegatives:
 
     def compared(self, finding: str) -> GapMoments:
         """A formal finding among the negatives and among the distinct labelled positives of the queries."""
-        planned = self._planned
-        cluster, names = self._clusters
+        places, of_negatives, of_labels, n_queries = self._labels
+        has_it = bit_of(self._planned.positive_findings[places], finding).astype(np.float64)
+        return GapMoments.of(
+            (self._amount(finding), self._weight, of_negatives), (has_it, np.ones(len(places)), of_labels), n_queries
+        )
+
+    @cached_property
+    def _labels(self) -> tuple[Index, Index, Index, int]:
+        """Places of the distinct labels, number of each row's query and of each label's, and how many queries."""
+        planned, (cluster, names) = self._planned, self._clusters
         places = first_labels(planned)
         of_labels = comparable_keys(self._keys[planned.query[planned.positive_record()[places]]])
-        labelled, asked = np.unique(np.concatenate([names, of_labels]), return_inverse=True)
-        has_it = bit_of(planned.positive_findings[places], finding).astype(np.float64)
-        return GapMoments.of(
-            (self._amount(finding), self._weight, asked[: len(names)][cluster]),
-            (has_it, np.ones(len(places)), asked[len(names) :]),
-            len(labelled),
-        )
+        labelled, number = np.unique(np.concatenate([names, of_labels]), return_inverse=True)
+        return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
         """The formal defects that the negatives have more of than the positives, by more than their limits; and whether

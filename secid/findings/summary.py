@@ -21,7 +21,7 @@ from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
-from secid.results.catalogue import FORMAL
+from secid.results.catalogue import FORMAL, TEXT_FINDINGS
 from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
@@ -35,8 +35,8 @@ ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
 UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which
 WordPiece makes a token of each character."""
-CONTINUES, TWO_BYTES, THREE_BYTES = 0x80, 0xC0, 0xE0
-"""First byte, in UTF-8, of what continues a character and of characters of two and of more bytes."""
+CONTINUES, TWO_BYTES, THREE_BYTES, BYTES = 0x80, 0xC0, 0xE0, 0x100
+"""First byte, in UTF-8, of what continues a character, of characters of two and of more bytes, and one above all."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,8 @@ def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None)
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
     for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
         chunk = store.packed(start, stop)
-        codes, ends = np.frombuffer(chunk.data, np.uint8), chunk.ends()
-        marks = codes >= CONTINUES, (codes >= TWO_BYTES) & (codes < THREE_BYTES), codes >= THREE_BYTES
-        n_beyond, n_two, n_more = (
-            np.searchsorted(places, ends) - np.searchsorted(places, ends - chunk.lengths)
-            for places in map(np.flatnonzero, marks)
-        )
+        n_beyond = chunk.n_bytes(CONTINUES, BYTES)
+        n_two, n_more = chunk.n_bytes(TWO_BYTES, THREE_BYTES), chunk.n_bytes(THREE_BYTES, BYTES)
         n_ascii = chunk.lengths - n_beyond
         characters[start:stop] = n_ascii + n_two + n_more
         tokens[start:stop] = np.ceil(n_ascii / ASCII_PER_TOKEN + n_two / TWO_BYTE_PER_TOKEN + n_more)
@@ -106,7 +102,10 @@ class Matcher:
             return Match(kind="positive")
         first = same[0]
         return Match(
-            kind="positive", path=plan.label_paths[plan.label_path[first]], line=int(plan.label_line[first]) or None
+            kind="positive",
+            path=plan.label_paths[plan.label_path[first]],
+            line=int(plan.label_line[first]) or None,
+            text=cut(plan.passages.take(plan.known_positives[[first]] % len(plan.passages))[0]),
         )
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
@@ -338,6 +337,7 @@ def text_example(
         query=cut(plan.queries.take(planned.query[[record]])[0]),
         positive=cut(positive),
         negative=cut(negative, start_of(negative) if start_of else 0),
+        findings=tuple(name for name in TEXT_FINDINGS if planned.has(name, slice(place, place + 1))[0]),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -225,10 +226,15 @@ class TextForms:
 
 
 def text_forms(store: TextStore) -> TextForms:
-    """Return the normal forms of all texts of a store, in its order."""
-    ranges = pieces(len(store), CHUNK_TEXTS, store.lengths)
-    parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *(store.packed(*part) for part in ranges))]
-    return TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    """Return the normal forms of all texts of a store, in its order. They are kept as long as the store is."""
+    if store not in _KNOWN:
+        packed = (store.packed(*part) for part in pieces(len(store), CHUNK_TEXTS, store.lengths))
+        parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *packed)]
+        _KNOWN[store] = TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return _KNOWN[store]
+
+
+_KNOWN: WeakKeyDictionary[TextStore, TextForms] = WeakKeyDictionary()
 
 
 def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
@@ -269,12 +275,13 @@ def loops(tokens: Keys, counts: Index) -> Flags:
     tokens : keys of the tokens of all texts, in order.   counts : (n,) tokens of each text.
 
     A loop has many tokens that return within LOOP_REACH tokens; only texts that have so many are counted through.
-    Source: METHOD 16.2.
+    For that 16 bits of each key will do. Source: METHOD 16.2.
     """
-    returns = np.zeros(len(tokens), np.bool_)
+    returns, short = np.zeros(len(tokens), np.bool_), (tokens * STEP >> np.uint64(48)).astype(np.uint16)
     for gap in range(1, LOOP_REACH + 1):
-        returns[gap:] |= tokens[gap:] == tokens[:-gap]
-    ends, sums = np.cumsum(counts), np.concatenate([[0], np.cumsum(returns)])
+        returns[gap:] |= short[gap:] == short[:-gap]
+    ends, sums = np.cumsum(counts), np.zeros(len(tokens) + 1, np.int32)
+    np.cumsum(returns, out=sums[1:])
     n_returns = sums[ends] - sums[ends - counts]
     flags: Flags = (counts >= LOOP_TOKENS) & (n_returns >= np.maximum(1, counts // 10 - 1))
     for place in np.flatnonzero(flags).tolist():
@@ -283,6 +290,8 @@ def loops(tokens: Keys, counts: Index) -> Flags:
 
 
 def _is_loop(tokens: list[int]) -> bool:
+    if 2 * len(set(tokens)) >= len(tokens) + 4:  # a loop leaves less than half of the tokens to others than its two
+        return False
     sequences = Counter(pair for pair in pairwise(tokens) if pair[0] != pair[1])
     most = max(*Counter(tokens).values(), 2 * max(sequences.values(), default=0))
     return 2 * most > len(tokens)
@@ -290,9 +299,10 @@ def _is_loop(tokens: list[int]) -> bool:
 
 def _not_plain(texts: Packed) -> list[int]:
     """Places of the texts beyond ASCII or with an entity."""
-    if texts.data.isascii() and not ENTITY.search(texts.data):
+    if texts.data.isascii() and not (b"&" in texts.data and ENTITY.search(texts.data)):
         return []
-    return [place for place, part in enumerate(texts.parts()) if not part.isascii() or ENTITY.search(part)]
+    parts = enumerate(texts.parts())
+    return [place for place, part in parts if not part.isascii() or (b"&" in part and ENTITY.search(part))]
 
 
 def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]:
@@ -307,19 +317,25 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
         begin, end = int(starts[first]), int(ends[last - 1])
         blob = data[begin:end] + b" "
         kinds = np.frombuffer(bytes([BETWEEN_WORDS]) + blob.translate(KINDS), np.uint8)
-        edges = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == ALONE))
-        begun = kinds[1:][edges]
-        is_word = np.flatnonzero(begun != BETWEEN_WORDS)  # the last edge is the blank at the end
-        heads, tails = edges[is_word], edges[is_word + 1]
+        is_symbol = kinds[1:] == ALONE
+        edges, symbols = np.flatnonzero((kinds[1:] != kinds[:-1]) | is_symbol), np.flatnonzero(is_symbol)
+        heads, tails = edges[0::2], edges[1::2]
+        if len(symbols):  # a word may begin where another ends
+            is_word = np.flatnonzero(kinds[1:][edges] != BETWEEN_WORDS)  # the last edge is the blank at the end
+            heads, tails = edges[is_word], edges[is_word + 1]
         keys.append(span_keys(blob, heads, tails))
-        firsts, letters = starts[first:last] - begin, edges[begun == IN_WORD]
-        counts.append(np.diff(np.searchsorted(heads, firsts), append=len(heads)))
-        spelled_out.append(np.diff(np.searchsorted(letters, firsts), append=len(letters)) > 0)
+        firsts = starts[first:last] - begin
+        n_words, n_symbols = (np.diff(np.searchsorted(at, firsts), append=len(at)) for at in (heads, symbols))
+        counts.append(n_words)
+        spelled_out.append(n_words > n_symbols)
     return np.concatenate(keys), np.concatenate(counts), np.concatenate(spelled_out)
 
 
 def mixed_bits(values: Keys) -> Keys:
     """Every bit of a value in every bit of the result; 0 for 0."""
-    values = (values ^ values >> np.uint64(30)) * FIRST_FACTOR
-    values = (values ^ values >> np.uint64(27)) * SECOND_FACTOR
-    return values ^ values >> np.uint64(31)
+    values = values ^ values >> np.uint64(30)
+    values *= FIRST_FACTOR
+    values ^= values >> np.uint64(27)
+    values *= SECOND_FACTOR
+    values ^= values >> np.uint64(31)
+    return values

@@ -86,6 +86,26 @@ class Packed:
         ends = self.ends()
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
+    def take(self, places: npt.NDArray[np.int64]) -> list[str]:
+        """Return the texts at these places."""
+        ends = self.ends()[places]
+        starts = ends - self.lengths[places]
+        return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def edges(self, n: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Return (n_texts, n) the first and the last n bytes of each text, BETWEEN and more beyond a shorter one."""
+        data, ends = BETWEEN * n + self.data + bytes(n), self.ends()
+        windows = np.ndarray((len(data) - n + 1, n), np.uint8, data, strides=(1, 1))
+        return windows[ends - self.lengths + n], windows[ends]
+
+    def n_bytes(self, least: int, below: int) -> npt.NDArray[np.int64]:
+        """Return (n,) how many bytes of each text are at least `least` and below `below`."""
+        if least >= 0x80 and self.data.isascii():
+            return np.zeros(len(self), np.int64)
+        codes, ends = np.frombuffer(self.data, np.uint8), self.ends()
+        places = np.flatnonzero((codes - least).astype(np.uint8, copy=False) < below - least)
+        return np.searchsorted(places, ends) - np.searchsorted(places, ends - self.lengths)
+
     def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
         """(n,) whether RE2 finds the pattern in each text with BETWEEN behind it.
 

@@ -245,8 +245,8 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """(n,) the text's language is decided, so is a positive's, and no positive has it."""
-    own = language_numbers(texts)
-    known = np.setdiff1d(language_numbers(positives), [UNDECIDED])
+    own = language_numbers(Packed.of(texts))
+    known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
     return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
 
 

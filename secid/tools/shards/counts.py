@@ -234,7 +234,8 @@ class _OwnTexts:
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
             openings = Openings(*np.zeros((2, len(store)), np.uint64))
             for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
-                own = Openings.of(store.get(start, stop), FormKeys.of(store.packed(start, stop)))
+                texts = store.packed(start, stop)
+                own = Openings.of(texts, FormKeys.of(texts))
                 openings.phrase[start:stop], openings.opening[start:stop] = own.phrase, own.opening
             tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
             tables["documents", ""] = document_frequencies(store, counted, tokenizer)

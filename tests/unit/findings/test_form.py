@@ -114,7 +114,7 @@ ORDINARY = (
 
 
 def has_trailing_note(text: str) -> bool:
-    (flag,) = trailing_notes([text])
+    (flag,) = trailing_notes(Packed.of([text]))
     return bool(flag)
 
 

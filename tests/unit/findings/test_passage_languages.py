@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import permutations
 from types import SimpleNamespace
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from secid.findings import languages
 from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
 from secid.pool.plan import bit_of
+from secid.pool.texts import Packed
 from tests.unit.findings.planned import pool_of
 from tests.unit.findings.pooled import text_masks
 
@@ -66,7 +68,9 @@ UNDECIDED = [
 
 def languages_of(texts):
     """Code of each text's language, None where it is undecided."""
-    return [None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(texts)]
+    return [
+        None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(Packed.of(texts))
+    ]
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -90,18 +94,19 @@ def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(
     texts += [
         "cafe\u0301 et the\u0301 glace\u0301", "Da je on to znao, ne bi to tako rekao.", "Да је он то знао.", "\0",
     ]  # fmt: skip
-    numbers, probabilities = languages._model(None).classify(texts)
+    heads = [normalize("NFC", text.lower() if text.isupper() else text).encode() for text in texts]
+    numbers, probabilities = languages._model(None).classify(heads)
     names, expected = zip(*(library.classify(text) for text in texts), strict=True)
     assert probabilities == pytest.approx(expected, abs=2e-5)
     sure = [place for place, probability in enumerate(expected) if probability > 0.5]
     assert len(sure) > 100
     assert [LANGUAGES[numbers[place]] for place in sure] == [names[place] for place in sure]
-    alone = [languages._model(None).classify([text]) for text in texts[:20]]
+    alone = [languages._model(None).classify([head]) for head in heads[:20]]
     assert [float(probability[0]) for _, probability in alone] == probabilities[:20].tolist()
 
 
 def test_of_no_texts_there_are_no_languages():
-    assert len(language_numbers([])) == 0
+    assert len(language_numbers(Packed.of([]))) == 0
 
 
 def test_code_numbers_and_names_are_undecided():
@@ -111,7 +116,7 @@ def test_code_numbers_and_names_are_undecided():
 def test_of_a_source_the_undecided_texts_have_no_language():
     texts = [*TEXTS["de"], *UNDECIDED[:2]]
     keys = np.arange(16 * len(texts), dtype=np.uint8).reshape(-1, 16)
-    store = SimpleNamespace(keys=keys, take=lambda ids: [texts[number] for number in ids])
+    store = SimpleNamespace(keys=keys, packed_of=lambda ids: Packed.of([texts[number] for number in ids]))
     assert languages.languages_of(store, np.arange(len(texts)), 0).shares == {"de": 0.6, "": 0.4}
 
 

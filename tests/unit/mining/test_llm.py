@@ -531,7 +531,7 @@ def test_a_killed_run_continues_without_paying_twice(ask: Asker) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX")
 def test_a_full_disk_stops_the_run_and_the_next_one_continues(ask: Asker) -> None:
     journal, server = ask.journal, ask.server
-    model = "from secid.findings.languages import language_numbers\nlanguage_numbers(['a'])\n"  # unpacks a file
+    model = "from secid.findings.languages import _model\n_model(None)\n"  # unpacks a file
     limit = f"{model}import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
     run = child(server, journal, 20, limit)
     _, err = run.communicate()
