@@ -388,14 +388,12 @@ def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
     if str(attributes.get("class_")).split()[0] == "src":
         attributes["color"] = SOURCE_COLOUR
     parts = [
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), f"{value:.4g}" if isinstance(value, float) else value
-        )
+        f' {key.rstrip("_").replace("_", "-")}="{escape(f"{value:.4g}" if isinstance(value, float) else value)}"'
         for key, value in attributes.items()
         if value is not None
     ]
-    start = Markup("<{}{}").format(Markup(name), Markup("").join(parts))  # noqa: S704  names are ours
-    return start + (Markup(">{}</{}>").format(escape(body), Markup(name)) if body else Markup("/>"))  # noqa: S704
+    start = f"<{name}{''.join(parts)}"
+    return Markup(f"{start}>{escape(body)}</{name}>" if body else f"{start}/>")  # noqa: S704  all values are escaped
 
 
 def _figure(label: str, rows: Sequence[Markup], class_: str) -> Markup:
