@@ -202,12 +202,12 @@ def explain(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A finding, column, status, check of the gate or preset of `secid mine`. Without NAME, list all.",
+            help="A finding, column, status, check of the gate or mining preset. Without NAME, list all.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding, a column, a status or a preset of `secid mine`.
+    """Explain a finding, a column, a status or a mining preset.
 
     Example: secid explain false_negative
     """

@@ -154,8 +154,8 @@ def _option(name: str, hidden: bool, text: str | None) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Any setting; repeatable. NAME without a value prints the values it takes. Settings without a flag: {others}. "
-        "secid.toml can also hold settings, and so can the environment, as SECID_NAME."
+        f"Any setting; repeatable. NAME without a value prints what it takes. Settings without a flag: {others}. "
+        "Settings can also be kept in secid.toml, or in the environment as SECID_NAME."
     )
 
     def print_allowed(typed: list[str] | None) -> list[str] | None:
