@@ -141,14 +141,13 @@ class Vocabulary:
         """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
         numbers, others = self._numbers(keys)
         present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
-        mine = present < len(self)
-        before = np.concatenate([[0], np.cumsum(mine)])
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        elsewhere = np.bincount(present[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
+        elsewhere = np.flatnonzero(present >= len(self))
+        text = np.searchsorted(np.cumsum(sizes), elsewhere, side="right")
+        held_by = np.bincount(present[elsewhere[counted[text]]] - len(self), minlength=len(others))
         return Cut(
-            present[mine],
-            np.diff(before[offsets]),
-            DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
+            present[present < len(self)],
+            sizes - np.bincount(text, minlength=len(sizes)),
+            DocumentFrequencies(others[held_by > 0], held_by[held_by > 0], 0),
         )
 
     def places(self, keys: Keys) -> Index:
@@ -216,6 +215,7 @@ MAX_THREADS = 4
 class Lexicon:
     """The token sets of a run's texts under one tokenizer: asked for frequencies, then for coverage.
 
+    is_ascii          : whether all texts are known to be ASCII.
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
@@ -246,9 +246,15 @@ class Lexicon:
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
         self._offsets = np.zeros(len(counted) + 1, np.int64)
+        self.is_ascii = True
+
+        def noted(texts: Sequence[str] | Packed) -> Sequence[str] | Packed:
+            self.is_ascii &= isinstance(texts, Packed) and texts.data.isascii()
+            return texts
+
         with spool.open("wb") as file:
             ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
-            sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
+            sets = _in_order(lambda a, b: distinct_tokens(*stream(noted(queries(a, b)))), ranges, n_threads)
             self._query_sets = _joined(_reported(sets, lexed))
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
@@ -256,7 +262,7 @@ class Lexicon:
             self._waiting = [np.zeros(0, np.int32)]
 
             def cut(a: int, b: int) -> Cut:
-                return vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b])
+                return vocabulary.cut(*passage_stream(noted(passages(a, b))), counted[a:b])
 
             ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
             for part in _reported(_in_order(cut, ranges, n_threads), lexed):
