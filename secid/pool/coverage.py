@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 from secid.pool.texts import Packed, TextStore, pieces, release_read_pages
 from secid.pool.tokens import (
@@ -202,7 +202,6 @@ Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
-Part = TypeVar("Part")
 Counted = TypeVar("Counted", bound=Sized)
 
 CHUNK_TEXTS = 4096
@@ -252,10 +251,15 @@ class Lexicon:
             self.is_ascii &= isinstance(texts, Packed) and texts.data.isascii()
             return texts
 
-        with spool.open("wb") as file:
+        # numpy lets go of the interpreter in what takes the time, so threads run side by side.
+        with spool.open("wb") as file, ThreadPoolExecutor(n_threads) as pool:
             ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
-            sets = _in_order(lambda a, b: distinct_tokens(*stream(noted(queries(a, b)))), ranges, n_threads)
-            self._query_sets = _joined(_reported(sets, lexed))
+
+            def sets(a: int, b: int) -> TokenSets:
+                return distinct_tokens(*stream(noted(queries(a, b))))
+
+            parts = in_order(lambda piece: pool.submit(sets, *piece), ranges, n_threads)
+            self._query_sets = _joined(_reported(parts, lexed))
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
             self._held_by = np.zeros(len(vocabulary), np.int64)
@@ -265,7 +269,7 @@ class Lexicon:
                 return vocabulary.cut(*passage_stream(noted(passages(a, b))), counted[a:b])
 
             ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
-            for part in _reported(_in_order(cut, ranges, n_threads), lexed):
+            for part in _reported(in_order(lambda piece: pool.submit(cut, *piece), ranges, n_threads), lexed):
                 stop = start + len(part.counts)
                 self._offsets[start + 1 : stop + 1] = part.counts
                 file.write(part.columns.data)
@@ -373,21 +377,6 @@ def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floa
     """(n, rows) sums of each of n times V values over the columns of each row."""
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
-
-
-def _in_order(make: Callable[[int, int], Part], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Part]:
-    """make(start, stop) of these ranges, in order, n_threads at a time.
-
-    numpy lets go of the interpreter in what takes the time, so threads run side by side.
-    """
-    with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[Future[Part]] = deque()
-        for start, stop in ranges:
-            waiting.append(pool.submit(make, start, stop))
-            if len(waiting) > n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _reported(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
