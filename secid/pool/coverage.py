@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
-from secid.pool.texts import Packed, TextStore, pieces, release_read_pages
+from secid.pool.texts import Packed, Role, TextStore, pieces, release_read_pages
 from secid.pool.tokens import (
     MULTIPLIER,
     Keys,
@@ -235,42 +234,46 @@ class Lexicon:
         stores: tuple[TextStore, TextStore] | None = None,
         lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self._lex, self.is_ascii = tokenizer, lex, True
         # A lexer that is handed in may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
-        stream = lex or partial(token_stream, tokenizer=tokenizer)
-        passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")
         of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
+        # numpy lets go of the interpreter in what takes the time, so threads run side by side.
+        with ThreadPoolExecutor(n_threads) as pool:
+
+            def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
+                ranges = pieces(n, CHUNK_TEXTS, lengths)
+                for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
+                    lexed(len(part))
+                    yield part
+
+            def sets(start: int, stop: int) -> TokenSets:
+                return distinct_tokens(*self._tokens(queries(start, stop), "query"))
+
+            def cut(start: int, stop: int) -> Cut:
+                return vocabulary.cut(*self._tokens(passages(start, stop), "passage"), counted[start:stop])
+
+            self._query_sets = _joined(parts(sets, n_queries, of_queries))
+            vocabulary = Vocabulary(self._query_sets.table)
+            self.vocabulary: Keys = vocabulary.keys
+            self._take(parts(cut, len(counted), of_passages), counted, spool)
+
+    def _tokens(self, texts: Sequence[str] | Packed, role: Role) -> tuple[Keys, Index]:
+        if not (isinstance(texts, Packed) and texts.data.isascii()):
+            self.is_ascii = False
+        return self._lex(texts) if self._lex else token_stream(texts, self.tokenizer, role)
+
+    def _take(self, parts: Iterable[Cut], counted: npt.NDArray[np.bool_], spool: Path) -> None:
+        """Count the token sets of all passages, and write them to the spool."""
         self._others: list[DocumentFrequencies] = []
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
-        self._offsets = np.zeros(len(counted) + 1, np.int64)
-        self.is_ascii = True
-
-        def noted(texts: Sequence[str] | Packed) -> Sequence[str] | Packed:
-            self.is_ascii &= isinstance(texts, Packed) and texts.data.isascii()
-            return texts
-
-        # numpy lets go of the interpreter in what takes the time, so threads run side by side.
-        with spool.open("wb") as file, ThreadPoolExecutor(n_threads) as pool:
-            ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
-
-            def sets(a: int, b: int) -> TokenSets:
-                return distinct_tokens(*stream(noted(queries(a, b))))
-
-            parts = in_order(lambda piece: pool.submit(sets, *piece), ranges, n_threads)
-            self._query_sets = _joined(_reported(parts, lexed))
-            vocabulary = Vocabulary(self._query_sets.table)
-            self.vocabulary: Keys = vocabulary.keys
-            self._held_by = np.zeros(len(vocabulary), np.int64)
-            self._waiting = [np.zeros(0, np.int32)]
-
-            def cut(a: int, b: int) -> Cut:
-                return vocabulary.cut(*passage_stream(noted(passages(a, b))), counted[a:b])
-
-            ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
-            for part in _reported(in_order(lambda piece: pool.submit(cut, *piece), ranges, n_threads), lexed):
-                stop = start + len(part.counts)
+        self._held_by = np.zeros(len(self.vocabulary), np.int64)
+        self._waiting = [np.zeros(0, np.int32)]
+        self._offsets, start = np.zeros(len(counted) + 1, np.int64), 0
+        with spool.open("wb") as file:
+            for part in parts:
+                stop = start + len(part)
                 self._offsets[start + 1 : stop + 1] = part.counts
                 file.write(part.columns.data)
                 self._count(part, counted[start:stop])
@@ -377,13 +380,6 @@ def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floa
     """(n, rows) sums of each of n times V values over the columns of each row."""
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
-
-
-def _reported(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
-    """The parts, each reported by its number of texts."""
-    for part in parts:
-        lexed(len(part))
-        yield part
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:
