@@ -317,7 +317,7 @@ def score_name(run: Run) -> str:
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
-    """Return whether a control's ECI_B is comparable with the sources': up to B = 1, or with equal numbers of negatives."""
+    """Return whether a control's ECI_B compares with the sources': up to B = 1, or with equal numbers of negatives."""
     budgets = BUDGETS.of(run)
     numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
