@@ -95,7 +95,7 @@ def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
 
     Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
     """
-    rows = texts.edges(n + 1)[0][places]
+    rows = texts.first(n + 1)[places]
     blank, odd = rows == ord(" "), rows - ord(" ") >= 0x7F - ord(" ")
     odd[:, 1:] |= blank[:, 1:] & blank[:, :-1]
     small = (rows[:, :SMALL_LETTERS] - ord("a") < 26).any(axis=1)
