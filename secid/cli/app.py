@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from secid import __version__
 from secid.cli.options import GroupedCommand, refuse_repeated
 from secid.cli.outputs import complain
 from secid.errors import SecidError
-from secid.settings import FIELDS
+from secid.settings import FIELDS, flag_of
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 ENDING = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
@@ -165,6 +166,9 @@ def _unexpected(error: Any) -> int:
         value = "no" if setting != name else "VALUE"
         _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
         return WRONG_USE
+    if uses is None and name and hasattr(error, "possibilities"):
+        _say(f"secid: no such option: {error.option_name}\n  {_nearest(name, error.ctx)}")
+        return WRONG_USE
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         shown = StringIO()
         error.show(shown)
@@ -173,6 +177,16 @@ def _unexpected(error: Any) -> int:
     complain(traceback.format_exc())
     _say("secid: internal error; please report it with the output of `secid doctor`")
     return INTERNAL
+
+
+def _nearest(name: str, context: Any) -> str:
+    """Name the flag, or the setting without one, that is nearest to a name that is neither."""
+    settings = getattr(context.command.callback, "settings", ())
+    flags = {name: flag_of(name, None if FIELDS[name].metadata["group"] else "VALUE") for name in settings}
+    typed = [flag for one in context.command.params for flag in one.opts if flag.startswith("--")]
+    flags |= {flag[2:].replace("-", "_"): flag for flag in typed}
+    near = get_close_matches(name, flags, n=1)
+    return f"did you mean {flags[near[0]]}?" if near else f"`{context.command_path} -h` lists its options"
 
 
 def code_of_ending(error: BaseException | None) -> int | None:

@@ -10,7 +10,16 @@ import numpy as np
 
 from secid.arrays import Flags, Floats
 from secid.findings.status import SourceStatus, readable
-from secid.findings.summary import RowPlace, SourceFindings, cut, one_a_query, overlaps_of, source_finding, text_example
+from secid.findings.summary import (
+    Matcher,
+    RowPlace,
+    SourceFindings,
+    cut,
+    one_a_query,
+    overlaps_of,
+    source_finding,
+    text_example,
+)
 from secid.measure.gates import INVERSION, LOW_LOCALITY
 from secid.pool import SPLITTERS, Plan, splitter
 from secid.results import TripletExample
@@ -143,6 +152,7 @@ class Inspector:
     ) -> None:
         self._plan, self._coverages, self._texts, self._settings = plan, coverages, texts, settings
         self._truncated, self._unknown, self._reference, self._means = truncated, unknown, reference, means
+        self._matcher = Matcher(plan)
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
@@ -167,7 +177,8 @@ class Inspector:
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
         of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
-        writer = _ExampleWriter(self._plan, item, table, self._coverages, settings)
+        weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
+        writer = _ExampleWriter(self._plan, item, table, self._coverages, self._matcher, settings)
         return table, SourceFindings(
             tuple(
                 replace(
@@ -178,7 +189,7 @@ class Inspector:
                         writer.measured(of_texts[name].examples, texts.places[name])
                         if name in of_texts
                         else writer.worst(rules[name]),
-                        *_parts(item, table, name),
+                        *_parts(item, table, name, weight),
                     ),
                     n_rows=of_texts[name].n_rows if name in of_texts else None,
                     positives=of_texts[name].positives if name in of_texts else None,
@@ -208,12 +219,14 @@ def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Name
     return Share(max(round(n), int(n > 0)), round(float(amount.sum())), estimate)
 
 
-def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float] | tuple[None, None]:
-    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known."""
+def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tuple[float, float] | tuple[None, None]:
+    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known.
+
+    weight : (T,) with shares.
+    """
     if name not in table.evaluated:
         return None, None
     flags = table.has(name)
-    weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])
     weight_fraction, held = (
         part_of_total(float(amounts[flags].sum()), float(amounts.sum()))
@@ -231,10 +244,16 @@ class _ExampleWriter:
     """Examples of one source with the numbers of their triplets."""
 
     def __init__(
-        self, plan: Plan, item: Measured, table: TripletTable, coverages: CoverageTables, settings: Settings
+        self,
+        plan: Plan,
+        item: Measured,
+        table: TripletTable,
+        coverages: CoverageTables,
+        matcher: Matcher,
+        settings: Settings,
     ) -> None:
         self._plan, self._table, self._coverages, self._settings = plan, table, coverages, settings
-        self._columns = table.columns()
+        self._columns, self._matcher = table.columns(), matcher
         self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
 
     def worst(self, rule: RowFlags) -> tuple[TripletExample, ...]:
@@ -263,10 +282,13 @@ class _ExampleWriter:
     def _example(self, row: int) -> TripletExample:
         rows, planned = self._table.triplets, self._table.source
         numbers: dict[str, Any] = {name: float(values[row]) for name, values in self._columns.items()}
+        place, findings = int(rows.place[row]), self._table.names_of(row)
         return replace(
-            text_example(self._plan, planned, int(rows.place[row])),
+            text_example(self._plan, planned, place),
             positive=cut(self._plan.passages.take(rows.positive[[row]])[0]),
             matched_terms=self._matched(row),
+            match=self._matcher.of("false_negative", planned, place) if "false_negative" in findings else None,
+            findings=findings,
             **numbers,
         )
 

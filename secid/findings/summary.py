@@ -21,7 +21,7 @@ from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
-from secid.results.catalogue import FORMAL
+from secid.results.catalogue import FORMAL, TEXT_FINDINGS
 from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
@@ -102,7 +102,10 @@ class Matcher:
             return Match(kind="positive")
         first = same[0]
         return Match(
-            kind="positive", path=plan.label_paths[plan.label_path[first]], line=int(plan.label_line[first]) or None
+            kind="positive",
+            path=plan.label_paths[plan.label_path[first]],
+            line=int(plan.label_line[first]) or None,
+            text=cut(plan.passages.take(plan.known_positives[[first]] % len(plan.passages))[0]),
         )
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
@@ -334,6 +337,7 @@ def text_example(
         query=cut(plan.queries.take(planned.query[[record]])[0]),
         positive=cut(positive),
         negative=cut(negative, start_of(negative) if start_of else 0),
+        findings=tuple(name for name in TEXT_FINDINGS if planned.has(name, slice(place, place + 1))[0]),
     )
 
 

@@ -299,12 +299,12 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     k, d = block.host.k, negatives.shape[1]
     wide = negatives.double()
     norms = torch.linalg.vector_norm(wide, dim=1)
-    cosines = torch.bmm(wide.view(-1, k, d), anchors.transpose(1, 2)).view(-1, 2) / norms.unsqueeze(1)
+    cosines = torch.bmm(anchors, wide.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
     query_positive = _tie(query_positive, torch.ones_like(query_positive))  # or s_pn = 1 of a copy lies below it
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
-    query_negative = _tie(cosines[:, 0], query_positive)
-    positive_negative = _tie(cosines[:, 1], query_negative)
+    query_negative = _tie(cosines[0], query_positive)
+    positive_negative = _tie(cosines[1], query_negative)
     squared = (2.0 - 2.0 * positive_negative).clamp_min(0.0)
     copy = squared <= smallest_distance**2
     squared = torch.where(copy, 0.0, squared)

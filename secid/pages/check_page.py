@@ -28,7 +28,7 @@ from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
-from secid.results.catalogue import BITS, CAUTIONS, FINDINGS
+from secid.results.catalogue import BITS, CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, to_drop
 from secid.results.document import json_of
 from secid.results.inputs import no_command
@@ -329,7 +329,7 @@ def _groups(check: Check) -> list[list[Problem]]:
 
 
 def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
-    """A finding or caution, its sources, what to do, and one example."""
+    """A finding or caution, its sources, what to do, and one example unless it is a trait, which `-o` shows."""
     item = group[0].item
     amounts = [_amount(one) for one in group]
     if isinstance(item, SourceCaution):
@@ -341,7 +341,7 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
     rows = sum(one.item.n_rows or 0 for one in group if isinstance(one.item, SourceFinding))
     repeated = f" {capital(repeated_rows(rows))}." if rows else ""
     yield bullet(f"{item.name}: {what}. {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
-    for example in item.examples[:1]:
+    for example in item.examples[: isinstance(item, SourceCaution) or item.name in DEFECTS]:
         words = evaluation_words(example) if isinstance(example, Example) else _quoted(example)
         yield Line(f"{example.path}:{example.line}{words}", indent=2)
 

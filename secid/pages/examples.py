@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from secid.pages.page import ExampleRow
+from secid.pages.page import ExampleRow, with_equalled
 from secid.pages.text import code, plain, plural
 from secid.results import Run, TripletExample
 
@@ -20,9 +20,13 @@ def example_rows(run: Run) -> tuple[ExampleRow, ...]:
                 found.setdefault(key, []).append((finding.name, example))
     rows = []
     for (name, *_), listed_as in found.items():
-        example = next((one for _, one in listed_as if _margin(one) is not None), listed_as[0][1])
-        findings = tuple(dict.fromkeys(plain(finding) for finding, _ in listed_as))
-        rows.append(ExampleRow(source=plain(name), findings=findings, example=example, margin=_margin(example)))
+        example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
+        names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
+        rows.append(
+            ExampleRow(
+                source=plain(name), findings=tuple(names), example=with_equalled(example), margin=_margin(example)
+            )
+        )
     return tuple(rows)
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from secid.errors import UsageError, near_name
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
 from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
-from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding, known_finding
+from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
 from secid.results.mine import PRESETS, Preset
 
 DOCS = "docs/findings.md"
@@ -61,8 +62,10 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
         return {name: preset_facts(name, PRESETS[name])}
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
-    entry = known_finding(name, "secid explain", OTHERS)
-    facts = caution_facts(CAUTIONS[name]) if entry is None else finding_facts(entry)
+    if name not in FINDINGS and name not in CAUTIONS:
+        remedy = near_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names")
+        raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
+    facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
     return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
 

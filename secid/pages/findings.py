@@ -12,8 +12,8 @@ from itertools import combinations
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import by_reason, rule_of, terms
-from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text
+from secid.pages.glossary import by_reason, not_ranked, rule_of, terms
+from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text, with_equalled
 from secid.pages.text import (
     UNKNOWN,
     capital,
@@ -43,6 +43,8 @@ STATUS: Mapping[Status, str] = {
 REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
 TO_REPAIR = REPAIR_FIRST[:2]
 """The statuses that a defect decides."""
+NOT_RANKED = "not ranked"
+"""In place of "no defects" where the score does not count, so that nobody takes it for an approval."""
 NOTICED_SKIPPED = 0.01
 """Share of a source's rows left out from which that is a finding."""
 NOTICED_OVERLAP = 0.9
@@ -50,7 +52,8 @@ NOTICED_OVERLAP = 0.9
 count as one."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = (
-    "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "unknown_script",
+    "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "length",
+    "unknown_script",
 )  # fmt: skip
 """Findings that are no defects, yet to be read before a source is trained on."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
@@ -66,11 +69,18 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
     grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
         ShownFindings(
-            source=plain(source.name), status=STATUS[source.status], items=items, command=plain(source.repair or "")
+            source=plain(source.name), status=status_of(run, source), items=items, command=plain(source.repair or "")
         )
         for source, items in grouped
         if items
     )
+
+
+def status_of(run: Run, source: SourceReport) -> str:
+    """Return the status of a source in a run as pages write it."""
+    if source.status == "no_defects" and source.name in not_ranked(run):
+        return NOT_RANKED
+    return STATUS[source.status]
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
@@ -174,7 +184,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
         items = tuple(item for place, item in own if place < limit)
         command = plain(source.repair or "") or ("" if items else own[0][1].command)
         if items or source.status in TO_REPAIR:
-            status = STATUS[source.status]
+            status = status_of(run, source)
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
     return tuple(group for _, group in groups), max(0, len(every) - limit)
@@ -322,7 +332,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
         sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
         command="" if repaired else rows,
         rows=rows if repaired else "",
-        examples=finding.examples,
+        examples=tuple(map(with_equalled, finding.examples)),
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item

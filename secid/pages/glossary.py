@@ -41,6 +41,8 @@ TIE_TERM = (
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training.",
+    "not ranked": "no defects, yet as easy as random passages, or too few negatives as hard as those of other sources: "
+    "a high score does not recommend it.",
     "no verdict": "the encoder does not know the script of at least half of the negatives.",
     "repair first": "a defect is above its limit, and at least half of the records keep a negative without it.",
     "do not use": "fewer than half of the records would have a negative left.",
@@ -82,8 +84,8 @@ EXPLANATIONS = {
     "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
     "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
     "λ": "1 − c, 0 to 1: how little the negative repeats the query's words; the score rewards more.",
-    "gap to random": "mean weight of a source minus that of random passages for the same queries; the Shapley values "
-    "of the gates add up to it.",
+    "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
+    "gates (Shapley values) add up to it, and one is larger than the gap where another has the opposite sign.",
     "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
     "s(q, n), averaged over the margins that both have.",
     "overlap of margins": "share of the margins that two sources have in common, 0 to 100 %; below 20 % they are not "
@@ -148,7 +150,13 @@ EXPLANATIONS = {
     "maximum": "share of the negatives scored this or higher, whatever their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
+SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
+"""Heads for a terminal of 80 columns."""
 WORDS = {
+    "score ± CI tie": f"{EXPLANATIONS['score ± CI']} The letter: {TIE_TERM}.",
+    "random passages": "a control: for each query, passages of other queries drawn at random.",
+    "known positives": "a control: of queries with two or more labelled positives, the others as if they were "
+    "negatives.",
     "n": "number of negatives, each once per record.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
@@ -170,6 +178,8 @@ WORDS = {
 }
 """Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
 OTHER_NAMES = {
+    **{short: name for name, short in SHORT_HEADS.items()},
+    "outsc.": "outscoring",
     "score": "ECI_sem",
     "coverage": "c",
     "inversion_fraction": "outscoring",

@@ -155,7 +155,7 @@ class Page:
 
 STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
     **dict.fromkeys(("no defects", "accepted", "pass"), "good"),
-    **dict.fromkeys(("repair first", "no verdict", "undecided"), "warn"),
+    **dict.fromkeys(("repair first", "not ranked", "no verdict", "undecided"), "warn"),
     **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
 }
 """How grave the words of a status are, those of the gate included."""
@@ -174,6 +174,12 @@ def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
 def described(items: Iterable[tuple[str, str]]) -> str:
     """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
+
+
+def with_equalled(example: TripletExample) -> TripletExample:
+    """The example with the labelled positive that its negative equals, if known, in place of the scored one."""
+    text = example.match.text if example.match else ""
+    return replace(example, positive=text, s_query_positive=None) if text else example
 
 
 def match_words(match: Match | None) -> str:

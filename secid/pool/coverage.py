@@ -131,6 +131,8 @@ class Vocabulary:
         slots = self._slot_of(keys)
         self._slots[slots] = np.arange(len(keys), dtype=np.uint32)
         self._displaced = np.flatnonzero(self._slots[slots] != np.arange(len(keys)))
+        self._is_shared = np.zeros(1 << bits, np.bool_)
+        self._is_shared[slots[self._displaced]] = True
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -153,10 +155,13 @@ class Vocabulary:
         """Return (n,) place of each key in the vocabulary, -1 for a key that is not there."""
         if not len(self):
             return np.full(len(keys), -1)
-        place = self._slots.take(self._slot_of(keys)).astype(np.int64)
+        slots = self._slot_of(keys)
+        place = self._slots.take(slots).astype(np.int64)
         missed = np.flatnonzero(self.keys.take(place) != keys)
+        place[missed] = -1
+        missed = missed[self._is_shared.take(slots[missed])]
         displaced, known = self._displaced_places(keys[missed])
-        place[missed] = np.where(known, displaced, -1)
+        place[missed[known]] = displaced[known]
         return place
 
     def _slot_of(self, keys: Keys) -> Index:

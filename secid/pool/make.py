@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ REMEDIES = {
 }
 """What helps where every row is left out under one reason."""
 
+BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
+"""Reasons that lie in a line itself, not in which columns are read."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
 """Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
 
@@ -39,7 +42,8 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
     """Raises BadRecordsError where the settings do not allow the malformed rows of a source."""
     if not tally.n_malformed:
         return
-    n_bad = sum(bad_reasons(tally).values())
+    bad = bad_reasons(tally)
+    n_bad = sum(bad.values())
     fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
     example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
     first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
@@ -58,14 +62,19 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
                 remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
             )
         raise BadRecordsError(
-            f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows: "
-            f"{'not all of it is UTF-8' if encoding else 'the file was probably misread'} "
-            f"({left_out_text(tally)}); {first}",
+            f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows "
+            f"({_counted(bad)}); {first}",
             where=name,
-            remedy=UTF_8
-            if encoding
-            else f"name the schema with --format or the columns, or raise {flag_of('max_bad_fraction')}",
+            remedy=UTF_8 if encoding else _remedy(bad, fraction),
         )
+
+
+def _remedy(bad: Mapping[str, int], fraction: float) -> str:
+    """What to do about malformed rows: a schema is no remedy for a broken line."""
+    skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
+    if BROKEN.issuperset(bad):
+        return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
+    return f"fix these rows; if the columns are not what they seem, name them or the schema (--format); or {skip}"
 
 
 def bad_reasons(tally: Tally) -> dict[str, int]:
@@ -109,8 +118,11 @@ def malformed(tally: Tally) -> str:
 
 
 def left_out_text(tally: Tally) -> str:
-    reasons = rows_left_out(tally)
-    return ", ".join(f"{reason} {count}" for reason, count in reasons.items()) or f"{tally.n_read} rows read"
+    return _counted(rows_left_out(tally)) or f"{tally.n_read} rows read"
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in reasons.items())
 
 
 def rows_left_out(tally: Tally) -> Counter[str]:

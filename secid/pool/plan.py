@@ -27,6 +27,9 @@ Small = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
 """A mask that holds formal findings alone: their bits in the catalogue are below 16."""
+Span = slice
+EVERY = Span(None)
+"""All places: a source has a field that is called slice."""
 
 
 class TextFindings(NamedTuple):
@@ -168,11 +171,10 @@ class PlannedSource:
     def n_triplets(self) -> int:
         return len(self.negatives)
 
-    def has(self, finding: str) -> npt.NDArray[np.bool_]:
+    def has(self, finding: str, places: Span = EVERY) -> npt.NDArray[np.bool_]:
         """(T,) which negatives have a finding of the texts. One that its record lists again has repeats itself."""
-        if finding == "repeat":
-            return self.again() | (self.copies > 1)
-        return bit_of(self.findings, finding)
+        found = bit_of(self.findings[places], finding)
+        return found | (self.copies[places] > 1) if finding == "repeat" else found
 
     def again(self) -> npt.NDArray[np.bool_]:
         """(T,) which negatives' text the record lists before, written otherwise."""

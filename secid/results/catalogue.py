@@ -157,11 +157,11 @@ FINDINGS: Mapping[str, Finding] = _entries(
         do="strip the tags, or keep those of negatives and positives alike",
     ),
     Finding(
-        name="length", needs="texts", counted=False, limit=None, urgency=4, formal=True,
+        name="length", needs="texts", counted=False, limit=0.5, urgency=2, formal=True,
         rule="the negative has fewer characters than the 1st percentile of the source's positives, or more than the "
         "99th",
         says="are shorter or longer than nearly all positives",
-        do="cut or choose passages so that negatives are as long as positives",
+        do="use passages as long as the positives",
     ),
     Finding(
         name="query_without_tokens", needs="tokens", counted=False, limit=0.01, urgency=3,

@@ -101,12 +101,14 @@ class Match:
     earlier  : the n-th negative, from 1, of the row at path and line, which belongs to the same record.
     copies   : it is the first of n in its record.
     queries  : it is a negative of n queries of its source.
+    text     : of that positive, as TripletExample has its texts; "" where it has no row.
     """
 
     kind: Literal["positive", "earlier", "copies", "queries"]
     path: str | None = None
     line: int | None = None
     n: int | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class TripletExample:
     """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
 
     s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
-    match: what it repeats, for false_negative, repeat and hub.
+    match: what it repeats, for false_negative, repeat and hub.   findings: names of all that it has.
     """
 
     path: str
@@ -132,6 +134,7 @@ class TripletExample:
     weight: float | None = None
     matched_terms: tuple[tuple[str, float], ...] = ()
     match: Match | None = None
+    findings: tuple[str, ...] = ()
 
 
 # How a result shows itself in an interactive session.

@@ -353,6 +353,10 @@ class TripletTable:
         flags: Flags = (self.findings >> np.uint32(BITS[finding])) & np.uint32(1) != 0
         return flags
 
+    def names_of(self, row: int) -> tuple[str, ...]:
+        """Names of the findings of one negative, in the order of the catalogue."""
+        return tuple(name for name, bit in BITS.items() if int(self.findings[row]) >> bit & 1)
+
     def with_findings(self, flags: Mapping[str, Flags]) -> TripletTable:
         """The table with further findings. flags: (T,) by name."""
         mask = self.findings.copy()

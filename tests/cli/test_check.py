@@ -305,7 +305,7 @@ def test_labels_are_counted(tmp_path, invoke):
 def test_a_trait_is_in_the_first_line(tmp_path, invoke):
     write_rows(tmp_path / "in.jsonl", [{**row, "neg": [*row["neg"], "One passage for all"]} for row in rows(20)])
     out = invoke("check", "in.jsonl").out
-    assert "33.3 %" in " ".join(out.splitlines()[:2])
+    assert "100.0 % length" in " ".join(out.splitlines()[:2])
 
 
 def test_many_sources_take_one_screen_and_sound_ones_a_line(invoke, tmp_path):

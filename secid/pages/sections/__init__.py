@@ -72,7 +72,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
             f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, scored with "
             f"{named(run.encoder.name)}"
         ),
-        verdict=(*verdict(run), *probe_sentence(probe)),
+        verdict=(*verdict(run), *probe_sentence(run, probe)),
         answer=answer_table(run, full=True),
         second=probe_answer(probe),
         pictures=tuple(chart for chart in charts if chart is not None),
@@ -89,7 +89,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
 def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Screen:
     """Verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
     run = trusted(run)
-    headline, *others = (*verdict(run), *probe_sentence(probe))
+    headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
     ablations, slices = (of_analysis(run, name, "sentence") for name in ("ablations", "slices"))
     return screen(

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.charts import ablations_chart
-from secid.pages.glossary import SETTINGS, terms
+from secid.pages.glossary import SETTINGS, not_ranked, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, shown_interval
 from secid.results import Run
@@ -28,7 +28,7 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
         return ""
-    leader = run.sources[0].name
+    leader = next((source.name for source in run.sources if source.name not in not_ranked(run)), "")
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)

@@ -11,8 +11,8 @@ from secid.pages.text import UNKNOWN, count, named, percent, plain, signed, with
 from secid.results import Run
 
 REASONS: Mapping[str, str] = {
-    "too_easy": f"as easy as random passages (hardness below {TOO_EASY:g})",
-    "apart": "too few of its negatives are as hard as those of any other source",
+    "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
+    "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
 }
 """Why a source is not ranked."""
 
@@ -69,4 +69,4 @@ def _difference(pair: EqualMargins) -> str:
 
 def unranked_line(name: str, reason: str) -> str:
     """Say why a source is not ranked."""
-    return f"Not ranked: {named(name)}, {REASONS.get(reason) or plain(reason)}."
+    return f"{named(name)} is not ranked: {REASONS.get(reason) or plain(reason)}."

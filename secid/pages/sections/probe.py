@@ -31,6 +31,7 @@ from secid.results.inputs import with_run
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
 
 TITLE = "Which source training prefers"
+CHOOSE = f"To choose a source, train a little on each with {code('secid probe')}."
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
 FROZEN = "frozen encoder"
 WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
@@ -266,10 +267,10 @@ def next_command(run: Run) -> str:
     return with_run(run.probe, run.folder) if run.probe and sound else ""
 
 
-def probe_sentence(probe: Probe | None) -> tuple[str, ...]:
-    """What the probe adds to the verdict of a run; nothing without one."""
+def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
+    """What the probe adds to the verdict of a run; without one that it takes one to choose between sources."""
     if probe is None:
-        return ()
+        return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
     return (f"{'' if probe.abstained else 'By the probe, which trains: '}{probe_headline(probe)}",)
 
 

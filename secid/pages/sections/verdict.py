@@ -8,12 +8,13 @@ from typing import Any
 
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import STATUS, TO_REPAIR, damaged_positives, doubts, has_collection, statuses
+from secid.pages.findings import TO_REPAIR, damaged_positives, doubts, has_collection, status_of, statuses
 from secid.pages.glossary import (
     CAUTION,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
+    SHORT_HEADS,
     SUSPECTS,
     TO_CHECK,
     compares,
@@ -49,6 +50,11 @@ from secid.settings import flag_of
 # The answer to which sources to train on: one row a source, the same on every page.
 
 Cell = Callable[[Run, SourceReport], str]
+WEIGHT = (
+    "Weight: the mean product of the three gates. A gate's part can be larger than the difference where another gate's "
+    "has the opposite sign."
+)
+"""Beneath the gaps to random passages."""
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
@@ -88,9 +94,11 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
 def below_table(run: Run) -> tuple[str, ...]:
     """Say why sources are not ranked, and where each source's gap to random passages comes from."""
     found = PROFILE.of(run)
+    gaps = gap_lines(found) if found is not None else []
     return (
         *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
-        *(gap_lines(found) if found is not None else ()),
+        *gaps,
+        *((WEIGHT,) if gaps else ()),
     )
 
 
@@ -140,11 +148,9 @@ def gate(name: str) -> Cell:
     return cell
 
 
-SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
-"""Heads for a terminal of 80 columns."""
 COLUMNS: dict[Column, Cell] = {
     foreign("source"): lambda _, source: plain(source.name),
-    status("status"): lambda _, source: STATUS[source.status],
+    status("status"): status_of,
     **{number(name): gate(name) for name in FACTORS},
     number("score ± CI"): own_score,
     text("tie"): _tie,
@@ -281,7 +287,7 @@ def verdict(run: Run) -> tuple[str, ...]:
 def answer(run: Run) -> str:
     """Say which sources to repair or leave, and which of the others ranks first."""
     defects, first = statuses(run.sources), leader(run)
-    return f"{defects}; {first}." if first else f"{defects}."
+    return f"{defects}; {first}, which is no forecast of training." if first else f"{defects}."
 
 
 def leader(run: Run) -> str:

@@ -23,7 +23,7 @@ from secid.pages.findings import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records
 from secid.results import SourceFinding, Status, defects_to_drop
-from secid.results.catalogue import DEFECTS, FINDINGS, known_finding
+from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS, known_finding
 from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
 from secid.write.rows import Row
@@ -187,7 +187,7 @@ class Selection(Written):
 
 
 def widened(findings: Sequence[SourceFinding], of_copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the formal findings in which the copy differs more from its positives, by more than the finding's limit.
+    """Return the formal findings in which the copy differs more from its positives, by more than a point.
 
     findings : of the source.   of_copy : by name, the share of the copy's negatives minus that of its positives.
     Of each finding this difference in the source and in the copy.
@@ -197,11 +197,7 @@ def widened(findings: Sequence[SourceFinding], of_copy: Mapping[str, float]) -> 
         for item in findings
         if item.positives is not None and item.name in of_copy
     }
-    return {
-        name: (before, after)
-        for name, (before, after) in pairs.items()
-        if abs(after) > abs(before) + (FINDINGS[name].limit or 0.0)
-    }
+    return {name: (before, after) for name, (before, after) in pairs.items() if abs(after) > abs(before) + DEFECT_LIMIT}
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:

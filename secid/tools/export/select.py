@@ -346,7 +346,8 @@ class _Rows:
                 # Of several positives nothing here names the one that a policy scored.
                 positive = positives[0] if self.first_only else None
                 more = {"positives": positives} if len(positives) > 1 else {}
-                match = match_of(triplet)
+                match = asdict(found) if (found := match_of(triplet)) else {}
+                match.pop("text", None)  # the negative's own but for its case, spaces and punctuation
                 yield {
                     **self._start(place.path, place.line, ordinal),
                     "query": row.query,
@@ -355,7 +356,7 @@ class _Rows:
                     "negative": row.negatives[ordinal].text,
                     "findings": [name for name, flags in self.facts.findings.items() if flags[triplet]],
                     **self._numbers(triplet),
-                    **({} if match is None else {"match": asdict(match)}),
+                    **({"match": match} if match else {}),
                 }
         yield from self._blanks()
 

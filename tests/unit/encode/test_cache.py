@@ -678,8 +678,7 @@ def work(folder: Path, n_texts: int, name: str, said: Any) -> None:
     own.everything()
     own.close()
     some = np.arange(0, n_texts, 50)
-    stored = torch.empty((len(some), own.vectors.dimension))
-    own.vectors.gather("passage", some, stored)
+    stored = own.vectors.passages[some]
     assert np.allclose(stored.numpy(), rows_of([texts[place] for place in some]), atol=1e-6)
     said.send(int(own.counts["n_cached"]))
 

@@ -28,9 +28,10 @@ def test_planted_matches_are_named(tmp_path):
         source = next(item for item in run.sources if item.name == "a")
         own, other = source.finding("false_negative").examples[0].path, "b.jsonl"
         equal = matches(source, "false_negative")
-        assert equal[4, rows[3]["neg"][-1]] == Match(kind="positive", path=own, line=4)
+        assert equal[4, rows[3]["neg"][-1]] == Match(kind="positive", path=own, line=4, text=rows[3]["pos"][0])
         crossing = equal[6, rows[5]["neg"][-1]]
         assert (crossing.kind, crossing.path[-len(other) :], crossing.line) == ("positive", other, 6)
+        assert crossing.text == others[5]["pos"][0]
         again = matches(source, "repeat")
         assert again[9, rows[8]["neg"][-1]] == Match(kind="earlier", path=own, line=9, n=2)
         assert again[10, rows[9]["neg"][0]] == Match(kind="copies", n=3)

@@ -21,11 +21,13 @@ from tests.unit.pages.samples import golden
 GATE = gate_page(VERDICT)
 TABLES = [
     answer_table(golden(), full=True),
+    answer_table(golden(), full=False),
     answer([], {}),
     GATE.answer,
     *(t for part in GATE.details for t in part.tables),
 ]
 HEADS = {column.title for table in TABLES for column in table.columns}
+CONTROLS = {row[0] for table in TABLES for row in table.rows[len(table.rows) - table.n_controls :]}
 ASKED = (
     "score hardness outscoring tie defects queries consistency locality residual no_defects repair unusable no_verdict"
 )
@@ -33,9 +35,20 @@ ASKED = (
 
 @pytest.mark.parametrize(
     "name",
-    sorted({*HEADS, *STATUS, *STATUSES, *get_args(Status), *get_args(Outcome), *map(mark, ALL_CHECKS), *ASKED.split()}),
+    sorted(
+        {
+            *HEADS,
+            *CONTROLS,
+            *STATUS,
+            *STATUSES,
+            *get_args(Status),
+            *get_args(Outcome),
+            *map(mark, ALL_CHECKS),
+            *ASKED.split(),
+        }
+    ),
 )
-def test_every_column_and_status_of_a_printed_table_is_explained(name):
+def test_every_column_control_and_status_of_a_printed_table_is_explained(name):
     (facts,) = explained(name).values()
     assert {"title", "is", "docs"} <= facts.keys()
 

@@ -120,8 +120,8 @@ def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():
 def test_sources_to_repair_are_not_to_be_trained_on_yet():
     run = replace(RUN, probe=COMMAND, folder="runs/one")
     assert "repair" in {source.status for source in run.sources}
-    assert "secid probe" not in run_printed(run)
-    assert "secid probe" not in FORMATS[".html"](run)
+    assert COMMAND not in run_printed(run)
+    assert COMMAND not in FORMATS[".html"](run)
 
 
 def test_an_older_run_has_neither():

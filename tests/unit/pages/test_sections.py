@@ -23,6 +23,7 @@ from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import notes, own_score, verdict
 from secid.pages.text import without_isolates
+from secid.pool.normal_form import normal_form
 from secid.settings import in_words
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples
@@ -123,25 +124,38 @@ def test_stability_within_a_block_is_its_least():
     assert section.tables[1].columns[-1].title == "stability in mined"
 
 
-def test_every_example_is_a_row_once_with_all_findings_that_list_it():
+def test_every_example_is_a_row_once_with_all_findings_of_its_negative():
     run = samples.golden()
     expected: dict[tuple, set[str]] = {}
     for source in run.sources:
         for finding in source.findings:
             for one in finding.examples:
-                key = source.name, one.path, one.line, one.positive, one.negative
-                expected.setdefault(key, set()).add(finding.name)
+                assert finding.name in one.findings
+                key = source.name, one.path, one.line, one.query, one.negative
+                expected.setdefault(key, set()).update(one.findings)
     rows = example_rows(run)
     found = {
-        (row.source, row.example.path, row.example.line, row.example.positive, row.example.negative): set(row.findings)
+        (row.source, row.example.path, row.example.line, row.example.query, row.example.negative): set(row.findings)
         for row in rows
     }
     assert found == expected
     assert len(rows) == len(found) > 10
     assert max(map(len, expected.values())) > 1
-    margins = [(row.margin, row.example.s_query_positive, row.example.s_query_negative) for row in rows]
-    assert all(margin is None or margin == positive - negative for margin, positive, negative in margins)
-    assert any(margin is not None for margin, *_ in margins)
+    margins = [
+        (row.margin, row.example.s_query_positive, row.example.s_query_negative)
+        for row in rows
+        if row.example.s_query_positive is not None
+    ]
+    assert margins
+    assert all(margin == positive - negative for margin, positive, negative in margins)
+
+
+def test_a_false_negative_is_shown_with_the_positive_that_it_equals():
+    rows = [row for row in example_rows(samples.golden()) if "false_negative" in row.findings]
+    assert len(rows) > 1
+    for row in rows:
+        assert normal_form(row.example.positive) == normal_form(row.example.negative)
+        assert row.example.s_query_positive is None
 
 
 def test_every_setting_is_explained():

@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from secid.pages.findings import status_of
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import print_page, screen, table_lines
@@ -78,8 +79,7 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
 def test_60_columns_have_each_name_and_status_above_its_numbers():
     lines = printed(RUN, 60).splitlines()
     for source in RUN.sources:
-        word = {"no_defects": "no defects", "repair": "repair first"}[source.status]
-        place = lines.index(f"{source.name}: {word}")
+        place = lines.index(f"{source.name}: {status_of(RUN, source)}")
         assert lines[place + 1].split()[-1] == "%"
 
 
@@ -108,7 +108,7 @@ def test_the_repair_follows_the_defects_that_it_drops():
     repair = next(place for place, line in enumerate(lines) if "secid select" in line)
     assert lines[repair - 1].strip().startswith("for example ")
     assert lines[repair - 2].strip().endswith("once.")
-    assert "--finding hub" in "".join(lines[repair:])
+    assert "--finding length" in "".join(lines[repair:])
 
 
 def test_the_legend_is_printed_where_it_is_asked_for():

@@ -14,6 +14,7 @@ from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.ranking import controls_line, outcome, pairs_sentence
 from secid.pages.sections.verdict import (
+    WEIGHT,
     against_random,
     answer,
     answer_table,
@@ -176,10 +177,14 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     *others, last = (source.name for source in run.sources)
     assert [row[0] for row in answer_table(run, full=True).rows][:5] == [*others, last]
     assert column(answer_table(run, full=True), "tie")[4] == "–"
-    assert without_isolates(below_table(run)[0]) == (
-        f"Not ranked: {last}, as easy as random passages (hardness below 0.1)."
+    reason, *gaps, weight = below_table(run)
+    assert without_isolates(reason) == (
+        f"{last} is not ranked: it is as easy as random passages (hardness below 0.1); a high score does not recommend "
+        "it."
     )
-    assert len(below_table(run)) == 1 + len(run.sources)
+    assert column(answer_table(run, full=True), "status")[4] == "not ranked"
+    assert len(gaps) == len(run.sources)
+    assert weight == WEIGHT
     assert f"of {len(others)} ranked sources without defects" in answer(run)
     turned = samples.replaced(
         run, equal_hardness=replace(run.analyses["equal_hardness"], unranked={others[0]: "apart"})
@@ -242,7 +247,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
     table = answer_table(RUN, full=True)
     ordered = ["bm25", "dense", "poisoned", "counterfactual", "random"]
     assert column(table, "source")[:5] == ordered
-    assert column(table, "status")[:5] == ["no defects", "no defects", "repair first", "no defects", "no defects"]
+    assert column(table, "status")[:5] == ["no defects", "no defects", "repair first", "no defects", "not ranked"]
     assert column(table, "score ± CI")[4] == "0.546 ±0.035"
     assert column(table, "tie")[:5] == ["A", "A", "A", "B", "–"]
     assert column(table, "hardness")[:5] == ["0.41", "0.68", "0.47", "1.11", "0.01"]
@@ -323,14 +328,14 @@ def test_a_name_that_looks_like_a_flag_is_given_with_it():
 def test_the_most_urgent_findings_are_chosen_over_all_sources():
     groups, n_more = most_urgent(RUN, 5)
     assert [(group.source, len(group.items)) for group in groups] == [
-        ("poisoned", 3),
+        ("poisoned", 2),
+        ("counterfactual", 2),
         ("random", 1),
-        ("counterfactual", 1),
     ]
-    assert n_more == 0
+    assert n_more == 1
     groups, n_more = most_urgent(RUN, 1)
     assert [group.source for group in groups] == ["poisoned"]
-    assert (bool(groups[0].command), n_more) == (True, 4)
+    assert (bool(groups[0].command), n_more) == (True, 5)
     assert most_urgent(CLEAN, 5) == ((), 0)
     leave = replace(RUN, sources=(replace(RUN.sources[0], status="unusable"), *RUN.sources[1:]))
     assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "random", "counterfactual"]
