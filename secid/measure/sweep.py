@@ -228,8 +228,12 @@ class _Totals:
         last = len(self._counts) - 1
         heads = triplets.record_offsets[:-1]
         self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
-        families = list(dict.fromkeys(map(_unsampled, variants)))
-        sampled = {_unsampled(variant) for variant in variants if variant.sample < 1.0 and last}
+        self._equal = {
+            name: next(other for other, own in coverages.items() if np.array_equal(own, values))
+            for name, values in coverages.items()
+        }
+        families = list(dict.fromkeys(map(self._family, variants)))
+        sampled = {self._family(variant) for variant in variants if variant.sample < 1.0 and last}
         self._families = sorted(families, key=lambda family: family not in sampled)
         self._sums = SymmetricSums(len(families), d, device, dtype)
         self._strata = [self._sums.first(len(sampled)) for _ in range(last)]
@@ -271,7 +275,7 @@ class _Totals:
         weights = self._weights.cumsum(1).tolist()
         for smaller, larger in pairwise(self._strata):
             larger.merge(smaller)
-        number = {variant: self._families.index(_unsampled(variant)) for variant in variants}
+        number = {variant: self._families.index(self._family(variant)) for variant in variants}
         last = len(self._strata)
         place = {variant: min(int(np.searchsorted(self._samples, variant.sample)), last) for variant in variants}
         by_place = [*self._strata, self._sums]
@@ -281,10 +285,9 @@ class _Totals:
             {variant: (by_place[at], number[variant]) for variant, at in place.items()},
         )
 
-
-def _unsampled(variant: Variant) -> Variant:
-    """The variant whose products a sampled one shares."""
-    return replace(variant, sample=1.0)
+    def _family(self, variant: Variant) -> Variant:
+        """The variant whose products this one shares: of all triplets, with the first coverage that is equal."""
+        return replace(variant, coverage=self._equal[variant.coverage], sample=1.0)
 
 
 def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> tuple[Dots, Tensor]:

@@ -119,7 +119,8 @@ def gates_chart(run: Run) -> Chart | None:
     found = PROFILE.of(run)
     if found is None:
         return None
-    profiles = [(own.source, own, False) for own in found.sources]
+    of = {own.source: own for own in found.sources}
+    profiles = [(source.name, of[source.name], False) for source in run.sources if source.name in of]
     profiles += [(kind_name(own.source), own, True) for own in found.controls.values()]
     rows = [
         ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
@@ -387,14 +388,12 @@ def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
     if str(attributes.get("class_")).split()[0] == "src":
         attributes["color"] = SOURCE_COLOUR
     parts = [
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), f"{value:.4g}" if isinstance(value, float) else value
-        )
+        f' {key.rstrip("_").replace("_", "-")}="{escape(f"{value:.4g}" if isinstance(value, float) else value)}"'
         for key, value in attributes.items()
         if value is not None
     ]
-    start = Markup("<{}{}").format(Markup(name), Markup("").join(parts))  # noqa: S704  names are ours
-    return start + (Markup(">{}</{}>").format(escape(body), Markup(name)) if body else Markup("/>"))  # noqa: S704
+    start = f"<{name}{''.join(parts)}"
+    return Markup(f"{start}>{escape(body)}</{name}>" if body else f"{start}/>")  # noqa: S704  all values are escaped
 
 
 def _figure(label: str, rows: Sequence[Markup], class_: str) -> Markup:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.pages.findings import (
+    REPAIR_FIRST,
     STATUS,
     above_limit,
     advice,
@@ -22,7 +23,19 @@ from secid.pages.findings import (
 )
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
-from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, match_words, number, status, text
+from secid.pages.page import (
+    Item,
+    Page,
+    Section,
+    ShownFindings,
+    Table,
+    foreign,
+    match_words,
+    number,
+    status,
+    text,
+    with_equalled,
+)
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
@@ -60,7 +73,9 @@ def check_page(check: Check) -> Page:
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
         answer=answer(check.sources, check.texts),
         findings=tuple(
-            group for source in check.sources if (group := _findings(source, check.texts[source.name])).items
+            group
+            for source in sorted(check.sources, key=lambda source: REPAIR_FIRST.index(source.status))
+            if (group := _findings(source, check.texts[source.name])).items
         ),
         heat=heat_table(check.sources),
         details=(
@@ -164,7 +179,7 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
         name=item.name,
         sentence=sentence(item),
         command="" if item.name in to_drop(source) and source.repair else f"secid explain {item.name}",
-        examples=item.examples,
+        examples=tuple(map(with_equalled, item.examples)),
         n_negatives=item.n_negatives,
     )
 

@@ -54,6 +54,7 @@ ROW_CHARACTERS = 400
 """Of a text of a row to browse."""
 RARE_WORD = 3.0
 """IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
+MARK, END_MARK = Markup("<mark>"), Markup("</mark>")
 LONG_WORD = 4
 """Characters from which a shared word is marked where no IDF is known."""
 
@@ -232,7 +233,7 @@ def _pattern(word: str) -> str:
 def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
     """What a split gave: text and matches in turn."""
     for place, part in enumerate(parts):
-        yield Markup("<mark>{}</mark>").format(part) if place % 2 else escape(part)
+        yield MARK + escape(part) + END_MARK if place % 2 else escape(part)
 
 
 # A page as Markdown, for a pull request or a step summary. Untrusted text cannot act as markup.
@@ -258,7 +259,7 @@ def to_markdown(page: Page) -> str:
     while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
         missing += [section.title for section in page.details if section not in part.details]
-        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has all.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 

@@ -80,10 +80,10 @@ EXPLANATIONS = {
     "below ½ it outscores the positive.",
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
     "the score rewards more.",
-    "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
+    "c": "lexical coverage, 1 − λ: IDF share of the query's words that the negative repeats, 0 to 1.",
     "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
-    "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
-    "λ": "1 − c, 0 to 1: how little the negative repeats the query's words; the score rewards more.",
+    "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
+    "λ": "0 to 1: how little the negative repeats the query's words, by IDF; the score rewards more.",
     "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
     "gates (Shapley values) add up to it, and one is larger than the gap where another has the opposite sign.",
     "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
@@ -216,7 +216,7 @@ SETTINGS = {
     "tokenizer": (
         "tokenizers",
         (
-            "what counts as a word in c. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: "
+            "what counts as a word in λ. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: "
             "text between spaces. Character trigrams: windows of three characters. Words of any script: alphanumeric "
             "with vowel signs kept, scripts without spaces in pairs of characters. Word pieces: the encoder's own."
         ),
@@ -224,15 +224,15 @@ SETTINGS = {
     "idf": (
         "IDF corpora",
         (
-            "the texts over which the IDF of a word in c is counted. Pooled documents: of all sources; own: of the "
+            "the texts over which the IDF of a word in λ is counted. Pooled documents: of all sources; own: of the "
             "source; pooled queries + documents: both. Uniform weights: every word counts 1."
         ),
     ),
     "weight": (
         "weights",
         (
-            "what each direction is multiplied by. Full: π · ρ · (1 − c); “without” leaves one factor out. Residual "
-            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). "
+            "what each direction is multiplied by. Full: π · ρ · λ; “without” leaves one factor out. Residual "
+            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
             "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
             "Scores under other weights are other numbers: compare orders alone."
         ),

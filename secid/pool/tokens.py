@@ -380,7 +380,8 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
         ends = np.cumsum(sizes)
         windows = np.zeros(len(points), np.uint64)
         windows[:-2] = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
-        whole = np.arange(2, len(points) + 2) < np.repeat(ends, sizes)
+        whole = np.ones(len(points), np.bool_)
+        whole[ends[sizes > 0] - 1] = whole[ends[sizes > 1] - 2] = False
         short = np.flatnonzero((sizes == 1) | (sizes == 2))
         for place in short.tolist():
             start = ends[place] - sizes[place]

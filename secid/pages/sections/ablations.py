@@ -34,9 +34,9 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
     kinds = ", ".join(plain(in_words(item.name)) for item in ablations if item.name != SAMPLE)
     return (
-        f"Settings that change the order of sources: {count(sum(bool(row.swapped) for row in known))} of "
-        f"{count(len(known))} others ({kinds}); that of a pair with a significant difference: {count(n_apart)}. "
-        f"Settings that change the place of {named(leader)}: {count(n_leader)}."
+        f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes in "
+        f"{count(sum(bool(row.swapped) for row in known))} of them, that of a significantly different pair in "
+        f"{count(n_apart)}, and the place of {named(leader)} in {count(n_leader)}."
     )
 
 

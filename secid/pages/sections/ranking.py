@@ -304,27 +304,21 @@ def _at_budget(control: ControlResult, budget: float) -> str:
     return f"{nats(point.nats)}\n({shown_interval(point.interval_95, budget)})" if point.budget == budget else "–"
 
 
-# Where the weight goes: gates by source, and other scores.
+# Coverage, and other scores.
 
-MEANS = (
-    ("consistency_mean", "π"),
-    ("locality_mean", "ρ"),
-    ("coverage_mean", "c"),
-    ("positive_coverage_mean", "c of positives"),
-    ("weight_mean", "weight"),
-)
 PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
 
 
 def gates_section(run: Run) -> Section:
-    """Means of the gates, and scores that others rank by."""
+    """Coverage of negatives and positives, and scores that others rank by."""
     means = Table(
-        caption="Means of the gates",
-        columns=(foreign("source"), *(number(name) for _, name in MEANS), number("tr M")),
+        caption="Mean lexical coverage, and tr M",
+        columns=(foreign("source"), *map(number, ("c", "c of positives", "tr M"))),
         rows=tuple(
             (
                 plain(source.name),
-                *(fraction(getattr(source.scored, field)) for field, _ in MEANS),
+                fraction(source.scored.coverage_mean),
+                fraction(source.scored.positive_coverage_mean),
                 nats(source.scored.trace),
             )
             for source in run.sources
@@ -332,10 +326,10 @@ def gates_section(run: Run) -> Section:
     )
     return Section(
         anchor="gates",
-        link="Gates",
-        title="Where the weight goes",
+        link="Coverage",
+        title="Coverage and other scores",
         tables=(means, _proxies(run)),
-        terms=terms("π", "ρ", "c", "c of positives", "weight", "tr M", "pair, record", *PROXIES),
+        terms=terms("c", "c of positives", "tr M", "pair, record", *PROXIES),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,12 @@ WEIGHT = (
 """Beneath the gaps to random passages."""
 
 
+def as_listed(run: Run) -> Run:
+    """The run with its sources in the order of the answer: those that are not ranked last."""
+    apart = not_ranked(run)
+    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
+
+
 def answer_table(run: Run, *, full: bool) -> Table:
     """Show a row a source, those that are not ranked below the others, and the reference controls below all of them.
 
@@ -65,9 +72,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
-    apart = not_ranked(run)
-    ordered = sorted(run.sources, key=lambda source: source.name in apart)
-    rows = [tuple(cell(run, source) for cell in columns.values()) for source in ordered]
+    rows = [tuple(cell(run, source) for cell in columns.values()) for source in as_listed(run).sources]
     controls = [control for control in run.controls if control.kind in REFERENCES]
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
     return Table(caption="Sources by score", columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))

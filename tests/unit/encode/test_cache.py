@@ -27,6 +27,7 @@ from secid.encode.cache_folder import DAMAGED, REMOVAL, readable_segments
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find_keys, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
+from tests.kills import forked
 
 from .conftest import embedded, embedder, text_keys
 
@@ -684,12 +685,9 @@ def work(folder: Path, n_texts: int, name: str, said: Any) -> None:
 
 
 def worker(folder: Path, n_texts: int, name: str) -> tuple[Any, Any]:
-    """A child, forked from a process with all imports made, and where it tells."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    heard, said = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(folder, n_texts, name, said))
-    process.start()
+    """A child and where it tells."""
+    heard, said = multiprocessing.Pipe(duplex=False)
+    process = forked(work, folder, n_texts, name, said)
     said.close()
     return process, heard
 
