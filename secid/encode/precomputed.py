@@ -36,9 +36,6 @@ WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 UNUSED = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that were fixed when the rows were computed."""
 
-PART_ROWS = 65_536
-"""Rows checked at once when a file is read: a float32 copy of all rows would double the memory."""
-
 STORED_UNIT_TOLERANCE = 1e-3
 """Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
 
@@ -113,10 +110,9 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     if not path.is_file():
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-    parts = np.array_split(table.vectors, len(table.vectors) // PART_ROWS + 1)
     wide = np.promote_types(table.vectors.dtype, np.float32)
     with np.errstate(over="ignore"):
-        lengths = np.concatenate([np.linalg.norm(part.astype(wide), axis=1) for part in parts])
+        lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors, dtype=wide))
     unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
     suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares overflow early
     bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]
@@ -178,16 +174,7 @@ def _read_npz(path: Path) -> VectorTable:
                 _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in WANTED}
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        MemoryError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-    ) as error:
+    except UNREADABLE as error:
         raise EncoderError(
             f"cannot be read: {plainly(error)}", where=str(path), remedy="write it with np.savez"
         ) from error

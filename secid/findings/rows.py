@@ -37,7 +37,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
-AGAINST_RANDOM = SAMPLED | {"near_positive"}
+AGAINST_PASSAGES = SAMPLED | {"near_positive"}
 """Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
 
@@ -177,6 +177,7 @@ class Inspector:
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
         of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
+        weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
         writer = _ExampleWriter(self._plan, item, table, self._coverages, self._matcher, settings)
         return table, SourceFindings(
             tuple(
@@ -188,7 +189,7 @@ class Inspector:
                         writer.measured(of_texts[name].examples, texts.places[name])
                         if name in of_texts
                         else writer.worst(rules[name]),
-                        *_parts(item, table, name),
+                        *_parts(item, table, name, weight),
                     ),
                     n_rows=of_texts[name].n_rows if name in of_texts else None,
                     positives=of_texts[name].positives if name in of_texts else None,
@@ -218,12 +219,14 @@ def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Name
     return Share(max(round(n), int(n > 0)), round(float(amount.sum())), estimate)
 
 
-def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float] | tuple[None, None]:
-    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known."""
+def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tuple[float, float] | tuple[None, None]:
+    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known.
+
+    weight : (T,) with shares.
+    """
     if name not in table.evaluated:
         return None, None
     flags = table.has(name)
-    weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])
     weight_fraction, held = (
         part_of_total(float(amounts[flags].sum()), float(amounts.sum()))

@@ -288,7 +288,10 @@ def write_negatives(measured: Iterable[Measured], path: Path) -> None:
 
     A finding that was not evaluated is null, and so is `suspect` where the guide did not score the negative.
     """
-    with pq.ParquetWriter(path, NEGATIVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
+    repeat = [field.name for field in NEGATIVES_SCHEMA if not pa.types.is_floating(field.type)]
+    with pq.ParquetWriter(
+        path, NEGATIVES_SCHEMA, compression="zstd", use_dictionary=repeat, write_page_checksum=True
+    ) as writer:
         for item in measured:
             for batch in _batches(item):
                 writer.write_batch(batch)

@@ -12,7 +12,14 @@ import torch
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, side_by_side
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
-from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
+from secid.measure.information import (
+    Eigen,
+    InformationState,
+    eigenvalues,
+    factor_nats,
+    factor_of,
+    spectral_nats,
+)
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
@@ -147,6 +154,8 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
 
 # What measures every set of triplets of a run, and sets cut to equal size.
 
+FULL_RANK = 4
+"""Triplets a dimension from which eigenvalues are not looked for: hardly any is 0 but for rounding."""
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
@@ -307,9 +316,11 @@ def variant_scores(
     def score(variant: Variant) -> VariantScore:
         state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
         inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
-        values = eigenvalues(state, len(inside))
+        by_factor = not scaled and len(inside) > FULL_RANK * sums.dimension
+        values = None if by_factor else eigenvalues(state, len(inside))
+        nats = factor_nats(factor_of(budget * state.matrix())) if values is None else spectral_nats(values, budget)
         return VariantScore(
-            nats=None if scaled or not state.n_negatives else spectral_nats(values, budget),
+            nats=None if scaled or not state.n_negatives else nats,
             eigenvalues=values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,

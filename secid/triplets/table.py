@@ -109,6 +109,8 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
 
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
+SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
+"""Tokenizers that give the same tokens of ASCII texts."""
 
 
 def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
@@ -173,6 +175,9 @@ class CoverageTables:
 
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""
+        same = next((self._lexicons[name] for name in SAME_IN_ASCII & self._lexicons.keys()), None)
+        if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii:
+            return same
         if tokenizer not in self._lexicons:
             queries, passages = self._plan.queries, self._plan.passages
             whole = tokenizer == WORDPIECES
