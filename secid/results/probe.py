@@ -155,7 +155,7 @@ class Dose:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reversal:
+class ReversedPair:
     """Two sources whose order differs between doses, significantly at each of them after Holm's correction.
 
     first_better, second_better: the learning rates at which one is significantly better than the other.
@@ -179,14 +179,14 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
     return by_pair
 
 
-def reversals_of(doses: Iterable[Dose]) -> tuple[Reversal, ...]:
+def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
     """The pairs of sources that are established in both directions, each at one dose at least."""
     found = []
     for (first, second), rates in established_at(doses).items():
         by_first = tuple(rate for rate, better in rates if better == first)
         by_second = tuple(rate for rate, better in rates if better == second)
         if by_first and by_second:
-            found.append(Reversal(first=first, second=second, first_better=by_first, second_better=by_second))
+            found.append(ReversedPair(first=first, second=second, first_better=by_first, second_better=by_second))
     return tuple(found)
 
 
@@ -235,7 +235,7 @@ class Probe(Shown):
     frozen: Means | None
     frozen_per_query: PerQuery | None
     doses: tuple[Dose, ...]
-    reversals: tuple[Reversal, ...]
+    reversals: tuple[ReversedPair, ...]
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Mapping[str, float]]

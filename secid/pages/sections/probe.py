@@ -35,7 +35,7 @@ from secid.results.probe import (
     Means,
     Probe,
     ProbedPair,
-    Reversal,
+    ReversedPair,
     established_at,
     sign,
 )
@@ -182,7 +182,7 @@ def order_sentence(probe: Probe) -> str:
     )
 
 
-def _reversal(item: Reversal) -> str:
+def _reversal(item: ReversedPair) -> str:
     """Who is better where, the lowest rate first."""
     sides = [(item.first_better, item.first, item.second), (item.second_better, item.second, item.first)]
     parts = [
