@@ -194,7 +194,7 @@ def may_be_phrases(texts: Packed) -> Flags:
 
     True for all texts that do not start with a letter of ASCII, and plain blanks at most.
     """
-    first = LOWER[texts.edges(8)[0]]
+    first = LOWER[texts.first(8)]
     start, number = first[:, :START_CHARACTERS], first.view(">u8").ravel().astype(np.uint64)
     blank = start == ord(" ")
     odd = (start - ord(" ") >= DELETE - ord(" ")).any(axis=1) | (blank[:, 1:] & blank[:, :-1]).any(axis=1)
@@ -476,8 +476,8 @@ def applied(rule: Callable[[str], bool], texts: Packed, candidates: Flags) -> Fl
 
 def form_flags(texts: Packed) -> dict[str, Flags]:
     """Return (n,) by finding: what tells of a text's form. Its bytes rule most texts out before a rule reads them."""
-    first, last = texts.edges(2)
-    at_start = np.isin(first[:, 0], IN_FRONT) | (first[:, 0] >= 0x80)
+    first, last = texts.first(1)[:, 0], texts.last(2)
+    at_start = np.isin(first, IN_FRONT) | (first >= 0x80)
     at_end = np.isin(last[:, 1], ENDS_OF_ASCII) & (last != ord(".")).any(axis=1)
     has_tag = (texts.n_bytes(ord("<"), ord("<") + 1) > 0) | (texts.n_bytes(ord("&"), ord("&") + 1) > 0)
     return {

@@ -40,7 +40,7 @@ SHARED_CHANCE = 0.01
 """Largest chance of so few positives that open so, if they did as often as the negatives. Few positives say little: 89
 without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
 sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
-CHUNK_TEXTS = 4096
+CHUNK_TEXTS = 8192
 """Texts worked on at once: some MB."""
 FORMS_AT_ONCE = 1024
 """Of these: what is made of their words stays in the processor's cache."""
@@ -59,12 +59,12 @@ class Openings:
     phrase: Keys
     opening: Keys
 
-    @staticmethod
-    def of(texts: Packed, forms: FormKeys) -> Openings:
-        """Return the openings of texts. forms: theirs."""
-        phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
-        phrases[places] = list(map(_key, map(phrase, texts.take(places))))
-        return Openings(phrases, opening_keys(forms))
+
+def phrase_keys(texts: Packed) -> Keys:
+    """Return (n,) the key of the generator's phrase with which each text opens, NONE for none."""
+    phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
+    phrases[places] = list(map(_key, map(phrase, texts.take(places))))
+    return phrases
 
 
 def _key(words: str | None) -> int:
@@ -150,6 +150,8 @@ def opening_keys(forms: FormKeys) -> Keys:
     Source: METHOD 14.
     """
     words = first_keys(forms.words, forms.n_words, OPENING_WORDS)
+    if not forms.unspaced.any():
+        return words
     characters = first_keys(forms.characters, forms.n_characters, OPENING_CHARACTERS)
     return np.where(forms.unspaced, characters, words)
 
@@ -278,6 +280,7 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
     return {
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         **form_flags(texts),
+        "phrase": phrase_keys(texts),
         "mojibake": applied(is_mojibake, texts, texts.n_bytes(0x80, 0x100) > 0),
         "language": language_numbers(texts, model),
         "characters": texts.lengths - texts.n_bytes(0x80, 0xC0),
@@ -287,8 +290,8 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
 def _form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
     """Return what the normal forms of texts show, by name."""
     forms = FormKeys.of(texts)
-    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
-    return {**form_columns(forms), **vars(openings), "run_bits": runs.bits, "n_runs": runs.n_runs}
+    runs = RunBits.of(forms)
+    return {**form_columns(forms), "opening": opening_keys(forms), "run_bits": runs.bits, "n_runs": runs.n_runs}
 
 
 def first_labels(planned: PlannedSource) -> Index:

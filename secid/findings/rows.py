@@ -37,7 +37,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
-AGAINST_RANDOM = SAMPLED | {"near_positive"}
+AGAINST_PASSAGES = SAMPLED | {"near_positive"}
 """Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
 

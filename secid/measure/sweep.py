@@ -27,7 +27,7 @@ from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
-MOST_AT_ONCE = 4
+MOST_WEIGHTS_AT_ONCE = 4
 """Products of the same rows that make the panels narrower: with 32 columns of each little of the lower triangle is
 computed, and together they are as fast as 128."""
 STORED_PANELS = 8
@@ -59,7 +59,9 @@ class SymmetricSums:
     def __init__(self, n: int, d: int, device: torch.device, dtype: torch.dtype) -> None:
         panels = block_plan(device).panels
         self._whole = panels is None
-        width = -(-d // STORED_PANELS) if panels is None else max(1, panels[dtype] // min(max(1, n), MOST_AT_ONCE))
+        width = (
+            -(-d // STORED_PANELS) if panels is None else max(1, panels[dtype] // min(max(1, n), MOST_WEIGHTS_AT_ONCE))
+        )
         stops = [min(d, start + width) for start in range(0, d, width)]
         self._panels = [
             torch.zeros(stop, n, stop - start, dtype=torch.float64, device=device)

@@ -112,7 +112,7 @@ class RunComparison(Shown):
 
 
 def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
-    """What changed between runs, each with the name it is shown by. Raises UsageError for fewer than two."""
+    """Compare runs, each given with the name it is shown by. Raises UsageError for fewer than two."""
     if len(runs) < 2:
         raise UsageError("one run has nothing to be compared with", remedy="name two run folders")
     changes = _changes([run for _, run in runs])
@@ -242,10 +242,10 @@ def labels(paths: Sequence[Path]) -> list[str]:
 # Several runs compared, as a page: scores, statuses and findings of each run, and how they differ from the first.
 
 NAME_CHARACTERS = 30
-"""Of a run in the head of a column."""
+"""Longest name of a run in the head of a column."""
 DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
-"""Of a hash: report.json has the whole."""
+"""Shown digits of a hash; report.json has all of them."""
 SHOWN_PAIRS = 3
 KINDS = {
     "setting": "settings",
@@ -404,7 +404,7 @@ def _findings(runs: RunComparison) -> Table | None:
 
 
 def _is_shown(name: str, shares: Sequence[float]) -> bool:
-    """Whether a finding with a limit is above it in a run, or changed by a point between runs."""
+    """Return whether a finding with a limit is above it in a run, or changed by a point between runs."""
     limit = FINDINGS[name].limit if name in FINDINGS else None
     return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
 

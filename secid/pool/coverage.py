@@ -21,9 +21,9 @@ from secid.pool.tokens import (
     MULTIPLIER,
     Keys,
     TokenSets,
+    dictionary_encode,
     distinct_in_blocks,
     distinct_tokens,
-    numbered,
     term_keys,
     token_stream,
 )
@@ -174,7 +174,7 @@ class Vocabulary:
         missed = np.arange(len(keys))
         if len(self):
             missed = np.flatnonzero(self.keys.take(numbers) != keys)
-        table, places = numbered(keys[missed])
+        table, places = dictionary_encode(keys[missed])
         place, known = self._displaced_places(table)
         others = np.flatnonzero(~known)
         others = others[np.argsort(table[others])]

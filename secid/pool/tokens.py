@@ -393,8 +393,8 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     return np.concatenate(keys), np.concatenate(counts)
 
 
-def numbered(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """The distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
+def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
+    """Return the distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
     import pyarrow as pa
 
     if not len(keys):
@@ -409,7 +409,7 @@ def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
     """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
     if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
-    table, places = numbered(keys)
+    table, places = dictionary_encode(keys)
     order = np.argsort(table)
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)
