@@ -32,9 +32,9 @@ LANGUAGES = (
     "mn", "mr", "my", "ne", "nl", "no", "pa", "pl", "ps", "pt", "ro", "ru", "si", "sk", "sl", "so", "sq", "sr", "sv",
     "sw", "ta", "te", "th", "tl", "tr", "uk", "ur", "uz", "vi", "yo", "zh", "zu", "zxx",
 )  # fmt: skip
-"""Of the library's 139: languages with retrieval data, none a variety of another. Egyptian Arabic, Wu, Nigerian Pidgin
-or Malay are given as Arabic, Chinese, English or Indonesian: a dialect is no other language than its language, and
-with all 139, 4.6 % of Chinese paragraphs were "Wu"."""
+"""Languages that are decided, of the library's 139: those with retrieval data, none a variety of another. Egyptian
+Arabic, Wu, Nigerian Pidgin or Malay count as Arabic, Chinese, English or Indonesian, since a dialect is no other
+language; with all 139, 4.6 % of Chinese paragraphs were "Wu"."""
 NO_LANGUAGE = "zxx"
 """The library's class for numbers, markup and identifiers."""
 UNDECIDED = -1
@@ -46,7 +46,7 @@ FIRST_CHARACTERS, MORE_CHARACTERS = 128, 256
 RAW_CHARACTERS = 1024
 """Holds MORE_CHARACTERS of code, too, when white space is collapsed."""
 SMALL_LETTERS = 32
-"""Of printable ASCII: nearly every text has a small letter among them."""
+"""First characters of a printable ASCII text among which nearly every text has a small letter."""
 ENCODING_CHARACTERS = 512
 """From the first character beyond ASCII: wrong decoding spoils all of them, so that a passage need not be read to its
 end."""
@@ -220,7 +220,7 @@ def is_mojibake(text: str) -> bool:
 
 
 def damage_start(text: str) -> int:
-    """Where the damage of a text begins: the first character that repairing changes, else the first beyond ASCII.
+    """Return where the damage begins: at the first character that a repair changes, else the first beyond ASCII.
 
     >>> damage_start("on the DÃ¤chern")
     8

@@ -1,4 +1,4 @@
-"""How negatives open, and which marks of form give them away because positives are written otherwise."""
+"""Openings of negatives, and marks of form that give them away because positives are written otherwise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NO_KEYS = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True)
 class Openings:
-    """How n passages open.
+    """Openings of n passages.
 
     phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
     Both are NONE where there are none.
@@ -95,7 +95,7 @@ def opening_flags(
 
 @dataclass(frozen=True)
 class RunOpenings:
-    """What the rules need to know of all passages of a run.
+    """Facts on all passages of a run that the rules need.
 
     common_phrases : sorted keys of the phrases with which some positive opens, NONE among them.
     shared      : by source, sorted keys of the openings that its negatives share.
@@ -106,7 +106,7 @@ class RunOpenings:
 
     @staticmethod
     def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
-        """Of all sources of a run."""
+        """Gather the facts from all sources of a run."""
         positives = positives_of(sources)
         of_positives = tally(texts.opening[positives])
         shared = {
@@ -124,7 +124,7 @@ def common_phrases(phrases: Keys) -> Keys:
 
 
 def tally(keys: Keys) -> DocumentFrequencies:
-    """How often each key occurs among n; NONE counts among the n alone."""
+    """Count how often each key occurs among n. NONE counts only towards n."""
     values, counts = np.unique(keys[keys != NONE], return_counts=True)
     return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
 
@@ -266,14 +266,14 @@ class PassageFacts:
         } | {"other_language": _other_language(planned, self.language)}
 
     def lengths(self, planned: PlannedSource) -> DocumentFrequencies:
-        """How many of a source's labelled positives have each number of characters."""
+        """Count a source's labelled positives by their number of characters."""
         labelled = planned.positives[first_labels(planned)]
         values, counts = np.unique(self.characters[labelled], return_counts=True)
         return DocumentFrequencies(values.astype(np.uint64), counts.astype(np.int64), len(labelled))
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
-    """What is found out about each text of a store, by name: what a worker does. model: of languages, as saved."""
+    """Return the facts of each text of a store, by name; workers call this. model: of languages, as saved."""
     texts = store.packed(0, len(store))
     ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
     parts = [_form_columns(store.packed(*part)) for part in ranges]

@@ -33,7 +33,7 @@ from secid.pool.tokens import (
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """How many of n_documents distinct texts hold each token.
+    """Number of texts that hold each token, among n_documents distinct ones.
 
     keys   : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
     """
@@ -52,7 +52,7 @@ class DocumentFrequencies:
         return counts
 
     def only(self, keys: Keys) -> DocumentFrequencies:
-        """The same documents with these tokens alone."""
+        """Return the frequencies of only these tokens, over the same documents."""
         inside = np.isin(self.keys, keys)
         return DocumentFrequencies(self.keys[inside], self.counts[inside], self.n_documents)
 

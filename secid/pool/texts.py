@@ -257,7 +257,7 @@ class TextStore:
 
     @property
     def folder(self) -> Path:
-        """Where the file is: of the run's spool files, and removed with them."""
+        """Return the folder of the file, which is removed with the run's spool files."""
         return self._path.parent
 
     @property
@@ -351,7 +351,7 @@ class StoredTexts(Sequence[str]):
 
 
 def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:
-    """Whether each text follows the one before it."""
+    """Return whether each text directly follows the one before it."""
     return bool(np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]))
 
 

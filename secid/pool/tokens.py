@@ -99,8 +99,9 @@ def split_multilingual(text: str) -> list[str]:
 
 
 def split_multilingual_passage(text: str) -> list[str]:
-    """As `split_multilingual`, and each character of unspaced scripts: a query of one such character asks for it
-    wherever it stands, and no other query does.
+    """Split as `split_multilingual` does, and add each character of unspaced scripts.
+
+    A query of a single such character matches it anywhere; no other query does.
     """
     return _split(text, with_characters=True)
 
@@ -142,7 +143,7 @@ MISREAD_FRACTION = 0.5
 
 
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
-    """What `split` does to most of a text that `split_multilingual` does not; None where it does the text no harm.
+    """Name the harm that `split` does to most of a text and `split_multilingual` does not; None for no harm.
 
     cut: it ends words at their marks, or drops these.   fused: it makes one word of many in a script without spaces.
     decomposed: the text has letters apart from their marks (NFD), which are other tokens than composed ones.
@@ -263,7 +264,7 @@ BYTE_RULES = {
 }
 
 PASSAGE_RULES = {**BYTE_RULES, "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual_passage)}
-"""The same for passages: under one tokenizer they have tokens that only some queries ask for."""
+"""Rules for passages: under one tokenizer they have tokens that only some queries ask for."""
 
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "alphanumeric": split_alphanumeric,

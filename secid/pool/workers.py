@@ -168,7 +168,7 @@ def _n_workers(n_texts: int, threads: int | None) -> int:
 
 
 def n_cores(threads: int | None) -> int:
-    """What the setting says, or else how many cores this process may use."""
+    """Return the setting, or else the number of cores that this process may use."""
     if threads is not None:
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

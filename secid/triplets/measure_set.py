@@ -33,7 +33,7 @@ TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 DIGITS = 12
-"""Of a temperature: with fewer, 0.05 and a run at 0.04999999 were one row."""
+"""Digits of a temperature: with fewer, 0.05 and a run at 0.04999999 would share a row."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -161,7 +161,7 @@ NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 @dataclass(frozen=True)
 class Measurer:
-    """What every set of triplets of a run is measured with: both passes, under the base setting."""
+    """Both passes over a set of triplets of a run, under the base setting."""
 
     vectors: Vectors
     query_keys: npt.NDArray[np.uint8]
