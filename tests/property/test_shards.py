@@ -411,7 +411,7 @@ class TestRunFolders:
         merged = secid.merge(scored_halves, HashEncoder(), sample=5, run=tmp_path / "run")
         assert {path.name for path in (tmp_path / "run").iterdir()} >= {"report.html", "report.json", "state"}
         assert "are of 5 queries of each source" in (tmp_path / "run" / "report.md").read_text()
-        with pytest.raises(UsageError, match="its rows are in theirs"):
+        with pytest.raises(UsageError, match="so its folder has no rows"):
             secid.select(tmp_path / "run", tmp_path / "copy.jsonl", source="one", drop="repeat")
         with pytest.raises(UsageError, match="a baseline needs the rows"):
             secid.baseline(tmp_path / "run", tmp_path / "baseline.json")

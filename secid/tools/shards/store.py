@@ -57,7 +57,7 @@ class StateDir:
         self._store, self._root = _opened(url, self._shown) if "://" in url else (None, str(Path(url)))
 
     def check_writable(self) -> None:
-        """Check that a local folder can be written. Raises OutputError. An object store is checked by its first write."""
+        """Check that a local folder can be written. Raises OutputError. An object store fails at its first write."""
         if self._store is None:
             check_writable(Path(self._root, "state"))
 
@@ -218,7 +218,7 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
 
 
 def _file(name: str, key: str = SUFFIX[1:]) -> str:
-    """Return the file of a state or of one of its large files. Raises ValueError for names that could leave the folder."""
+    """Return the file of a state or of a large file. Raises ValueError for a name that could leave the folder."""
     if not (NAME.fullmatch(name) and NAME.fullmatch(key)):
         raise ValueError(f"{name!r}, {key!r}: only a-z, 0-9 and - are allowed")
     return f"{name}.{key}"
