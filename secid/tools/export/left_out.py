@@ -99,7 +99,7 @@ class Rule:
             if number is not None and number < 1:
                 raise UsageError(f"expected at least 1, got {number}", where=flag)
         if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
-            raise UsageError(f"expected 0 to 1, got {self.min_weight:g}", where="--min-weight")
+            raise UsageError(f"expected a number between 0 and 1, got {self.min_weight:g}", where="--min-weight")
 
     @property
     def ranked(self) -> bool:
