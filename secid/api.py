@@ -83,10 +83,10 @@ def score(
     if other_encoders:
         refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
     clock = Clock()
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
 
     recorder = Recorder(progress)
-    files, words = given_sources(sources, values, recorder)
+    files, words = sources_and_words(sources, values, recorder)
     recorder.start("open files", None, "")
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
@@ -279,10 +279,10 @@ def check(
     limits = parse_limits(fail_on)
     resolved, progress = begun(None, settings, progress)
     values = resolved.values
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
     from secid.read.evaluation import read_evaluation
 
-    files, words = given_sources(sources, values, progress)
+    files, words = sources_and_words(sources, values, progress)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
@@ -323,9 +323,9 @@ def audit(
     refuse_no_encoder(encoder, values)
     clock = Clock()
     from secid.findings.judgements import label_files
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
 
-    files, _ = given_sources(sources, values, progress)
+    files, _ = sources_and_words(sources, values, progress)
     labels = label_files(None if qrels is None else fspath(qrels), split, values)
     progress.start("open files", None, "")
     with work_folder() as work, opened(files, values) as readers:
@@ -376,7 +376,7 @@ def probe(
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
     from secid.tools.probing.options import Options, rates_of, refuse_untrainable
 
     options = Options(
@@ -390,7 +390,7 @@ def probe(
     folder, beside = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
-    files, _ = given_sources(sources, values, progress)
+    files, _ = sources_and_words(sources, values, progress)
     progress.start("open files", None, "")
     clock = Clock()
     with work_folder() as work, opened(files, values) as readers:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from secid.encode import Role
-from secid.findings.rows import AGAINST_RANDOM
+from secid.findings.rows import AGAINST_PASSAGES
 from secid.results import Run, SourceReport
 from tests.fake_encoder import HashEncoder
 
@@ -110,12 +110,12 @@ def differences(
 def _added_up(source: SourceReport) -> dict[str, Any]:
     fields = {name: value for name, value in vars(source).items() if name not in OF_SAMPLE}
     fields["findings"] = [
-        dataclasses.replace(item, examples=()) for item in source.findings if item.name not in AGAINST_RANDOM
+        dataclasses.replace(item, examples=()) for item in source.findings if item.name not in AGAINST_PASSAGES
     ]
     fields["finding_overlaps"] = {
-        first: {second: n for second, n in row.items() if second not in AGAINST_RANDOM}
+        first: {second: n for second, n in row.items() if second not in AGAINST_PASSAGES}
         for first, row in source.finding_overlaps.items()
-        if first not in AGAINST_RANDOM
+        if first not in AGAINST_PASSAGES
     }
     shared, without = source.scored.on_shared, source.scored.without_flagged
     fields["score"] = dataclasses.replace(

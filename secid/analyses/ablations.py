@@ -48,7 +48,7 @@ class AblationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """One aspect varied, all else at the base setting. range_nats: largest minus smallest score by source.
+    """One aspect varied, all else at the base setting.
 
     kendall_tau_b: of each other encoder's scores with the base's, where encoders vary; None where a side is constant.
     """
@@ -56,7 +56,6 @@ class Ablation:
     name: str
     base: str
     rows: tuple[AblationRow, ...]
-    range_nats: Mapping[str, float]
     kendall_tau_b: Mapping[str, float | None] = field(default_factory=dict)
 
 
@@ -117,16 +116,7 @@ def ablation(
 ) -> Ablation:
     """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
     rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
-    known = {
-        source: [value for values in scores.values() if (value := values[source]) is not None]
-        for source in scores[base]
-    }
-    return Ablation(
-        name=name,
-        base=base,
-        rows=rows,
-        range_nats={source: max(values) - min(values) if values else 0.0 for source, values in known.items()},
-    )
+    return Ablation(name=name, base=base, rows=rows)
 
 
 def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequence[str]]) -> AblationRow:

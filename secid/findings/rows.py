@@ -1,4 +1,4 @@
-"""What is wrong with each source under the encoder: findings that need its rows, and all findings as columns."""
+"""Defects of each source under the encoder: findings that need its rows, and all findings as columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated for the queries of the random reference alone."""
-AGAINST_RANDOM = SAMPLED | {"near_positive"}
+AGAINST_PASSAGES = SAMPLED | {"near_positive"}
 """Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
 
@@ -212,7 +212,7 @@ def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
-    """What the guide suspects, of the negatives that it scored."""
+    """Return the share of suspects among the negatives that the guide scored."""
     amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
     estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
     n = float(amount[flags].sum())
@@ -236,7 +236,7 @@ def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tu
 
 
 def part_of_total(part: float, total: float) -> float:
-    """What a part is of all; 0.0 where there is nothing to share."""
+    """Return part / total, or 0.0 for an empty total."""
     return part / total if total > 0 else 0.0
 
 

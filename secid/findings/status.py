@@ -1,4 +1,4 @@
-"""What share of a source's negatives has a finding, and whether the source can be trained on as it is."""
+"""Share of a source's negatives with each finding, and whether the source can be trained on as it is."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
 
 
 def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
-    """The same by numbers. findings: of the texts.   n_left, n_records: what `records_left` gives."""
+    """Decide the status from numbers. findings: of the texts.   n_left, n_records: from `records_left`."""
     shares = {item.name: item.counted_share for item in findings}
     if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "no defects if at most the limit": NaN is not
         return "no_defects"
@@ -133,7 +133,7 @@ class ListedNegatives:
 
     @property
     def n(self) -> int:
-        """How many are listed."""
+        """Count the listed negatives."""
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
@@ -184,7 +184,7 @@ class ListedNegatives:
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
-        """Those of every share of the texts, and of FLAGGED, to be added to those of other queries."""
+        """Return the moments of every share of the texts, and of FLAGGED, to be added to those of other queries."""
         amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
         cluster, names = self._clusters
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}

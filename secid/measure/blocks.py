@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 
 # Blocks of a pass side by side, a thread each: many small operations gain little from threads within each of them.
@@ -42,20 +42,9 @@ def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..
     try:
         torch.set_num_threads(1)  # what these threads have, and this one: idle threads of its own would spin
         with ThreadPoolExecutor(n_threads) as pool:
-            yield partial(_each, pool, 2 * n_threads)
+            yield lambda function, items: in_order(partial(pool.submit, function), items, 2 * n_threads)
     finally:
         torch.set_num_threads(n_threads)
-
-
-def _each(pool: Executor, ahead: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """function(item) of all items in order, up to this many ahead."""
-    waiting: deque[Future[Any]] = deque()
-    for item in items:
-        waiting.append(pool.submit(function, item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 class Scratch(threading.local):

@@ -28,11 +28,11 @@ from secid.settings import in_words
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
 NAME_CHARACTERS = 28
-"""Of a name in a chart, as many as fit on a wide screen; page.css cuts it on a phone, the answer table has it whole."""
+"""Longest name in a chart that fits on a wide screen. page.css cuts it on a phone; the answer table has it whole."""
 TICKS = (5, 3, 2)
-"""Of one strip, of each of two and of each of three, at most."""
+"""Most ticks on an axis: of one strip, of each of two, and of each of three."""
 SOURCE_COLOUR = "#0b6bcb"
-"""Of sources where the page's style is off; page.css has the same, and another for the dark."""
+"""Colour of sources where the page's style is off. page.css has the same, and another for dark mode."""
 ROW, CURVES, GAP, AXIS = 24.0, 64.0, 10.0, 18.0
 """Heights of a row of numbers, of a row of curves with the air above them, and of the numbers of an axis."""
 WHISKERS = "Whiskers: 95 % CI."
@@ -135,7 +135,7 @@ def _mean(own: GateProfile, gate: str) -> Mark:
 
 
 def gains_chart(probe: Probe | None) -> Chart | None:
-    """What training on each source and control changes, in the order of the table; None where nothing was trained."""
+    """Draw the gain of training on each source and control, in the order of the table. None if nothing was trained."""
     if probe is None or not probe.sources:
         return None
     rows = [

@@ -1,4 +1,4 @@
-"""What each number means, each once: its range, its unit, and which way is better."""
+"""Meaning of each number, stated once: its range, its unit, and which direction is better."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_RULED_OUT = (
     "False negatives are found only where a negative repeats a labelled positive of its query, in full, nearly or in "
     "part. Other relevant passages are not ruled out."
 )
-"""What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
+"""Sentence for runs without a guide whose queries have several positives; the others get ONE_LABEL."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
     "directly or through others; – stands for a source that could not be compared with all the others"
@@ -200,7 +200,7 @@ TYPICAL = {
     "defects": "0 % is clean; the status depends on the limit of each defect, not on this sum.",
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
-"""What to compare a number with. Source: METHOD 10."""
+"""Values to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 ANSWER_TERMS = (
@@ -240,7 +240,7 @@ SETTINGS = {
     "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
 }
-"""What an ablation varies: the plural, and what its settings are."""
+"""Aspect that an ablation varies: its plural, and what its settings are."""
 
 
 REASONS: Mapping[str, str] = {
@@ -283,11 +283,11 @@ REASONS: Mapping[str, str] = {
     "one_seed": "it has one seed, so nothing is known of what another run would give",
     "no_gain": "training on no source was significantly better than the frozen encoder",
 }
-"""Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
+"""Reasons why a part was not evaluated, by the kind that Run.not_evaluated holds."""
 
 
 def why_not(kind: str) -> str:
-    """Why a part was not evaluated; a kind that only a newer secid knows as it is."""
+    """Return the reason why a part was not evaluated. A kind that only a newer secid knows is shown as it is."""
     return REASONS.get(kind) or plain(kind).rstrip(".")
 
 
@@ -317,7 +317,7 @@ def score_name(run: Run) -> str:
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
-    """Whether a control's ECI_B may be compared with the sources': up to B = 1, or with as many negatives as each."""
+    """Return whether a control's ECI_B compares with the sources': up to B = 1, or with equal numbers of negatives."""
     budgets = BUDGETS.of(run)
     numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
@@ -333,12 +333,12 @@ def equal_numbers_text(run: Run) -> str:
 
 
 def on_own_queries(run: Run) -> bool:
-    """Whether rows of the table are of different queries, so that pairs alone compare. Source: METHOD 16.1."""
+    """Return whether the sources have different queries, so that only pairs are comparable. Source: METHOD 16.1."""
     return any(warning.kind == "own_queries" for warning in run.warnings)
 
 
 def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
-    """What sources left out, rows by reason and then negatives by reason, with the place of one row.
+    """Say what sources left out: rows by reason, then negatives by reason, with the place of one row.
 
     Sources that left out the same share a line.
     """
@@ -365,12 +365,12 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:
-    """Why rows or negatives were left out, with their counts: "5 × broken line, 2 × no positive"."""
+    """Return the reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
     return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
-    """What a written file has otherwise than its input, or not at all. The counts are as in `Written`."""
+    """Say what a written file lacks, or has in another form than its input. Counts are as in `Written`."""
     if n_made_ids:
         yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
     if not_held:
@@ -410,7 +410,7 @@ def in_plain_words(name: str) -> str:
 
 
 def merged_sentence(merged: Merged) -> str:
-    """How many shards a run was put together from, and how often they encoded a text."""
+    """Say how many shards a run was merged from, and how often they encoded a text."""
     times = f"{merged.n_texts_held / merged.n_texts:.2f}"
     return (
         f"Merged from {plural(merged.n_shards, 'shard')}. Together they encoded {times} times the "

@@ -1,4 +1,4 @@
-"""What a terminal shows: parts with an empty line between them, each of lines and tables; and how it is printed.
+"""Text for a terminal: parts of lines and tables, separated by empty lines, and how they are printed.
 
 All strings are text, never markup, and `print_page` makes them harmless.
 """
@@ -57,7 +57,7 @@ def strong(text: str) -> Line:
 
 
 def warning(text: str) -> Line:
-    """What was left out or could not be done."""
+    """Return a line that says what was left out or could not be done."""
     return Line(text, "warning")
 
 

@@ -1,4 +1,4 @@
-"""How numbers are written on every page, and how untrusted text is made harmless."""
+"""Numbers as every page writes them, and untrusted text made harmless."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def named(name: str, limit: int = NAME_LIMIT) -> str:
 
 
 def code(text: str) -> str:
-    """What a reader would type, within a sentence or as a cell; "" stays empty."""
+    """Mark what a reader would type, within a sentence or as a cell; "" stays empty."""
     return f"{LEFT_TO_RIGHT}{plain(text)}{END_ISOLATE}" if text else ""
 
 
@@ -102,7 +102,7 @@ def without_isolates(text: str) -> str:
 
 
 def markdown(text: str, limit: int | None = None) -> str:
-    """As `plain`, with every character that Markdown or GitHub gives a meaning escaped.
+    """Apply `plain`, and escape every character that means something to Markdown or GitHub.
 
     Sites look for mentions, issues and addresses after rendering, when escapes are gone: those
     are parted by an invisible character, as is what reads like a commit.
@@ -113,7 +113,7 @@ def markdown(text: str, limit: int | None = None) -> str:
 
 
 def markdown_sentence(text: str) -> str:
-    """As `markdown` for a sentence or cell of ours, with its code as code."""
+    """Apply `markdown` to a sentence or cell of ours, and keep its code as code."""
     return "".join(markdown_code(part) if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
 
 
@@ -125,7 +125,7 @@ def markdown_code(text: str) -> str:
 
 
 def markdown_html(text: str, limit: int | None = None) -> str:
-    """As `markdown` for the inside of an HTML element, where a backslash escapes nothing and would be seen."""
+    """Apply `markdown` for the inside of an HTML element, where a backslash would escape nothing and be visible."""
     return MARKUP.sub(lambda match: f"&#{ord(match.group())};", _unlinked(text, limit))
 
 
@@ -182,7 +182,7 @@ def nats(value: float | None, *, signed: bool = False) -> str:
 
 
 def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
-    """Whether an interval of a score, share or difference at a budget is all that is possible: too few queries."""
+    """Return whether an interval of a score, share or difference covers all possible values: too few queries."""
     return tuple(ends) in ((0.0, budget), (-budget, budget))
 
 

@@ -34,7 +34,7 @@ DROPPED_SYMBOLS = "|\u2044\u2212"
 
 
 def is_symbol(character: str) -> bool:
-    """Whether a character is a word of its own: mathematical, of a currency, another symbol, # or %.
+    """Return whether a character counts as a word by itself: a mathematical, currency or other symbol, # or %.
 
     Source: METHOD 14, docs/decisions/symbols.md.
     """
@@ -52,13 +52,13 @@ BETWEEN_WORDS, IN_WORD, ALONE = range(3)
 KINDS = bytes(
     ALONE if chr(code) in ASCII_SYMBOLS else IN_WORD if code > SPACE else BETWEEN_WORDS for code in range(256)
 )
-"""What each byte of a form is. Symbols beyond ASCII have spaces around them."""
+"""Kind of each byte of a form. Symbols beyond ASCII have spaces around them."""
 _RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
 UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
 """A character of a script without spaces, and a stretch of a normal form without any."""
 CHARACTERS_PER_WORD = 2
-"""Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
-of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
+"""Characters per word in scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with
+Latin names Chinese: of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides when characters were counted."""
 EMPTY_FORM = np.uint64(0)
 """Hash of the normal form "": texts without any letter, digit, combining mark or symbol."""
 PLACEHOLDERS = frozenset(

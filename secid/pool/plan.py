@@ -1,4 +1,4 @@
-"""What a plan is made of: the sources as index arrays over distinct texts, whole or a part of the queries."""
+"""Parts of a plan: the sources as index arrays over distinct texts, whole or for a part of the queries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TextFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the rows of one source: n_read = n_used + sum(skipped).
+    """Account of the rows of one source: n_read = n_used + sum(skipped).
 
     n_records : records that the used rows form, before any sample.
     n_repeated_rows : rows that list no negative but those which earlier rows of their record list.
@@ -64,7 +64,7 @@ class Tally:
     n_repeated_rows: int = 0
 
     def row_counts(self, n_records: int) -> RowCounts:
-        """What a report says of them. n_records : those that are left after a sample."""
+        """Return the counts for a report. n_records : those left after a sample."""
         return RowCounts(
             n_read=self.n_read,
             n_used=self.n_used,
@@ -200,7 +200,7 @@ class PlannedSource:
 
 
 def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
-    """Which rows of a mask have a finding."""
+    """Return which rows of a mask have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
 

@@ -39,9 +39,9 @@ Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 HELD_BYTES = 256 << 20
-"""Of rows in the host's memory; more are in a file, from which each pass copies them first."""
+"""Most bytes of rows in the host's memory; more go to a file, from which each pass copies them first."""
 PART_BYTES = 256 << 20
-"""Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
+"""Bytes of the file that `take` maps at once: a system may map far more around a row than the row."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems and systems that cannot reserve space."""
 
@@ -248,7 +248,7 @@ class Embedder:
         return self._cache.lookup(keys, self._encoder.info.dim, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
-        """Whether so many further texts are few: up to this share of its own, of an encoder that runs here."""
+        """Return whether further texts are few: at most this share of its own, under an encoder that runs here."""
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
@@ -359,11 +359,11 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01
-"""Of the run's texts: how many further ones are encoded for the corpus unasked, at most."""
+"""Most further texts that are encoded for the corpus unasked, as a share of the run's texts."""
 WINDOW = 16_384
 """Passages at once."""
 LOOKUP_BYTES = 1 << 30
-"""Of rows that are looked up in the cache at once: each look reads all keys of the cache."""
+"""Bytes of rows that are looked up in the cache at once: each look reads all keys of the cache."""
 
 
 class Corpus:

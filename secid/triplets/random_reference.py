@@ -135,7 +135,7 @@ PERCENTILE = 90
 """Source: METHOD 10. By linear interpolation between order statistics (numpy's default; Hyndman and Fan's type 7). A
 further random passage of the query is at or below that of 30 with a chance of 27.1 / 31 = 0.874."""
 STREAM = 3
-"""Of the seed: controls draw from 1 and 2."""
+"""Stream of the seed; controls draw from 1 and 2."""
 STORED = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
 
@@ -155,7 +155,7 @@ class RandomReference:
     percentile_90: Floats
 
     def stored(self) -> dict[str, npt.NDArray[Any]]:
-        """As arrays without query ids, which are those of one plan. keys: (Q, 16) text keys."""
+        """Return the reference as arrays without query ids, which belong to one plan. keys: (Q, 16) text keys."""
         keys = np.ascontiguousarray(self.names).view(np.uint8).reshape(len(self.names), -1)
         return {"keys": keys, **{name: getattr(self, name) for name in STORED}}
 

@@ -32,7 +32,7 @@ WEIGHT_UNIT = 2.0**-40
 """Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
 GROUPS = 64
-"""Of documents: the k-th largest of the best scores of groups is a lower bound of the k-th largest score."""
+"""Groups of documents: the k-th largest of their best scores is a lower bound of the k-th largest score."""
 
 
 class Bm25Index:

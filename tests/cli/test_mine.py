@@ -254,7 +254,7 @@ def test_no_collection_and_no_pairs_is_refused():
 def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
     Path("out").mkdir()
     Path("out/mine.jsonl").write_text("", encoding="utf-8")
-    monkeypatch.setattr(module, "noted_collection", None)
+    monkeypatch.setattr(module, "open_noting_bad_rows", None)
     for out in ("out", "out/mine.jsonl"):
         with pytest.raises(OutputError) as caught:
             mine(["lex=bm25"], out)

@@ -98,7 +98,7 @@ def test_the_manifest_has_the_hash_of_the_prompt(server, monkeypatch):
 def test_openai_without_a_key_is_refused_before_anything_is_read(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr(module, "noted_collection", None)
+    monkeypatch.setattr(module, "open_noting_bad_rows", None)
     for option in ("", ",url=https://api.openai.com/v1", ",url=http://API.openai.com:443"):
         error = failure(lambda: secid.mine([f"gpt=llm:model=m{option}"], "out", collection=str(FIXTURES)))  # noqa: B023
         assert isinstance(error, EndpointError)

@@ -52,7 +52,7 @@ def test_a_report_is_never_written_over(run, named, invoke):
     before = path.read_bytes()
     outcome = invoke("report", named, "-o", "a.html", "-o", "run/report.json")
     assert outcome.code == 2
-    assert "run/report.json: would be overwritten" in outcome.err
+    assert "run/report.json: is also an input and would be overwritten" in outcome.err
     assert path.read_bytes() == before
     assert listing(".") == ["run"]
 

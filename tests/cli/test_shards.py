@@ -43,8 +43,8 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     assert (missing.code, missing.out) == (2, "")
     assert "shard 1/2 is missing" in missing.err
     second = invoke(*score, "--shard", "1/2")
-    assert f"all shards are there: secid merge {state}" in second.err
-    assert "is there already" in invoke(*score, "--shard", "1/2").err
+    assert f"All shards are done. Next: secid merge {state}" in second.err
+    assert "already exists" in invoke(*score, "--shard", "1/2").err
     merged = invoke("merge", state, "--json", "--run", "merged", "-o", "metrics.json")
     assert merged.code == 0
     whole = invoke("score", *files, "--encoder", "minilm", "--json", "--run", "whole")

@@ -67,7 +67,7 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 
 def _meaning(run: Run) -> str:
-    """What B is, and what the curves are of."""
+    """Say what B is, and what the curves show."""
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
@@ -76,7 +76,7 @@ def _meaning(run: Run) -> str:
 
 
 def _crossings(run: Run, budgets: Budgets) -> str:
-    """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
+    """Say where sources change places, from B = 1 to the largest budget of the comparable curves."""
     if "crossings" in run.not_evaluated:
         return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:

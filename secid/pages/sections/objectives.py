@@ -1,4 +1,4 @@
-"""Where training objectives would put their gradient on each source, and what more passages a record would change."""
+"""Gradient of training objectives on each source, and what more passages a record would change."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _shares(classes: list[str], *, allocated: bool) -> str:
 
 
 def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
-    """Where outscoring negatives take most and least of the gradient."""
+    """Name the objectives under which outscoring negatives take most and least of the gradient."""
     shares = [(share, item) for item in items if (share := item.gradient_shares.get("inversion")) is not None]
     if not shares:
         return "No objective has a gradient on these negatives."
@@ -154,7 +154,7 @@ def _used(item: RecordSize) -> str:
 
 
 def next_label(lens: ObjectiveLens) -> str:
-    """Where the next annotation narrows the intervals most, with what one more passage a record would do."""
+    """Say which annotation narrows the intervals most, and what one more passage a record would do."""
     positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
     negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
     several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)

@@ -157,7 +157,7 @@ def _paired(item: PairedDifference | None, write: Callable[[float | None], str])
 
 
 def pairs_sentence(run: Run) -> str:
-    """How many differences are significant, and how many queries the others would need."""
+    """Say how many differences are significant, and how many queries the others would need."""
     tied = [pair for pair in run.comparisons if not pair.established]
     n = len(run.comparisons)
     first = f"Significant differences: {count(n - len(tied))} of {count(n)} (Holm)."
@@ -212,7 +212,7 @@ class Outcome:
 
 
 def outcome(run: Run, kind: str) -> Outcome:
-    """What the controls of this kind say; all sources are missing where none was scored."""
+    """Return how sources compare with the controls of a kind; all are missing if none was scored."""
     against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
         tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
@@ -232,7 +232,7 @@ def controls_line(run: Run) -> str:
 
 
 def _placed(item: Outcome) -> str:
-    """Where a control scores; all sources that are not named score above it."""
+    """Say where a control scores. Sources that are not named score above it."""
     places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
     places["not compared with"] = item.missing
     return "; ".join(f"{place} {sources_listed(names)}" for place, names in places.items() if names)
@@ -380,7 +380,7 @@ SHOWN_PAIRS = 8
 
 
 def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
-    """What the looks needed, what is decided of these files, and what would decide more."""
+    """Say how many texts the looks needed, what is decided for these files, and what would decide more."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     concerned = {name for pair in stop.undecided for name in pair}
     left_out = {source.name for source in run.sources if source.rows.n_not_sampled}

@@ -182,7 +182,7 @@ MISREADS: Mapping[str, str] = {
     "fused": "makes one word of a whole sentence in scripts without spaces",
     "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
 }
-"""What a tokenizer does to words, by the kind of a warning or caution."""
+"""Damage that a tokenizer does to words, by the kind of a warning or caution."""
 
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ def warning_sentences(run: Run) -> tuple[str, ...]:
 
 
 def merged_sentences(run: Run) -> tuple[str, ...]:
-    """What of a merged run is of a sample of the queries."""
+    """Say which parts of a merged run are based on a sample of the queries."""
     if run.merged is None or run.merged.sampled_queries is None:
         return ()
     sentence = (
@@ -317,7 +317,7 @@ def leader(run: Run) -> str:
 
 
 def cautions(run: Run) -> list[str]:
-    """What makes the answer less than it seems, the most important first; the last one always holds."""
+    """List what limits the answer, the most important first. The last caution always holds."""
     hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
     weak = [source.name for source in hard if _has_weak_positives(source)]
     outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
@@ -372,7 +372,7 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """How far false negatives can be found: by labels alone, or what a guide suspects."""
+    """Say how far false negatives can be found: by labels alone, or by a guide as well."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "

@@ -19,7 +19,7 @@ import numpy as np
 from secid.analyses.guide import GUIDE
 from secid.arrays import Flags, Floats
 from secid.errors import InputError, NothingToScoreError, UsageError
-from secid.findings.rows import AGAINST_RANDOM
+from secid.findings.rows import AGAINST_PASSAGES
 from secid.findings.status import readable
 from secid.findings.summary import Matcher, text_findings_of
 from secid.findings.texts import text_rules
@@ -232,7 +232,7 @@ def read_facts(
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
     """Refuse findings that the run did not evaluate, since their absence means nothing. Raises UsageError."""
     for finding in findings:
-        part = "hardness" if finding in AGAINST_RANDOM else finding
+        part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
             f"the run did not evaluate {finding} for {source}{f': {why_not(why)}' if why else ''}",

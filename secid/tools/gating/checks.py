@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
-from secid.findings.rows import AGAINST_RANDOM, SAMPLED
+from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
 from secid.findings.summary import SourceFindings
 from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
@@ -274,7 +274,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     result = next((item for item in subject.findings.findings if item.name == finding), None)
     if result is None:
         return undecided_check(
-            name, "share", bound, subject.missing.get("hardness" if finding in AGAINST_RANDOM else finding, "")
+            name, "share", bound, subject.missing.get("hardness" if finding in AGAINST_PASSAGES else finding, "")
         )
     share = subject.findings.shares[finding]
     n_queries = len(share.estimate.queries)

@@ -29,7 +29,7 @@ from secid.pages.mine_text import short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
-from secid.read.sources import MANIFEST, left_by_a_kill
+from secid.read.sources import MANIFEST, files_of_killed_run
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
 from secid.tools.mining.choose import (
@@ -377,7 +377,7 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
-        for path in left_by_a_kill(folder):
+        for path in files_of_killed_run(folder):
             path.unlink()
         for own in sources:
             if own.answers is not None:

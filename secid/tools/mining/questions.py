@@ -24,7 +24,7 @@ from secid.pool.reading import bytes_read_by, judgement_files
 from secid.pool.texts import TextSpool, TextStore
 from secid.progress import Progress
 from secid.read import Reader, open_source, resolve_sources
-from secid.read.collection import Collection, noted_collection
+from secid.read.collection import Collection, open_noting_bad_rows
 from secid.read.evaluation import read_qrels
 from secid.results import Example
 from secid.settings import Settings
@@ -237,7 +237,7 @@ def read_questions(
         files, labels = (label_files(None, name, settings) for name in (plan.split, None))
         refuse()
         progress.start("read", None, "")
-        judged = noted_collection(settings, progress)
+        judged = open_noting_bad_rows(settings, progress)
         return questions_of_collection(judged, files, labels, work, settings.max_bad_fraction)
     with ExitStack() as stack:
         readers = [
@@ -246,6 +246,6 @@ def read_questions(
         ]
         refuse()
         has_collection = settings.collection or settings.corpus
-        collection = noted_collection(settings, progress) if has_collection else None
+        collection = open_noting_bad_rows(settings, progress) if has_collection else None
         tick = bytes_read_by(readers, progress)
         return questions_of_pairs(readers, collection, settings, work, tick)

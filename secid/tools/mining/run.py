@@ -21,7 +21,7 @@ from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
-from secid.read.sources import left_by_a_kill
+from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
 from secid.results.inputs import score_command, typed
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
@@ -171,7 +171,7 @@ def _encoder_flags(settings: Settings) -> list[str]:
 def check_folder(folder: Path) -> None:
     """Check that a folder is empty, except for files of a killed run. Raises OutputError."""
     if folder.is_dir():
-        names = sorted(path.name for path in {*folder.iterdir()}.difference(left_by_a_kill(folder)))
+        names = sorted(path.name for path in {*folder.iterdir()}.difference(files_of_killed_run(folder)))
         own = (JOURNAL.format("*"), REJECTED.format("*"))
         files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
         if files:

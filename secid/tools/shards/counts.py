@@ -24,7 +24,9 @@ from secid.findings.openings import (
     PassageFacts,
     RunOpenings,
     common_phrases,
+    opening_keys,
     ordinary_lengths,
+    phrase_keys,
     queries_by_opening,
     shared_openings,
     tally,
@@ -236,8 +238,8 @@ class _OwnTexts:
             openings = Openings(*np.zeros((2, len(store)), np.uint64))
             for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
                 texts = store.packed(start, stop)
-                own = Openings.of(texts, FormKeys.of(texts))
-                openings.phrase[start:stop], openings.opening[start:stop] = own.phrase, own.opening
+                openings.phrase[start:stop] = phrase_keys(texts)
+                openings.opening[start:stop] = opening_keys(FormKeys.of(texts))
             tables = {("negatives", name): tally(openings.opening[flags]) for name, flags in listed.items()}
             tables["documents", ""] = document_frequencies(store, counted, tokenizer)
             tables["positives", ""] = tally(openings.opening[positive])

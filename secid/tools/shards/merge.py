@@ -19,7 +19,7 @@ from secid.analyses.ranking import chances, comparisons, score_interval, tie_gro
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
-from secid.findings.rows import AGAINST_RANDOM, part_of_total
+from secid.findings.rows import AGAINST_PASSAGES, part_of_total
 from secid.findings.status import FLAGGED, readable, status_of
 from secid.findings.summary import among_positives, source_finding
 from secid.measure.blocks import Vectors
@@ -402,7 +402,7 @@ def merged_findings(
     findings, compared = [], whole.compared()
     for name in FINDINGS:
         own = sample.finding(name)
-        if name in AGAINST_RANDOM or name not in moments:
+        if name in AGAINST_PASSAGES or name not in moments:
             findings += [] if own is None else [own]
             continue
         examples = own.examples if own is not None and own.examples else examples_of(whole, name)
@@ -426,7 +426,7 @@ def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():
         for second in row:
-            if not {first, second} & AGAINST_RANDOM:
+            if not {first, second} & AGAINST_PASSAGES:
                 parts = (part.result.finding_overlaps for part in whole.parts)
                 row[second] = sum(part.get(first, {}).get(second, 0) for part in parts)
     return overlaps

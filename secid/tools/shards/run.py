@@ -80,7 +80,7 @@ def score_shard(
     resolved, progress = begun(encoder, settings, progress, in_shards=True)
     values = resolved.values
     from secid.pool.plan import Shard
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
     from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score_shard
 
     job = Job.of(sources, state_dir, resolved, progress)
@@ -93,7 +93,7 @@ def score_shard(
     job.state.check_writable()
     skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
     if not skipped:
-        files, _ = given_sources(list(sources), values, recorder)
+        files, _ = sources_and_words(list(sources), values, recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             if not prepare:
                 with opened(files, values):
@@ -147,7 +147,7 @@ def merge(
 
     from secid.pages.glossary import merged_sentence
     from secid.pool.make import refuse_bad
-    from secid.read import given_sources, opened
+    from secid.read import opened, sources_and_words
     from secid.results import InputFile
     from secid.results.run import Merged
     from secid.scoring.run import finished, read_sources
@@ -185,7 +185,7 @@ def merge(
         )
     with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
         try:
-            files, _ = given_sources(job.words, values, recorder)
+            files, _ = sources_and_words(job.words, values, recorder)
         except InputError as error:
             error.remedy = "the shards store the file names as typed: merge in the folder where these names are valid"
             raise
