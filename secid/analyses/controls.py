@@ -281,7 +281,7 @@ def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]
 
 
 def _most_known(base: Base) -> int:
-    """Return the largest number of labelled positives of a query: so many of its best documents may be removed."""
+    """Return the largest number of labelled positives of a query. All of them may be among its best documents."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1
 

@@ -74,7 +74,7 @@ class Shared(NamedTuple):
 
 
 class SharedCounts:
-    """Counts the queries that sources share, one part of the queries at a time.
+    """Counts of the queries that sources share, added one part of the queries at a time.
 
     n_queries : queries of any source.   n_common : queries of every source.
     """
@@ -106,7 +106,7 @@ class SharedCounts:
 
     @property
     def common(self) -> bytes:
-        """Identity of the queries that all sources have."""
+        """Return the identity of the queries that all sources have."""
         return self._common.digest()
 
     @property
@@ -116,12 +116,12 @@ class SharedCounts:
 
     @property
     def n_smallest(self) -> int:
-        """Number of queries of the smallest source."""
+        """Return the number of queries of the smallest source."""
         return min(n for (a, b), n in self._n.items() if a == b)
 
     @property
     def n_largest(self) -> int:
-        """Number of queries of the largest source."""
+        """Return the number of queries of the largest source."""
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property

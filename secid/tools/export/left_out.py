@@ -124,7 +124,7 @@ class Request:
 
     @property
     def log(self) -> Path:
-        """Path of the log next to the copy."""
+        """Return the path of the log next to the copy."""
         return self.out.with_name(f"{self.out.name}.left-out.jsonl")
 
     def schema_of(self, schemas: Set[str]) -> tuple[Schema, str]:

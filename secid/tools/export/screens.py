@@ -95,9 +95,9 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
     yield from _file(selected, selected.path)
     n_left_out, reasons = sum(selected.left_out.values()), _counted(selected.left_out)
     yield f"left out: {n_left_out:,} of {selected.n_listed:,} listed negatives{reasons}; see {selected.left_out_path}"
-    kept, lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
-    lose = f"; {lost:,} lost all and {'is' if lost == 1 else 'are'} not in the copy" if lost else ""
-    yield f"{kept:,} of {plural(selected.n_records, 'record')} {'keeps' if kept == 1 else 'keep'} a negative{lose}"
+    n_kept, n_lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
+    lose = f"; {n_lost:,} lost all and {'is' if n_lost == 1 else 'are'} not in the copy" if n_lost else ""
+    yield f"{n_kept:,} of {plural(selected.n_records, 'record')} {'keeps' if n_kept == 1 else 'keep'} a negative{lose}"
     if selected.rows_skipped:
         yield f"rows without a record, not in the copy{_counted(selected.rows_skipped)}"
     if selected.n_unscored:

@@ -167,8 +167,8 @@ WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "part
 OFTEN_EXCLUDED = 8
 """Candidates of an order beyond those needed. A query rarely has more excluded candidates."""
 DRAWN = 1 << 14
-"""Largest number of candidates drawn for a short row. If the positive scores lowest of all, no candidate passes a
-margin, and each such row would take seconds in a corpus of a million."""
+"""Number of drawn candidates at which filling a short row stops. If the positive scores lowest of all, no candidate
+passes a margin, and each such row would take seconds in a corpus of a million."""
 FILL = -1
 """Value of `Picks.by` for a candidate drawn at random for a short query."""
 
@@ -394,9 +394,9 @@ def combine(
     own, reused = picks[number], np.zeros(len(rows), np.bool_)
     for place, row in enumerate(rows.tolist()):
         for part, n in parts:
-            of, taken = picks[part], picks[part].ids[row] >= 0
-            order = Order(of.ids[row, taken], of.scores[row, taken])
-            reused[place] |= own.take(row, order, of.ranks[row, taken], part, n, exclusions) > 0
+            source, present = picks[part], picks[part].ids[row] >= 0
+            order = Order(source.ids[row, present], source.scores[row, present])
+            reused[place] |= own.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
     why = np.where(reused, WHY.index("reused"), WHY.index("parts_ended")) + 1
     own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
@@ -410,7 +410,7 @@ def fill(
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
-    """Fill up a short row with random candidates that pass. At most DRAWN candidates are drawn, or 4 K if that is more.
+    """Fill up a short row with random candidates that pass. It stops once DRAWN candidates were drawn, or all.
 
     by : as in `Picks`.   query : (1,).   passes : returns flags of the candidates that pass the source's margins and
     maximum for this row; None if all do.

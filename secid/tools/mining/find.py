@@ -219,11 +219,11 @@ def _rankings(
 def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[np.int32]) -> Floats:
     """Return (R, m) dot products of queries (R, 1) and passages (R, m); NaN for id -1 or without an encoder."""
     scores = np.full(ids.shape, np.nan)
-    taken = ids >= 0
-    if embedder is not None and taken.any():
-        own = ids[taken].astype(np.int64)
+    present = ids >= 0
+    if embedder is not None and present.any():
+        own = ids[present].astype(np.int64)
         embedder.need(np.zeros(0, np.int64), distinct(own))
-        scores[taken] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[taken], own)
+        scores[present] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[present], own)
     return scores
 
 
@@ -268,7 +268,7 @@ class MinedNegatives:
         return self.lists.s_qn[self.number]
 
     @cached_property
-    def kept(self) -> Flags:
+    def in_file(self) -> Flags:
         """Return (R,) flags of the input's rows that are in the file."""
         has_any = self.picks.counts > 0
         return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
@@ -280,9 +280,9 @@ class MinedNegatives:
 
     def refuse_none(self) -> None:
         """Refuse a source without rows. Raises InputError."""
-        if self.kept.any():
+        if self.in_file.any():
             return
-        n, why = plural(len(self.kept), "row"), short_words(self.short)
+        n, why = plural(len(self.in_file), "row"), short_words(self.short)
         margins = "; --sweep shows other ranks and margins" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
@@ -302,14 +302,14 @@ class MinedNegatives:
     def rows(self) -> Iterator[Row]:
         """Yield the rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
-        used = distinct(ids[self.kept].ravel())
+        used = distinct(ids[self.in_file].ravel())
         used = used[used >= 0]
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
         methods = [miner.method for miner in self.plan.miners]
         written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
         unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
-        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
+        rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
             places = np.array([place for place, _ in part])
             own = ids[places]
@@ -338,28 +338,28 @@ class MinedNegatives:
 
     def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
         """Return the result of the source, whose rows were written to `path`."""
-        picks, kept, answers = self.picks, self.kept, self.answers
-        taken = kept[:, None] & (picks.ids >= 0)
-        _, uses = np.unique(picks.ids[taken], return_counts=True)
+        picks, in_file, answers = self.picks, self.in_file, self.answers
+        present = in_file[:, None] & (picks.ids >= 0)
+        _, uses = np.unique(picks.ids[present], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
-        n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
+        n_lacking = int(np.maximum(self.plan.k - picks.counts[in_file], 0).sum())
         return MinedSource(
             name=self.miner.name,
             path=str(path),
             sha256=sha256,
             method={"typed": self.miner.text, **options_of(self.miner.method)},
             layout=written.layout,
-            n_rows=int(kept.sum()),
+            n_rows=int(in_file.sum()),
             n_missing=n_missing,
-            n_dropped=int((~kept).sum()) - n_missing,
-            n_negatives=int(picks.counts[kept].sum()),
-            n_filled=int((picks.by[taken] == FILL).sum()),
+            n_dropped=int((~in_file).sum()) - n_missing,
+            n_negatives=int(picks.counts[in_file].sum()),
+            n_filled=int((picks.by[present] == FILL).sum()),
             n_short=int((picks.why > 0).sum()),
-            n_still_short=int((picks.counts[kept] < self.plan.k).sum()),
+            n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
-            **score_means(self.s_qn, self.lists.s_first, taken, self.temperature),
+            **score_means(self.s_qn, self.lists.s_first, present, self.temperature),
             n_passages=len(uses),
             most_used=int(uses.max(initial=0)),
             n_made_ids=written.n_made_ids,
@@ -411,18 +411,18 @@ def options_of(method: Method) -> dict[str, Any]:
     return {"method": next(name for name, kind in METHODS.items() if type(method) is kind), **options}
 
 
-def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:
+def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: float) -> dict[str, float | None]:
     """Return mean s_qn and π of some negatives, and the share of those above their positive.
 
     Each is None without negatives, or if a score is unknown. They use the rounded numbers of the files, so that these
     means are as stable as the files.
-    s_qn, s_first : as in `MinedLists`.   taken : (R, K) flags of the negatives that count. Source: METHOD 2.
+    s_qn, s_first : as in `MinedLists`.   counted : (R, K) flags of the negatives that count. Source: METHOD 2.
     """
-    if not taken.any() or np.isnan(s_qn[taken]).any():
+    if not counted.any() or np.isnan(s_qn[counted]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = (s_first[:, None] - s_qn)[taken].round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[counted].round(DECIMALS)
     return {
-        "s_query_negative": float(s_qn[taken].round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[counted].round(DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }

@@ -304,12 +304,12 @@ class Endpoint:
             if self._optional is not optional:  # another thread has already dropped one
                 return True
             less = dict(optional)
-            asked = less.get("response_format")
-            if asked and ABOUT_FORMAT.search(text):
+            requested = less.get("response_format")
+            if requested and ABOUT_FORMAT.search(text):
                 del less["response_format"]
-                after = FORMATS[FORMATS.index(asked) + 1 :]
+                after = FORMATS[FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url}: {asked['type']} is not supported; using {_named(after)}")
+                self._progress.note(f"{self.url}: {requested['type']} is not supported; using {_named(after)}")
             elif "seed" in less and ABOUT_SEED.search(text):
                 del less["seed"]
                 self._progress.note(f"{self.url}: seed is not supported; the same request may get a different answer")

@@ -113,11 +113,11 @@ def questions_of_pairs(
     Raises BadRecordsError if too many rows are malformed, NothingToScoreError if none can be used.
     """
     on_disk = [RowsOnDisk(folder / f"{number}.rows") for number in range(len(readers))]
-    for reader, kept in zip(readers, on_disk, strict=True):
-        for _ in kept.watch(reader.blocks()):
+    for reader, rows_on_disk in zip(readers, on_disk, strict=True):
+        for _ in rows_on_disk.watch(reader.blocks()):
             tick()
     n_used, skipped, first = 0, Counter[str](), dict[str, Example]()
-    for place, row in (item for kept in on_disk for item in kept.rows(None)):
+    for place, row in (item for rows_on_disk in on_disk for item in rows_on_disk.rows(None)):
         if row is None:
             skipped[place.reason] += 1
             first.setdefault(place.reason, Example(place.reason, place.path, place.line, None))
@@ -129,7 +129,7 @@ def questions_of_pairs(
         raise NothingToScoreError(f"no row has a query and a positive ({left_out_text(tally)})", where=where)
 
     def rows() -> Iterator[Row]:
-        return (row for kept in on_disk for _, row in kept.rows(None) if row is not None)
+        return (row for rows_on_disk in on_disk for _, row in rows_on_disk.rows(None) if row is not None)
 
     return _questions(rows, collection, judgement_files(settings), folder, skipped)
 

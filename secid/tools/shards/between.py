@@ -57,7 +57,7 @@ class MergedScore:
 
     @property
     def nats(self) -> float:
-        """ECI at the first budget."""
+        """Return ECI at the first budget."""
         return spectral_nats(self.eigen.values, self.budgets[0])
 
     def standard_errors(self) -> Floats:

@@ -170,8 +170,8 @@ def merge(
     own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
         encoder = encoder_of(name, own, state.url)
-    given: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
-    resolved, progress = begun(encoder, given, progress, in_shards=True)
+    keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
+    resolved, progress = begun(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=own.values.keyless)
     resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
