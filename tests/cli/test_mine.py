@@ -264,7 +264,7 @@ def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
 def test_malformed_pairs_are_counted_and_too_many_refused_with_the_first_line():
     write_rows(Path("pairs.jsonl"), [{"anchor": " ", "positive": "p"}, *PAIRS])
     options = {"pairs": "pairs.jsonl", "k": 2}
-    for more, remedy in (({}, "raise --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
+    for more, remedy in (({}, "skip such rows with --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
         with pytest.raises(BadRecordsError, match=remedy) as caught:
             secid.mine(["any=random"], "out", **options, **more)
         assert "1 of 13 rows malformed" in str(caught.value)
