@@ -16,7 +16,7 @@ from secid.results.mine import PRESETS, Preset
 
 DOCS = "docs/findings.md"
 NEEDS = {
-    "texts": "the texts alone",
+    "texts": "only the texts",
     "tokens": "a tokenizer",
     "rows": "an encoder",
     "guide": "--guide or --guide-reranker",
