@@ -193,7 +193,8 @@ class ListedNegatives:
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     """Return the formal defects that count, whose excess over the positives is above the limit, by name.
 
-    The value says whether negatives without it would be nearer to the positives. Sources with only labels have none. Source: METHOD 16.2.
+    The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
+    Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {
