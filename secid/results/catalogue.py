@@ -289,7 +289,7 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="changed_since_mined", of="files", limit=0.0,
             says="changed since secid mine: the manifest in the same folder has another hash",
-            do="mine again, or go on if the change is meant: the manifest no longer describes what is there",
+            do="mine again, or keep the files if the change is intended: the manifest no longer describes them",
         ),
         Caution(
             name="eval_query", of="queries", limit=0.0,
