@@ -195,7 +195,7 @@ def _nearest(name: str, context: Any) -> str:
 def code_of_ending(error: BaseException | None) -> int | None:
     """Return the exit code of the Ctrl-C or signal that caused an error, else None.
 
-    Interrupted work may raise an error of its own.
+    Interrupted work may raise a different error.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

@@ -51,7 +51,7 @@ def gate(
         Path | None, judging("--paired", of="RUN", text="Run folder of the baseline, to compare query by query.")
     ] = None,
     init: Annotated[bool, judging("--init", text="Write a commented policy derived from the baseline.")] = False,
-    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
+    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 with any verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,
         flag("-o", "--out", of="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),

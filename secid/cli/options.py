@@ -115,12 +115,12 @@ def takes_settings(
         ]
 
         @wraps(command)
-        def with_settings(**given: Any) -> Any:
-            values = assignments(given.pop("assignments") or (), names)
+        def with_settings(**arguments: Any) -> Any:
+            values = assignments(arguments.pop("assignments") or (), names)
             for name in values:
-                if given.get(name) is not None:
+                if arguments.get(name) is not None:
                     raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
-            return command(**{**given, **values, **fixed})
+            return command(**{**arguments, **values, **fixed})
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -201,8 +201,8 @@ def open_collection(settings: Settings) -> Collection:
     """
     corpus, queries = (tuple(data_files(path)) if path else () for path in (settings.corpus, settings.queries))
     if settings.collection is not None:
-        found = collection_files(settings.collection, BEIR_FOLDER)
-        corpus, queries = corpus or found.required("corpus", BEIR_FOLDER), queries or found.queries
+        files = collection_files(settings.collection, BEIR_FOLDER)
+        corpus, queries = corpus or files.required("corpus", BEIR_FOLDER), queries or files.queries
     return _opened(corpus, queries, settings.titles, tuple(map(stamp, (*corpus, *queries))))
 
 
@@ -315,28 +315,28 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     queries, passages = _cells(binding, head)
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
-    named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
+    passages_named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
     values = [value for value in leaves(passages) if isinstance(value, str | int)][:ASKED]
-    given = settings.collection or settings.corpus or settings.queries
-    query_named = fits(binding.query, ID_COLUMN)
-    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
-    collection = open_collection(settings) if given and (values or queries) else None
+    has_collection = bool(settings.collection or settings.corpus or settings.queries)
+    queries_named = fits(binding.query, ID_COLUMN)
+    whole_numbers = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
+    collection = open_collection(settings) if has_collection and (values or queries) else None
     if collection is not None and collection.has("passages"):
         n = _n_resolved(values, collection.passage)
-        looks = look_like_ids(values) or look_like_words(values)
-        passage_ids = named or n >= RESOLVED * max(1, len(values)) or (looks and not texts)
+        like_ids = look_like_ids(values) or look_like_words(values)
+        passage_ids = passages_named or n >= RESOLVED * max(1, len(values)) or (like_ids and not texts)
         if passage_ids and values and not n:
-            raise _unresolved("passage", values, binding, path, certain=named)
+            raise _unresolved("passage", values, binding, path, certain=passages_named)
     else:
-        looks = look_like_ids(values) or look_like_names(values)
-        looks = looks or ((query_named or whole) and look_like_words(values))
-        passage_ids = named or (looks and not texts)
-    query_ids = query_named or (whole and not texts)
+        like_ids = look_like_ids(values) or look_like_names(values)
+        like_ids = like_ids or ((queries_named or whole_numbers) and look_like_words(values))
+        passage_ids = passages_named or (like_ids and not texts)
+    query_ids = queries_named or (whole_numbers and not texts)
     if collection is not None and collection.has("queries"):
         n = _n_resolved(queries, collection.query)
         query_ids = query_ids or n >= RESOLVED * max(1, len(queries))
         if query_ids and queries and not n:
-            raise _unresolved("query", queries, binding, path, certain=query_named)
+            raise _unresolved("query", queries, binding, path, certain=queries_named)
     elif passage_ids and not texts:
         query_ids = query_ids or look_like_ids(queries)
     numbers = [*(values if passage_ids else ()), *(queries if query_ids else ())]
@@ -348,9 +348,9 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
 def _are_ids(values: list[str | int], settings: Settings) -> bool:
     """Tell whether values are ids: the collection holds some of them, or they look like ids."""
     values = values[:ASKED]
-    given = settings.collection or settings.corpus
-    known = _n_resolved(values, open_collection(settings).passage) if given else 0
-    return known >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
+    has_passages = bool(settings.collection or settings.corpus)
+    n = _n_resolved(values, open_collection(settings).passage) if has_passages else 0
+    return n >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:

@@ -373,11 +373,11 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     return pair_binding(query, passage, label)
 
 
-def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
-    if given is not None:
-        key = _column_named(head, given)
+def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+    if name is not None:
+        key = _column_named(head, name)
         if key is None:
-            raise _no_column(head, flag, given, path)
+            raise _no_column(head, flag, name, path)
         return key
     keys = columns_named(head, tiers)
     if len(keys) != 1:
@@ -385,26 +385,26 @@ def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, pa
     return keys[0]
 
 
-def _no_column(head: Head, flag: str, given: str, path: str) -> SchemaError:
-    near = difflib.get_close_matches(given, list(map(str, head.kinds)), n=1)
-    return undecided(head, [], f"{flag} {given!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
+def _no_column(head: Head, flag: str, name: str, path: str) -> SchemaError:
+    near = difflib.get_close_matches(name, list(map(str, head.kinds)), n=1)
+    return undecided(head, [], f"{flag} {name!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
 
 
-def _column_named(head: Head, given: str) -> Key | None:
+def _column_named(head: Head, name: str) -> Key | None:
     """Return the column of that name, however its letters are composed, or at that position; None without one."""
     if not head.named:
-        return int(given) if given.isdecimal() and int(given) in head.kinds else None
-    if given in head.kinds:
-        return given
-    return next((key for key in head.kinds if composed(str(key)) == composed(given)), None)
+        return int(name) if name.isdecimal() and int(name) in head.kinds else None
+    if name in head.kinds:
+        return name
+    return next((key for key in head.kinds if composed(str(key)) == composed(name)), None)
 
 
-def _negative_columns(head: Head, given: str, path: str) -> list[Key]:
-    key = _column_named(head, given)
+def _negative_columns(head: Head, prefix: str, path: str) -> list[Key]:
+    key = _column_named(head, prefix)
     if key is not None:
         return [key]
-    pattern = re.escape(composed(given)) + r"[_ -]?\d+"
+    pattern = re.escape(composed(prefix)) + r"[_ -]?\d+"
     numbered = [name for name in head.kinds if re.fullmatch(pattern, composed(str(name)))]
     if not numbered:
-        raise _no_column(head, "--negative-column", given, path)
+        raise _no_column(head, "--negative-column", prefix, path)
     return sorted(numbered, key=lambda name: number_of(str(name)))

@@ -267,8 +267,8 @@ def _repository(name: str, revision: str | None) -> _Repository:
         try:
             tree = get_cached_repo_tree(name, repo_type="dataset", revision=commit)
         except CachedRepoTreeNotFoundError:
-            found = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
-            tree = [entry for entry in found if isinstance(entry, RepoFile)]
+            entries = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
+            tree = [entry for entry in entries if isinstance(entry, RepoFile)]
     paths = sorted(entry.path for entry in tree)
     return _Repository(name, commit, tuple(path for path in paths if not {"", ".."} & {*path.split("/")}))
 

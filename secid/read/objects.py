@@ -80,17 +80,17 @@ def _is_table(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") or _is_dataset(value)
 
 
-def _spec(given: Any, place: int) -> Spec:
-    if isinstance(given, ObjectSpec):
-        return given
-    name, value = f"source-{place}", given
-    if isinstance(given, tuple):
-        if len(given) != 2 or not isinstance(given[0], str) or not given[0].strip():
+def _spec(source: Any, place: int) -> Spec:
+    if isinstance(source, ObjectSpec):
+        return source
+    name, value = f"source-{place}", source
+    if isinstance(source, tuple):
+        if len(source) != 2 or not isinstance(source[0], str) or not source[0].strip():
             raise UsageError("a tuple must be (name, object), with a name that is not empty", where=name, remedy=TAKEN)
-        name, value = given[0].strip(), given[1]
+        name, value = source[0].strip(), source[1]
     if isinstance(value, str | PathLike):
         path = fspath(value)
-        return path if value is given else f"{name}={path}"
+        return path if value is source else f"{name}={path}"
     if isinstance(value, Mapping):
         keys = [repr(key) for key in value] or ["'train'"]  # a DatasetDict, or sources by name
         raise UsageError(

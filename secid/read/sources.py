@@ -283,15 +283,15 @@ def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
 
 def _address(address: str) -> list[_Entry]:
     """Return the sources of an address of the hub that names a folder; [] if it names files."""
-    found = _hub_files(address)
-    if found.name is None:
+    hub = _hub_files(address)
+    if hub.name is None:
         return []
     folders: dict[Path, list[str]] = {}
-    for file in found.files:
+    for file in hub.files:
         folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
     if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
-        return [_Entry(found.name, list(found.files), Path(address).parent)]
+        return [_Entry(hub.name, list(hub.files), Path(address).parent)]
     return entries
 
 

@@ -127,7 +127,7 @@ class ByteStream:
     def lines(self, limit: int) -> Iterator[bytes | None]:
         """Yield lines with their \\n, the only line end; None for a line of more than `limit` bytes, which is skipped.
 
-        Memory stays below `limit` plus a chunk, whatever the file holds.
+        Memory stays below `limit` plus a chunk for any file.
         """
         readline = self._plain.readline
         with self._errors():
