@@ -45,7 +45,7 @@ class Outcomes:
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
-    """Read training results: the gains of a probe (.json) at each dose, or the numbers of a CSV file. Raises InputError.
+    """Read training results: gains of a probe (.json) at each dose, or numbers of a CSV file. Raises InputError.
 
     Errors of a probe with one seed are left out, since they lack the variance between runs.
     """
