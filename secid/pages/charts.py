@@ -298,7 +298,7 @@ def _path(d: str, class_: str, fill: str = "none", **attributes: object) -> Mark
 
 
 def _stretched(paths: Sequence[Markup], width: int) -> Markup:
-    """A strip of paths in a box of so many units, 100 high."""
+    """A strip of paths in a box that is `width` units wide and 100 high."""
     top = 100 * GAP / (CURVES - GAP)
     box = f"0 {-top:.1f} {width} {100 + top:.1f}"
     return _strip(paths, CURVES, viewBox=box, preserveAspectRatio="none")

@@ -48,7 +48,7 @@ ONCE = (
 )
 OWN_QUALITY = (
     "The guide is {}. A negative is suspect where its score is at most 5 % below the positive's; how many of the "
-    "suspects are relevant is known for these labels alone."
+    "suspects are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",

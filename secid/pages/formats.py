@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MOST_EXAMPLES = 3
 """Examples shown of one finding; `secid flagged` lists all."""
 MOST_OPEN = 3
-"""Findings of a source that its command repairs and that stand open; the others are folded under their names."""
+"""Most open findings of a source that its command repairs; the others are folded under their names."""
 MOST_CHARACTERS = 2_000
 """Longest passage or sentence shown. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
@@ -133,7 +133,7 @@ def _each_example_once(source: ShownFindings) -> ShownFindings:
 
 
 def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
-    """Each source with the findings that stand open and those that are folded.
+    """Return each source with its open findings and its folded ones.
 
     Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
     open.

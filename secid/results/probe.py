@@ -1,4 +1,4 @@
-"""What `secid probe` reports: frozen results. It trains, and never enters the ranking of `score`. Source: METHOD 13."""
+"""Frozen results of `secid probe`, which trains. They never affect the ranking of `score`. Source: METHOD 13."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from secid.results.inputs import EncoderInfo, InputFile, Shown
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
-"""Below these nothing is evaluated. Source: METHOD 13; of groups, for Student's t to be near the normal."""
+"""Fewest held-out queries and groups: with fewer nothing is evaluated. 30 groups bring Student's t near the normal.
+Source: METHOD 13."""
 
 Interval = tuple[float, float]
 
 
 def sign(interval: Interval | None) -> int:
-    """Of a 95 % interval 1 where it lies above 0, -1 below; 0 where it holds 0, or there is none."""
+    """Return 1 if a 95 % interval lies above 0, -1 if below, and 0 if it contains 0 or there is none."""
     return 0 if interval is None else int(interval[0] > 0) - int(interval[1] < 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """Measures of a ranking, each a mean over the held-out queries, in [0, 1]."""
+    """Ranking metrics, each a mean over the held-out queries, in [0, 1]."""
 
     ndcg_10: float
     mrr_10: float
@@ -32,8 +33,8 @@ class Means:
 class Gap:
     """A mean difference of nDCG@10 over the held-out queries, paired by query.
 
-    standard_error : of both components, error_queries and error_runs: what other queries (their groups are the units)
-                     and other runs of the same trainings would change. error_runs is None with one seed.
+    standard_error : combines error_queries, the effect of other queries (groups of queries are the units), and
+                     error_runs, the effect of other runs of the same trainings. error_runs is None with one seed.
     interval_95, p : Student's t with Satterthwaite's degrees; None with one seed.
     """
 
@@ -49,12 +50,13 @@ class Gap:
 class ProbedSource:
     """A source or control after training.
 
-    n_negatives : that training could draw, over all rows: the same of every source.
-    n_seeds     : finished; fewer than the probe's where it was stopped, since its interval lay below the leader's.
-    trained     : means after training, of the seeds that every source finished.   gain_ndcg10 : their nDCG@10 minus the
-                  frozen encoder's; the five fields after it are those of its `Gap`.
+    n_negatives : negatives that training could draw, over all rows; equal for every source.
+    n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
+                  leader's.
+    trained     : means after training, over the seeds that every source finished.   gain_ndcg10 : their nDCG@10 minus
+                  the frozen encoder's; the next five fields are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
-    tie         : group, 1 first; sources of a group are tied, directly or through others. None where nothing is ranked.
+    tie         : group, 1 first; sources of a group are tied, directly or through others. None if nothing is ranked.
     """
 
     name: str
@@ -73,7 +75,7 @@ class ProbedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedPair:
-    """Two sources, the one of the higher mean first. established : the Holm-adjusted p is below 0.05."""
+    """Two sources, the one with the higher mean first. established : the Holm-adjusted p is below 0.05."""
 
     first: str
     second: str
@@ -84,8 +86,10 @@ class ProbedPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A learning rate that was tried with the first seed. gain : mean over sources and controls; None: the loss was not
-    finite, and the rate was dropped. used : for the other seeds.
+    """A learning rate that was tried with the first seed.
+
+    gain : mean over sources and controls; None if the loss was not finite and the rate was dropped.
+    used : whether the other seeds use it.
     """
 
     rate: float
@@ -97,18 +101,18 @@ class Rate:
 class Probe(Shown):
     """One probe. sources : by gain, the highest first.
 
-    n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.
-    n_left_out   : queries of some source that another one lacks, or that have no positive.
-    n_groups     : queries joined by relevant passages that they share, in one fold each.   effective_groups : of the
-                   held-out queries, groups of one size that would tell as much.
-    n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
-                   they come from where there were too many (METHOD 13); None where all passages are candidates.
-    frozen, precision : before training, and of its arithmetic; None where nothing was trained.
-    identical    : names of sources whose negatives are the same for all these queries, so that they were trained once.
-    controls     : random, and known_positive where enough queries have two.
+    n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.
+    n_left_out   : queries of some source that another source lacks, or that have no positive.
+    n_groups     : groups of queries that share relevant passages; each is in one fold.   effective_groups : number of
+                   groups of equal size with as much evidence, for the held-out queries.
+    n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
+                   they come from if there were too many (METHOD 13); None if all passages are candidates.
+    frozen       : means before training.   precision : number format of the training. None if nothing was trained.
+    identical    : names of sources with the same negatives for all these queries, which were trained once.
+    controls     : random, and known_positive if enough queries have two.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
                    trained), one_seed (no interval), no_gain (no source beats the frozen encoder: the pairs and ties
-                   between them hold, but none is worth training on). The other keys are controls that were not made.
+                   between them hold, but none is worth training on). The other keys are controls that are missing.
     """
 
     schema_version: str
@@ -142,12 +146,12 @@ class Probe(Shown):
 
     @property
     def abstained(self) -> str | None:
-        """Why nothing is ranked, a kind of `not_evaluated`; None where the sources are."""
+        """The reason that nothing is ranked, a kind of `not_evaluated`; None if the sources are ranked."""
         return self.not_evaluated.get("sources")
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What its controls say against choosing a source by it: known_positive_first, not_above_random."""
+        """Doubts that the controls raise about choosing a source by it: known_positive_first, not_above_random."""
         controls, doubts = {control.name: control for control in self.controls}, []
         known = controls.get("known_positive")
         if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
@@ -159,6 +163,6 @@ class Probe(Shown):
 
     @property
     def tied_with_first(self) -> tuple[str, ...]:
-        """Names of the sources that are not significantly below the first one; () where nothing was trained."""
+        """Names of the sources that are not significantly below the first one; () if nothing was trained."""
         below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
         return tuple(source.name for source in self.sources[1:] if source.name not in below)

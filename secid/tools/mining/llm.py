@@ -282,7 +282,7 @@ class Endpoint:
         if code in (401, 403):
             remedy = f"set {KEY_VARIABLE} to a valid key"
         elif 300 <= code < 400:
-            remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
+            remedy = "use the final address: secid does not follow redirects, which could send the key to another host"
         return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
 
     def _failed(self, error: Any, problem: str) -> EndpointError:

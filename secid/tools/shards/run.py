@@ -297,7 +297,7 @@ def score_on_ray(
     job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
     done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
-    keywords, url = resolved.given(), job.state.url
+    keywords, url = resolved.non_defaults(), job.state.url
     with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
