@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests import fast, snapshots
 # Two workers with a thread pool each get in each other's way; numbers do not depend on it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+gc.disable()  # until the tests are found: what is imported stays
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +42,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Under `-m fast` no other test file is imported: importing them all takes longer than the fast tests do."""
     other = collection_path.suffix == ".py" and not fast.is_fast(collection_path)
     return True if other and config.getoption("markexpr") == "fast" else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave libraries and tests, which stay to the end, out of what the garbage collector looks through."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
 """The place of a value in a file: keys of objects, positions in lists."""
 
-RENAMED: Mapping[str, str | None] = {}
+RENAMED: Mapping[str, str | None] = {"analyses.ablations[*].range_nats": None}
 """Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
 
 A place covers all below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". Before a

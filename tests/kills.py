@@ -28,7 +28,8 @@ SEAL_SECONDS = 0.1
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
 IMPORTED = ["secid.api", "secid.encode.transformer", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
 IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
-"""What a forked child finds imported, of the commands and of what loads a BERT."""
+"""What a forked child finds imported, of the commands and of what loads a BERT. A process has one server, so that
+another list elsewhere would hold for whichever test comes first."""
 NOT_OF_THE_RESULT = ("timing", "environment", "folder")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 """A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
@@ -123,14 +124,17 @@ def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None 
     said : without its suffixes, the files that take what the child prints. run : what runs the command line, a function
     of a module; by default `run_program`. environment : more of it.
     """
+    return Forked(forked(run_forked, run or run_program, [*map(str, arguments)], folder, said, environment), said)
+
+
+def forked(function: Callable[..., None], *arguments: Any) -> Any:
+    """A process that calls a function of a module: a fork of the one server that all tests of this process share."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
-    process = context.Process(
-        target=run_forked, args=(run or run_program, [*map(str, arguments)], folder, said, environment)
-    )
+    process = context.Process(target=function, args=arguments)
     with mock.patch.dict(os.environ, _environment(), clear=True):  # the server starts with the first child
         process.start()
-    return Forked(process, said)
+    return process
 
 
 def run_forked(run: Run, arguments: list[str], folder: Path, said: Path, environment: dict[str, str]) -> None:

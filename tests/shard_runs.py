@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import random
-import time
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from secid.encode import Role
-from secid.findings.rows import AGAINST_RANDOM
+from secid.findings.rows import AGAINST_PASSAGES
 from secid.results import Run, SourceReport
 from tests.fake_encoder import HashEncoder
 
@@ -63,17 +64,18 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
     return paths
 
 
-def score_shard_slowly(arguments: list[str]) -> None:
-    """The API's function on sources, a shard and a folder of states, with time to kill it."""
+def score_shard_and_die(n_texts: int, arguments: list[str]) -> None:
+    """The API's function on sources, a shard and a folder of states, killed as it encodes after n_texts or more."""
     import secid
 
-    class Slow(HashEncoder):
+    class Dying(HashEncoder):
         def encode(self, texts: Sequence[str], role: Role) -> np.ndarray:
-            time.sleep(0.03 * len(texts))
+            if self.n_encoded >= n_texts:
+                os.kill(os.getpid(), signal.SIGKILL)
             return super().encode(texts, role)
 
     *sources, shard, folder = arguments
-    secid.score_shard(sources, Slow(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
+    secid.score_shard(sources, Dying(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
 
 
 def _without_cost(run: Run) -> Run:
@@ -108,12 +110,12 @@ def differences(
 def _added_up(source: SourceReport) -> dict[str, Any]:
     fields = {name: value for name, value in vars(source).items() if name not in OF_SAMPLE}
     fields["findings"] = [
-        dataclasses.replace(item, examples=()) for item in source.findings if item.name not in AGAINST_RANDOM
+        dataclasses.replace(item, examples=()) for item in source.findings if item.name not in AGAINST_PASSAGES
     ]
     fields["finding_overlaps"] = {
-        first: {second: n for second, n in row.items() if second not in AGAINST_RANDOM}
+        first: {second: n for second, n in row.items() if second not in AGAINST_PASSAGES}
         for first, row in source.finding_overlaps.items()
-        if first not in AGAINST_RANDOM
+        if first not in AGAINST_PASSAGES
     }
     shared, without = source.scored.on_shared, source.scored.without_flagged
     fields["score"] = dataclasses.replace(

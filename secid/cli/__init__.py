@@ -1,1 +1,1 @@
-"""The commands as they are typed."""
+"""The commands of the command line."""

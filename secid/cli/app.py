@@ -25,20 +25,20 @@ from secid.errors import SecidError
 from secid.settings import FIELDS, flag_of
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
-ENDING = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
-"""Signals that ask a process to end; without a handler it ends at once, and leaves its files half-written."""
+END_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
+"""Signals that ask a process to end. Without a handler it would end at once and leave half-written files."""
 
 COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
     "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
-"""Each is a function, or a group of commands, in the module of MODULES, or else in that of its name."""
+"""Each is a function, or a group of commands, in the module that MODULES gives, else in the module of its name."""
 TOOLS = {
     "mine": "mining", "probe": "probing", "merge": "shards",
     **dict.fromkeys(("flagged", "select", "mix"), "export"),
     **dict.fromkeys(("gate", "baseline"), "gating"),
 }  # fmt: skip
-"""The folder of `secid.tools` that a command needs; a command whose tool is missing is missing too."""
+"""Folder of `secid.tools` that a command needs. A command is not offered if its folder is missing."""
 MODULES = {
     **dict.fromkeys(("ablate", "merge"), "score"),
     **dict.fromkeys(("audit", "explain", "probe"), "check"),
@@ -60,17 +60,17 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options before a command."""
+    """Take the options before a command."""
 
 
-def present() -> tuple[str, ...]:
-    """The commands that this installation has."""
+def installed_commands() -> tuple[str, ...]:
+    """Return the names of the commands that this installation has."""
     missing = {tool for tool in TOOLS.values() if find_spec(f"secid.tools.{tool}") is None}
     return tuple(name for name in COMMANDS if TOOLS.get(name) not in missing)
 
 
 def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The program with these commands."""
+    """Return the program with these commands."""
     app = typer.Typer(
         name="secid",
         help="Inspect sources of hard negatives before you train a dense retriever on them: what is wrong with each "
@@ -92,20 +92,20 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 @cache
 def click_program(names: tuple[str, ...]) -> Any:
-    """Return click's command for a program with these commands. It is built once a process, which calls may share."""
+    """Return click's command for a program with these commands, built once per process."""
     return get_command(program(names))
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a command line; returns the exit code. An uncaught exception is 3, never 1."""
-    for number in ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+    """Run a command line and return its exit code. An uncaught exception gives 3, never 1."""
+    for number in END_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, _terminate)
-    # Building all commands takes half the time of a help text; without a command they are all listed.
+    # Building all commands takes half the time of a help text. Only a list of the commands needs them all.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
         refuse_repeated(arguments)
-        names = present()
+        names = installed_commands()
         result = click_program((first,) if first in names else names)(
             args=arguments, prog_name="secid", standalone_mode=False
         )
@@ -114,17 +114,17 @@ def main(arguments: list[str]) -> int:
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        sys.stderr.close()  # the reader of our output has gone; click ends with 1, which is a verdict here
+        sys.stderr.close()  # the reader of stdout has left; click would exit with 1, which is a verdict here
         return DONE
     except Exception as error:
         result = code_of_ending(error) or _failed(error)
-    if result == INTERRUPTED:  # typer turns Ctrl-C into this number, silently
+    if result == INTERRUPTED:  # typer turns Ctrl-C into this number without a message
         _say("secid: interrupted; nothing half-written is left")
     return result if isinstance(result, int) else DONE
 
 
 def _failed(error: Exception) -> int:
-    """Says what went wrong."""
+    """Print what went wrong and return the exit code."""
     from secid.files import NO_ROOM
     from secid.pages.text import short
 
@@ -143,7 +143,7 @@ def _failed(error: Exception) -> int:
 
 
 def _no_room(error: OSError) -> int:
-    """A full disk is nobody's mistake."""
+    """Report a full disk or a limit on file sizes as an error of use, not of secid."""
     from secid.files import LIMITED
 
     remedy = LIMITED if error.errno == errno.EFBIG else "free space for the output and temporary files"
@@ -152,7 +152,10 @@ def _no_room(error: OSError) -> int:
 
 
 def _unexpected(error: Any) -> int:
-    """Typer's usage errors can show themselves, but for the name of a setting; anything else is our mistake."""
+    """Print a usage error of typer, or the traceback of an internal error, and return the exit code.
+
+    An option that names a setting, or nearly one, gets its own message.
+    """
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
     uses = getattr(error.ctx.command.callback, "settings", None) if setting else None
@@ -164,7 +167,7 @@ def _unexpected(error: Any) -> int:
         return WRONG_USE
     if uses is not None:
         value = "no" if setting != name else "VALUE"
-        _say(f"secid: {error.option_name}: a setting without a flag of its own\n  write --set {setting}={value}")
+        _say(f"secid: {error.option_name}: this setting has no flag\n  write --set {setting}={value}")
         return WRONG_USE
     if uses is None and name and hasattr(error, "possibilities"):
         _say(f"secid: no such option: {error.option_name}\n  {_nearest(name, error.ctx)}")
@@ -180,7 +183,7 @@ def _unexpected(error: Any) -> int:
 
 
 def _nearest(name: str, context: Any) -> str:
-    """Name the flag, or the setting without one, that is nearest to a name that is neither."""
+    """Return a remedy for an unknown option: the nearest flag or setting, else where all options are listed."""
     settings = getattr(context.command.callback, "settings", ())
     flags = {name: flag_of(name, None if FIELDS[name].metadata["group"] else "VALUE") for name in settings}
     typed = [flag for one in context.command.params for flag in one.opts if flag.startswith("--")]
@@ -190,11 +193,14 @@ def _nearest(name: str, context: Any) -> str:
 
 
 def code_of_ending(error: BaseException | None) -> int | None:
-    """Return the exit code of the Ctrl-C or signal that an error follows from: interrupted work may raise its own."""
+    """Return the exit code of the Ctrl-C or signal that caused an error, else None.
+
+    Interrupted work may raise a different error.
+    """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return INTERRUPTED
-        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in map(_code_of, ENDING):
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in map(_code_of, END_SIGNALS):
             return error.code
         error = error.__cause__ or error.__context__
     return None
@@ -210,21 +216,21 @@ def _code_of(number: int) -> int:
 
 
 def _say(text: str) -> None:
-    """Prints a message to stderr; text quoted from a file or a name cannot control the terminal.
+    """Print a message to stderr. Text quoted from a file or a name cannot control the terminal.
 
-    Lines after the first are indented: a name with line breaks gives none that a script takes for a verdict.
+    Lines after the first are indented, so that no script takes a line of a name for a verdict.
     """
     first, *others = text.split("\n")
     complain("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
 
 
 def entry() -> None:
-    """The `secid` program.
+    """Run the `secid` program.
 
-    Waiting threads sleep, unless the user sets OMP_WAIT_POLICY: by default OpenMP lets them spin, and on cores shared
-    with other programs two threads then measured 2,000 records in 33 to 42 s instead of 3 to 4 s.
+    Waiting threads sleep unless the user sets OMP_WAIT_POLICY. By default OpenMP lets them spin: on cores shared with
+    other programs, two threads then measured 2,000 records in 33 to 42 s instead of 3 to 4 s.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded, so not later
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch reads it when it is loaded
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()

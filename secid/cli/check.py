@@ -1,4 +1,4 @@
-"""`secid check`, `secid audit`, `secid probe` and `secid explain`: what is wrong with sources, and what supports it."""
+"""`secid check`, `secid audit`, `secid probe` and `secid explain`: defects of sources, and the evidence for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from secid.results.inputs import OF_PROBE
 
 # `secid check`.
 
-USED = ("tokenizer", "examples", "threads", *(name for name in READING if name != "on_bad"))
-"""Without on_bad: a few malformed rows are a caution here, an error with --fail-on malformed_rows=0."""
+CHECK_SETTINGS = ("tokenizer", "examples", "threads", *(name for name in READING if name != "on_bad"))
+"""on_bad is left out: a few malformed rows are a caution here. `--fail-on malformed_rows=0` makes them an error."""
 
 
-@takes_settings(*USED)
+@takes_settings(*CHECK_SETTINGS)
 def check(
     sources: Sources,
     against_eval: Annotated[
@@ -71,10 +71,10 @@ def check(
 
 # `secid audit`.
 
-OF_GUIDE = tuple(name for name in GUIDE if name != "guide_sample")
+GUIDE_SETTINGS = tuple(name for name in GUIDE if name != "guide_sample")
 
 
-@takes_settings("encoder", *READING, *ENCODING, *OF_GUIDE, "positives", "first_k", "max_records", "seed")
+@takes_settings("encoder", *READING, *ENCODING, *GUIDE_SETTINGS, "positives", "first_k", "max_records", "seed")
 def audit(
     sources: Sources,
     qrels: Annotated[
@@ -82,8 +82,8 @@ def audit(
         flag(
             "--qrels",
             of="FILE",
-            text="Relevance judgements, in BEIR's or TREC's layout, instead of those of --collection; --set "
-            "corpus=FILE and --set queries=FILE name the texts of their ids.",
+            text="Relevance judgements in BEIR's or TREC's layout, instead of those of --collection. --set corpus=FILE "
+            "and --set queries=FILE give the texts of their ids.",
             group=INPUT,
         ),
     ] = None,
@@ -119,20 +119,20 @@ def audit(
 
 training = partial(flag, group="Training")
 OF_GUIDE = ("guide", "guide_query_prefix", "guide_passage_prefix")
-AS_OF_SCORE = (
+HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
 )  # fmt: skip
-"""Flags that work as those of `secid score` do, and that few need here."""
-OWN_TEXTS = {
+"""Flags that work as in `secid score`. The help leaves them out, since few users need them here."""
+HELP_TEXTS = {
     "encoder": "Encoder to train: short name, hub name or folder with weights.",
     "temperature": "Softmax temperature of the training loss.",
     "guide": "Second encoder whose suspects --loss gist leaves out.",
 }
-"""Help of the flags that mean something else than in `secid score`."""
+"""Help texts of flags that mean something different in `secid score`."""
 
 
-@takes_settings(*OF_PROBE, *OF_GUIDE, hidden=AS_OF_SCORE, texts=OWN_TEXTS)
+@takes_settings(*OF_PROBE, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,
@@ -179,8 +179,8 @@ def probe(
 
     Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
     together. Every source is trained at two learning rates at least, since the order may differ between them. All
-    weights are trained unless --lora is given. It takes minutes to hours: the expected time is printed
-    first, Ctrl-C keeps what is finished, and the same command goes on from there.
+    weights are trained unless --lora is given. It takes minutes to hours, and the expected time is printed first.
+    Ctrl-C keeps the finished training runs; the same command resumes from there.
 
     Example: secid probe mined/*.jsonl --encoder minilm --collection scifact --run secid-runs/mine
     """
@@ -223,12 +223,12 @@ def explain(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A finding, column, status, check of the gate or preset of mine; without it all are listed.",
+            help="A finding, column, status, check of the gate or mining preset. Without NAME, list all.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding, a column, a status or a preset of mine.
+    """Explain a finding, a column, a status or a mining preset.
 
     Example: secid explain false_negative
     """

@@ -1,4 +1,4 @@
-"""Where results and everything else are printed, and how progress looks."""
+"""Consoles for results and for everything else, and the display of progress."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from rich.text import Text
 from secid.pages.text import log_line, plain, short
 
 FIRST_LINE_SECONDS = 2.0
-"""A stage that takes longer is announced where there is no terminal."""
+"""Without a terminal, a stage is announced if it takes longer than this."""
 HEARTBEAT_SECONDS = 30.0
 MOST_DESCRIBED = 60
-"""Characters of what is being done, next to the bar."""
+"""Most characters of the description next to the bar."""
 NARROW, BAR_COLUMNS, NUMBERS_COLUMNS, RATE_COLUMNS = 90, 20, 42, 34
-"""Below so many columns there is neither a bar nor a rate; columns of the bar, of the count with the time left, and of
-the bar with the rate, beside which the description is cut.
+"""NARROW: with fewer columns there is neither a bar nor a rate. The others are widths in columns: of the bar; of the
+count with the time left; of the bar with the rate. The description gets the rest.
 """
 PIPE_COLUMNS = 80
 """Width of a table in a file or a pipe."""
 
 
 class Results(Console):
-    """A console whose reader may leave: rich would end the program with code 1, which is a verdict here."""
+    """A console that raises BrokenPipeError when its reader leaves. rich would exit with 1, which is a verdict here."""
 
     def on_broken_pipe(self) -> None:
-        raise  # noqa: PLE0704  rich calls this where it has caught the error
+        raise  # noqa: PLE0704  rich calls this while it handles the error
 
 
 class Notes(Console):
-    """A console that may be closed while the work goes on."""
+    """A console that falls silent when its reader leaves, while the work continues."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 def stdout() -> Console:
-    """The console of results: colours and width of the terminal, plain text in a pipe. COLUMNS sets its width."""
+    """Return the console for results: coloured and as wide as the terminal, plain in a pipe. COLUMNS sets its width."""
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     return Results(file=sys.stdout, highlight=False, width=None if known else PIPE_COLUMNS)
 
 
 def stderr() -> Console:
-    """The console of everything else. rich would print to stdout where stderr is closed."""
+    """Return the console for everything else. It is quiet if stderr is closed, where rich would print to stdout."""
     return Notes(file=sys.stderr, quiet=sys.stderr is None, highlight=False, soft_wrap=True)
 
 
 class TimeLeft(ProgressColumn):
-    """The time that a stage still takes, labelled."""
+    """The remaining time of a stage, labelled."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.time_remaining is None else f"({duration(task.time_remaining)} left)")
 
 
 class ConsoleProgress:
-    """On a terminal a bar with "n of N", rate and time left. Elsewhere a line for each stage of two seconds or more,
-    and another every 30 s. Nothing when quiet.
+    """Progress on stderr: on a terminal, a bar with "n of N", rate and time left; elsewhere, a line for each stage of
+    two seconds or more, and another every 30 s. Nothing if quiet.
     """
 
     def __init__(self, quiet: bool) -> None:
@@ -104,7 +104,7 @@ class ConsoleProgress:
             self._bars.stop()
 
     def _beat(self) -> None:
-        """Prints how far a stage is: first after FIRST_LINE_SECONDS, then every HEARTBEAT_SECONDS."""
+        """Print the progress of a stage: first after FIRST_LINE_SECONDS, then every HEARTBEAT_SECONDS."""
         while not self._over.wait(min(FIRST_LINE_SECONDS, HEARTBEAT_SECONDS) / 4):
             now = time.monotonic()
             due = HEARTBEAT_SECONDS if self._spoke > self._began else FIRST_LINE_SECONDS
@@ -120,7 +120,7 @@ class ConsoleProgress:
                 self._console.print(Text(log_line(f"{self._stage}: {', '.join(filter(None, parts))}")))
 
     def _count(self) -> str:
-        """ "1,200 of 5,000 texts, 300 texts/s"; "0 of 5,000 texts" before the first."""
+        """Return the count in words: "1,200 of 5,000 texts, 300 texts/s", or "0 of 5,000 texts" before the first."""
         if not self._done:
             return "" if self._total is None else f"0 of {amount(self._total, self._unit)}"
         total = "" if self._total is None else f" of {amount(self._total, self._unit)}"
@@ -160,12 +160,12 @@ class ConsoleProgress:
 
 
 def amount(n: int, unit: str) -> str:
-    """ "5,000 texts"; bytes as "4.9 MB"."""
+    """Return a count with its unit: "5,000 texts"; bytes as "4.9 MB"."""
     return f"{n / 1e6:,.1f} MB" if unit == "bytes" else f"{n:,} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """ "40 s", "12 min" or "3.5 h"."""
+    """Return a time in words: "40 s", "12 min" or "3.5 h"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 # `secid encoder`.
 
 NOT_EVALUATED = 3
-"""Exit code of an encoder that cannot be trusted: a check failed or could not be run."""
+"""Exit code if a check of the self-test failed or could not run."""
 CACHE = frozenset({"cache", "cache_dir", "cache_gb"})
-"""Settings without effect here: the self-test never reads from the cache."""
+"""Settings without effect here, since the self-test never reads the cache."""
 
 
 @takes_settings(*(name for name in ENCODING if name not in CACHE))
@@ -61,7 +61,7 @@ def encoder(
     return 0
 
 
-# `secid cache`: the embedding cache, shown, emptied, checked.
+# `secid cache`: show, empty or check the embedding cache.
 
 cache = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
 
@@ -89,7 +89,7 @@ def clear(
 ) -> None:
     """Remove all cached embeddings and training runs; other files stay.
 
-    Asks first on a terminal; elsewhere --yes must be given.
+    Asks first on a terminal; elsewhere --yes is required.
 
     Example: secid cache clear --yes
     """
@@ -112,7 +112,7 @@ def clear(
     if removal.n_unsealed:
         say(
             f"{removal.n_unsealed} unfinished, {bytes_text(removal.n_bytes_unsealed)}: kept for an hour after the last "
-            "write, as a run may be writing them"
+            "write, since a run may still be writing them"
         )
 
 
@@ -130,7 +130,7 @@ def verify(json: Json = False, **settings: Any) -> int:
     if json:
         print_json({"folder": str(folder.folder), **asdict(check)})
     else:
-        say(f"{folder.folder}: {check.n_whole} segments whole, {len(check.damaged)} damaged and set aside")
+        say(f"{folder.folder}: {check.n_whole} segments intact, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
             say(f"  {name}")
         for name in check.unreadable:
@@ -155,7 +155,7 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
 def doctor(
     json: Json = False,
 ) -> None:
-    """Print versions, devices and caches: what a bug report needs."""
+    """Print versions, devices and caches, for a bug report."""
     from secid.run_folder.write import diagnosis
 
     report = diagnosis()
@@ -170,7 +170,7 @@ def doctor(
 
 
 class Document(StrEnum):
-    """What has a schema."""
+    """Documents that have a JSON Schema."""
 
     report = "report"
     gate = "gate"
@@ -186,13 +186,13 @@ KINDS = {
     Document.probe: ("secid.results.probe", "Probe"),
     Document.baseline: ("secid.tools.gating.baseline", "Baseline"),
 }
-"""The class that each document is, and where it is: only what is asked for is imported."""
+"""Module and class of each document. Only the module of the requested one is imported."""
 
 
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="Of report.json, the gate's verdict, its policy, the baseline, or probe.json."),
+        typer.Argument(help="One of report.json, the gate's verdict, its policy, the baseline, or probe.json."),
     ] = Document.report,
 ) -> None:
     """Print the JSON Schema of a document that secid writes or reads.

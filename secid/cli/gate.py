@@ -1,4 +1,4 @@
-"""`secid gate` and `secid baseline`: new sources against committed numbers."""
+"""`secid gate` and `secid baseline`: compare new sources with committed numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gate(
         Path | None, judging("--paired", of="RUN", text="Run folder of the baseline, to compare query by query.")
     ] = None,
     init: Annotated[bool, judging("--init", text="Write a commented policy derived from the baseline.")] = False,
-    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
+    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 with any verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,
         flag("-o", "--out", of="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),
@@ -67,7 +67,7 @@ def gate(
 
     Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
 
-    Settings that you do not give are the baseline's. If $GITHUB_STEP_SUMMARY is set, the verdict is added to that file.
+    Settings default to those of the baseline. If $GITHUB_STEP_SUMMARY is set, the verdict is added to that file.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """
@@ -83,14 +83,14 @@ def gate(
         raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     from secid.tools.gating.policy import read_policy
 
-    read_policy(policy)  # an invalid one is reported before anything else is loaded
+    read_policy(policy)  # report an invalid one before anything else is loaded
     if out:
         from secid.cli.outputs import check_outputs, files_read
         from secid.pages.gate_ci import GATE_FORMATS
         from secid.tools.gating.baseline import table_path
 
-        given = filter(None, (against, table_path(against), policy, paired))
-        check_outputs(out, GATE_FORMATS, chain(given, files_read(sources, settings)))
+        inputs = filter(None, (against, table_path(against), policy, paired))
+        check_outputs(out, GATE_FORMATS, chain(inputs, files_read(sources, settings)))
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
     from secid.cli.outputs import print_verdict
@@ -116,7 +116,7 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None, quiet: bool) -> None:
-    """Writes and prints the requested pages. Annotations stay out of the JSON on stdout.
+    """Write and print the requested pages. Annotations stay out of the JSON on stdout.
 
     A reader of stdout may stop early, as `head` does, without changing the verdict.
     """
@@ -144,7 +144,7 @@ def baseline(
         list[str],
         typer.Argument(
             metavar="[update] RUN",
-            help="Run folder of `secid score`. The word update before it updates an existing baseline.",
+            help="Run folder of `secid score`. The word `update` before it updates an existing baseline.",
         ),
     ],
     out: Annotated[
@@ -154,8 +154,8 @@ def baseline(
 ) -> None:
     """Write or update the baseline that `secid gate` compares with.
 
-    An update prints what changed. Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. Write
-    ./update for a run folder named update.
+    An update prints what changed. Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. For a run
+    folder named update, write ./update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from secid.write.writer import Schema
 
 mining = partial(flag, group="Mining")
-AS_OF_SCORE = (
+HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
-"""Flags that work as those of `secid score` do, and that few need here."""
+"""Flags that work as in `secid score`. The help leaves them out, since few users need them here."""
 
 
-@takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=AS_OF_SCORE)
+@takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS)
 def mine(
     miners: Annotated[
         list[str],
@@ -54,7 +54,7 @@ def mine(
     concurrency: Annotated[int, mining("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
     sweep: Annotated[
         bool,
-        mining("--sweep", text="Write nothing; show what other ranks and margins give, with --guide also suspects."),
+        mining("--sweep", text="Write nothing; show results of other ranks and margins, with --guide also suspects."),
     ] = False,
     schema: Annotated[
         str,
@@ -69,8 +69,8 @@ def mine(
 ) -> None:
     """Mine hard negatives by several methods in one pass.
 
-    No labelled positive of a query, nor a near copy of one, becomes its negative. Flags of files and of the encoder
-    are those of `secid score`.
+    No labelled positive of a query, nor a near copy of one, becomes its negative. Flags for files and for the encoder
+    work as in `secid score`.
 
     Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
     """
@@ -82,13 +82,13 @@ def mine(
     from secid.errors import UsageError
     from secid.pages.mine_text import mined_screen, sweep_screen
 
-    asked = {"k": k, "pairs": pairs, "split": split, "max_reuse": max_reuse, **settings}
+    common = {"k": k, "pairs": pairs, "split": split, "max_reuse": max_reuse, **settings}
     if sweep:
         output = {"--out": out, "--parquet": parquet, "--prompt": prompt, "--on-short": on_short != "keep",
                   "--as": schema != "flagembedding", "--concurrency": concurrency != 8}  # fmt: skip
         _refuse(output, "has no effect with --sweep, which writes nothing")
         with ConsoleProgress(quiet) as progress:
-            table = secid.mine_sweep(miners, progress=progress, **asked)
+            table = secid.mine_sweep(miners, progress=progress, **common)
         print_result(table, json, sweep_screen)
         return
     _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
@@ -104,16 +104,16 @@ def mine(
             prompt=None if prompt is None else _text_of(prompt),
             concurrency=concurrency,
             progress=progress,
-            **asked,
+            **common,
         )
     print_result(result, json, mined_screen)
 
 
-def _refuse(given: Mapping[str, object], why: str) -> None:
-    """Raises UsageError for the first flag that was given."""
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    """Refuse flags, given with their values. Raises UsageError for the first one that is set."""
     from secid.errors import UsageError
 
-    for name, value in given.items():
+    for name, value in flags.items():
         if value not in (None, False):
             raise UsageError(why, where=name)
 

@@ -27,17 +27,17 @@ STATISTICS = (
 
 INPUT, *_, OUTPUT = GROUPS
 REST = "Options"
-"""The group of options that belong to no other."""
+"""Group of the options that belong to no other group."""
 OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotations"})
 """Options that belong to Output in every command."""
 MOST_LABEL = 26
-"""Widest column of options, so that help texts have the rest of 80 columns."""
+"""Most characters of an option in the help; the text beside it gets the rest of 80 columns."""
 
 
 def flag(*names: str, of: str | None = None, text: str, group: str | None = None, hidden: bool = False) -> Any:
-    """An option with its help, in a group of it. of : what its value is; None where typer says it.
+    """Return an option with its help text, in a group of the help.
 
-    hidden : left out of the help, for a flag that another one's page tells of.
+    of : name of its value; None if typer derives it.   hidden : leave it out; another command explains it.
     """
     return typer.Option(*names, metavar=of, help=text, rich_help_panel=group, hidden=hidden)
 
@@ -70,12 +70,12 @@ class GroupedCommand(TyperCommand):
     """A command whose help lists arguments and options by group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each group: those that only this command has, then GROUPS in order, then the rest."""
+        """Write a section for each group: first those of only this command, then GROUPS in order, then the rest."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             label, text = parameter.get_help_record(ctx) or ("", "")
             group = OUTPUT if parameter.name in OUTPUTS else REST
-            if parameter.param_type_name == "argument":  # its record names the Python type
+            if parameter.param_type_name == "argument":  # the record of an argument names its Python type
                 label = f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs < 0 else ''}"
                 group = INPUT
             if label:
@@ -92,10 +92,11 @@ class GroupedCommand(TyperCommand):
 def takes_settings(
     *names: str, hidden: Sequence[str] = (), texts: Mapping[str, str] | None = None, **fixed: object
 ) -> Callable[[Command], Command]:
-    """Replaces a command's `**settings` by a flag for each named setting that has one, and --set for all of them.
+    """Replace a command's `**settings` with a flag for each named setting that has one, and --set for all of them.
 
-    A setting that is not given stays None, so that files and environment decide. hidden : flags that help leaves out.
-    texts : help of flags that mean something of their own here.   fixed : options that the command sets itself.
+    A setting that is not given stays None, so that files and environment decide it.
+    hidden : flags that the help leaves out.   texts : help texts of flags with a meaning specific to this command.
+    fixed : options that the command sets itself.
     """
 
     def decorate(command: Command) -> Command:
@@ -114,16 +115,16 @@ def takes_settings(
         ]
 
         @wraps(command)
-        def with_settings(**given: Any) -> Any:
-            values = assignments(given.pop("assignments") or (), names)
+        def with_settings(**arguments: Any) -> Any:
+            values = assignments(arguments.pop("assignments") or (), names)
             for name in values:
-                if given.get(name) is not None:
+                if arguments.get(name) is not None:
                     raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
-            return command(**{**given, **values, **fixed})
+            return command(**{**arguments, **values, **fixed})
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        with_settings.settings = frozenset(names)  # type: ignore[attr-defined]  # an error says what a command uses
+        with_settings.settings = frozenset(names)  # type: ignore[attr-defined]  # for errors about unused settings
         return with_settings  # type: ignore[return-value]
 
     return decorate
@@ -153,19 +154,21 @@ def _option(name: str, hidden: bool, text: str | None) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Any setting; repeatable. NAME alone prints the values it takes. Settings without a flag: {others}. "
+        f"Any setting; repeatable. NAME without a value prints what it takes. Settings without a flag: {others}. "
         "Settings can also be kept in secid.toml, or in the environment as SECID_NAME."
     )
 
     def print_allowed(typed: list[str] | None) -> list[str] | None:
-        alone = [name for text in typed or () if "=" not in text and (name := text.strip().replace("-", "_")) in names]
-        for name in alone:
+        names_only = [
+            name for text in typed or () if "=" not in text and (name := text.strip().replace("-", "_")) in names
+        ]
+        for name in names_only:
             typer.echo(f"{name}: {allowed(name)}")
-        if alone:
+        if names_only:
             raise typer.Exit
         return typed
 
-    # Eager: it answers where SOURCE is not given.
+    # Eager, so that it works without SOURCE.
     option = typer.Option(
         "--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST, callback=print_allowed, is_eager=True
     )
@@ -177,7 +180,7 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def refuse_repeated(words: Sequence[str]) -> None:
-    """Raises UsageError for a flag that names a column or schema and is given twice: the last would win in silence."""
+    """Refuse a repeated flag that names a column or schema, since the last would win silently. Raises UsageError."""
     flags = [word.partition("=")[0] for word in words]
     for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
         if flags.count(flag) > 1:

@@ -1,4 +1,4 @@
-"""What a command writes: files, checked before any work, screens, JSON, and messages through the sanitiser."""
+"""Output of commands: files that are checked before any work, screens, JSON, and messages through the sanitiser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from secid.pages.formats import Judged
     from secid.pages.screen import Screen
 
-# Writes messages to standard error and documents to standard output through the sanitiser.
+# Messages for standard error and documents for standard output, through the sanitiser.
 #
 # `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
 
@@ -37,7 +37,7 @@ def say_json(text: str) -> None:
     sys.stdout.write(json_shown(text))
 
 
-# What a command writes: files, checked before any work and none of those that it reads, and JSON.
+# Output files, checked before any work so that they overwrite no input, and JSON.
 
 Result = TypeVar("Result")
 
@@ -45,11 +45,12 @@ Result = TypeVar("Result")
 def check_outputs(
     outputs: Sequence[Path], suffixes: Collection[str], inputs: Iterable[Path], folders: str = ""
 ) -> None:
-    """Raises UsageError for an output whose suffix names no format, or which is read under whatever name; OutputError
-    for one that cannot be written.
+    """Refuse outputs that cannot be written, before any work.
 
-    inputs  : files and folders; not looked at without outputs.
-    folders : what to say of an output that may be meant as a folder.
+    inputs  : files and folders; ignored without outputs.
+    folders : text to add to the remedy for an output that may be meant as a folder.
+    Raises UsageError if an output's suffix names no format, or if an output is an input or inside one, under any name;
+    OutputError if it cannot be written.
     """
     from secid.pages.formats import METRICS, format_of
 
@@ -57,8 +58,8 @@ def check_outputs(
         if format_of(path) not in suffixes:
             hint = folders if path.is_dir() or not path.suffix else ""
             if format_of(path) == METRICS:
-                remedy = "name it by -o of secid score, or of secid report for one run"
-                raise UsageError("only the result of one score has metrics", where=str(path), remedy=remedy)
+                remedy = "give it to -o of secid score, or of secid report for one run"
+                raise UsageError("only a single run has metrics", where=str(path), remedy=remedy)
             raise UsageError(
                 f"no page format has the suffix {path.suffix!r}",
                 where=str(path),
@@ -69,15 +70,16 @@ def check_outputs(
     for path in filter(Path.exists, outputs):
         for other in existing:
             if path.samefile(other) or (other.is_dir() and path.resolve().is_relative_to(other.resolve())):
+                what = "an input" if path.samefile(other) else f"part of the input {other}"
                 raise UsageError(
-                    f"would be overwritten, and is read{'' if path.samefile(other) else f' with {other}'}",
+                    f"is also {what} and would be overwritten",
                     where=str(path),
                     remedy="name another file to write",
                 )
 
 
 def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Path]:
-    """The files of sources, and those that the settings name, as a command was given them."""
+    """Yield the files of the sources, and those that the settings name, as the command line gives them."""
     from secid.read import resolve_sources
     from secid.settings import FIELDS, resolve
 
@@ -99,7 +101,7 @@ def write_results(
 
 
 def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen]) -> None:
-    """Prints a result as one JSON document, or what a terminal shows of it."""
+    """Print a result as one JSON document, or as the screen that a terminal shows."""
     from secid.results.document import json_of
 
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
@@ -110,7 +112,7 @@ def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen
 
 
 def print_screen(screen: Screen) -> None:
-    """Prints a screen to standard output."""
+    """Print a screen to standard output."""
     from secid.cli.console import stdout
     from secid.pages.screen import print_page
 
@@ -118,15 +120,16 @@ def print_screen(screen: Screen) -> None:
 
 
 def say(*lines: str) -> None:
-    """Prints lines that are never broken to standard output."""
+    """Print lines to standard output without wrapping them."""
     from secid.pages.screen import literal, screen
 
     print_screen(screen(map(literal, lines)))
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:
-    """Prints the verdict as the last line of stderr, for scripts; nothing when quiet, or on a terminal, where the page
-    above it says the same in words.
+    """Print the verdict as the last line of stderr, for scripts.
+
+    Print nothing if quiet, or on a terminal, where the page above says the same in words.
     """
     from rich.text import Text
 
@@ -136,10 +139,10 @@ def print_verdict(result: Judged, quiet: bool) -> None:
     console = stderr()
     if not quiet and not console.file.isatty():
         with suppress(BrokenPipeError):
-            sys.stdout.flush()  # the result first, where both go to one file
+            sys.stdout.flush()  # the result comes first if both go to one file
         console.print(Text(verdict_line(result)))
 
 
 def print_json(document: Any) -> None:
-    """Prints one JSON document."""
+    """Print one JSON document."""
     say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

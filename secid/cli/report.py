@@ -1,4 +1,4 @@
-"""`secid report` and `secid compare`: pages of finished runs, for which nothing is scored."""
+"""`secid report` and `secid compare`: pages of finished runs, without scoring anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(
     ],
     out: Annotated[
         list[Path] | None,
-        flag("-o", "--out", text="File to write: .html, .md, .json, or metrics.json for numbers alone.", of="FILE"),
+        flag("-o", "--out", text="File to write: .html, .md, .json, or metrics.json with only the numbers.", of="FILE"),
     ] = None,
     json: Json = False,
     legend: Legend = False,
@@ -51,7 +51,7 @@ def report(
     of_run = {**run_formats(probe), **OF_METRICS}
     inputs = (path / "report.json" if path.is_dir() else path for path in runs)
     check_outputs(files, of_run if len(runs) == 1 else COMPARISON_FORMATS, inputs)
-    named = [(label, _as_typed(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
+    named = [(label, _with_typed_folder(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
     run = named[0][1]
     comparison = compare(named) if len(named) > 1 else None
 
@@ -71,8 +71,8 @@ def report(
         print_screen(screen_of(page_of_comparison(comparison)))
 
 
-def _as_typed(run: Run, path: Path) -> Run:
-    """The run with commands that name its folder as the user did; of a report outside its folder as it is."""
+def _with_typed_folder(run: Run, path: Path) -> Run:
+    """Return the run with commands that name its folder as the user did. A report outside its folder stays as it is."""
     folder = path if path.is_dir() else path.parent
     if not (folder / "negatives.parquet").exists():
         return run
@@ -85,7 +85,7 @@ def _as_typed(run: Run, path: Path) -> Run:
 
 
 def _refuse_pages(runs: Sequence[Path]) -> None:
-    """Raises UsageError for a page among the runs, and for a report that does not exist."""
+    """Refuse pages and missing reports among the runs. Raises UsageError."""
     for path in runs:
         if (path.suffix in (".html", ".md") and not path.is_dir()) or (path.suffix == ".json" and not path.exists()):
             raise UsageError("not a run", where=str(path), remedy=f"to write this file: -o {path}")
@@ -113,11 +113,11 @@ def compare(
     """Compare a run's scores with your own training results.
 
     Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
-    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. A 95 % interval takes
-    in the standard errors of the metric (COLUMN_se) and those of the score that the run ranks by.
+    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. The 95 % intervals
+    include the standard errors of the metric (COLUMN_se) and of the score that the run ranks by.
 
-    Results of a single split and training run prove nothing. Nor do results on a split whose test queries share
-    relevant passages with training queries: secid check --against-eval counts these passages.
+    Results of a single split and training run prove nothing. Neither do results on a split whose test queries share
+    relevant passages with training queries. secid check --against-eval counts these passages.
 
     Example: secid compare secid-runs/mine --against results.csv
     """

@@ -1,4 +1,4 @@
-"""`secid score`, `secid ablate` and `secid merge`: sources scored under the encoder, whole or in shards."""
+"""`secid score`, `secid ablate` and `secid merge`: score sources under the encoder, whole or in shards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RunOption = Annotated[
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag("--state-dir", of="URL", text="Folder or bucket of the shards' states.", group="Output"),
+    flag("--state-dir", of="URL", text="Folder or bucket for the states of the shards.", group="Output"),
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
@@ -107,20 +107,20 @@ def _score(
 def _refuse_on_ray(
     encoders: list[str] | None, state_dir: str | None, prepare: bool, on: str | None, shards: int | None
 ) -> None:
-    """Raises UsageError for flags that --on needs or cannot follow."""
+    """Refuse flags that --on does not support, and the lack of those that it needs. Raises UsageError."""
     from secid.errors import UsageError
 
     if on is None or shards is None or state_dir is None:
         remedy = "--on ray --shards 8 --state-dir URL"
-        raise UsageError("are given together", where="--on, --shards and --state-dir", remedy=remedy)
+        raise UsageError("must be given together", where="--on, --shards and --state-dir", remedy=remedy)
     if len(encoders or ()) > 1:
         raise UsageError("shards are scored with one encoder", where="--encoder")
     if prepare:
-        raise UsageError("--on counts first by itself", where="--prepare", remedy="leave it out")
+        raise UsageError("--on already counts first", where="--prepare", remedy="leave it out")
 
 
 def show(
-    scored: Callable[[Progress, Path | None], Run],
+    compute: Callable[[Progress, Path | None], Run],
     sources: list[str],
     run: Path | None,
     outputs: list[Path],
@@ -130,10 +130,10 @@ def show(
     legend: bool,
     quiet: bool,
 ) -> None:
-    """Scores, prints the run, and writes its pages.
+    """Score, print the run, and write its pages.
 
-    scored : given who hears of its progress, and the run folder to write.   sources : name the folder without --run.
-    inputs : files that are read, and must not be overwritten.
+    compute : scores; takes the progress to report to and the run folder to write.
+    sources : name the run folder without --run.   inputs : files that are read, and must not be overwritten.
     """
     from dataclasses import replace
 
@@ -145,9 +145,9 @@ def show(
     from secid.pages.formats import FORMATS, OF_METRICS, format_of
     from secid.pages.sections import run_screen
 
-    # What cannot be written is an error after the result.
+    # A file that cannot be written is an error after the result is printed.
     formats = {**FORMATS, **OF_METRICS}
-    check_outputs(outputs, formats, inputs, "; a run folder is named by --run")
+    check_outputs(outputs, formats, inputs, "; --run names a run folder")
     problem: OutputError | None = None
     folder = run
     if run is None:
@@ -158,7 +158,7 @@ def show(
             folder, problem = None, error
     with ConsoleProgress(quiet) as progress:
         try:
-            result = scored(progress, folder)
+            result = compute(progress, folder)
         except RunNotWrittenError as error:
             folder, problem, result = None, error, replace(error.run, folder=None)
     for path in outputs:
@@ -191,15 +191,15 @@ def _score_shard(
     outputs: Mapping[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Scores one part of the queries and writes its state. outputs: flags of a report, which a shard has none of."""
+    """Score one part of the queries and write its state. outputs: flags of a report, which a shard does not write."""
     from secid.cli.console import ConsoleProgress
     from secid.errors import UsageError
     from secid.tools.shards.run import score_shard
 
     if state_dir is None:
         raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
-    if given := [name for name, value in outputs.items() if value]:
-        raise UsageError("a shard has no report", where=given[0], remedy=f"secid merge {state_dir}")
+    if output_flags := [name for name, value in outputs.items() if value]:
+        raise UsageError("a shard has no report", where=output_flags[0], remedy=f"secid merge {state_dir}")
     if len(encoders or ()) > 1:
         raise UsageError("shards are scored with one encoder", where="--encoder")
     if prepare and run is not None:
@@ -215,27 +215,27 @@ def _score_shard(
             progress=progress,
             **settings,
         )
-        what = f"{done.name} is there already" if done.skipped else f"wrote {done.name}"
+        what = f"{done.name} already exists" if done.skipped else f"wrote {done.name}"
         progress.note(f"{what}: {done.n_done} of {done.n_shards} in {state_dir}")
         if done.n_done == done.n_shards and not prepare:
-            progress.note(f"all shards are there: secid merge {state_dir}")
+            progress.note(f"All shards are done. Next: secid merge {state_dir}")
 
 
 score = takes_settings(*SETTINGS)(_score)
-OF_ABLATE = (name for name in SETTINGS if name not in ("ablate", "shard"))
-ablate = takes_settings(*OF_ABLATE, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
-ablate.__doc__ = """Score, and see whether the order survives other settings.
+ABLATE_SETTINGS = (name for name in SETTINGS if name not in ("ablate", "shard"))
+ablate = takes_settings(*ABLATE_SETTINGS, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
+ablate.__doc__ = """Score, and check whether the order survives other settings.
 
-The same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
+Same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
 
 Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
 """
 
 
 def default_run(sources: list[str]) -> Path:
-    """secid-runs/<time>-<names>-<id>: at most three sources' names, cut to what a file name may hold.
+    """Return secid-runs/<time>-<names>-<id>, with at most three names of sources, cut to what a file name may hold.
 
-    The id keeps runs apart that start in the same second, here or on another machine.
+    The id separates runs that start in the same second, here or on another machine.
     """
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     names = [Path(source.split("=", 1)[0]).name.split(".")[0] for source in sources[:3]]
@@ -255,7 +255,7 @@ def _merge(
         flag(
             "--sample",
             of="N",
-            text="Queries per source that controls, ablations and the like are measured on.",
+            text="Queries per source on which controls, ablations and the like are measured.",
             group="Statistics",
         ),
     ] = 20_000,
@@ -267,24 +267,25 @@ def _merge(
 ) -> None:
     """Merge the shards of a run into one report.
 
-    For data that does not fit on one machine; to rank the sources, a sample is enough (secid score --max-records).
+    Use it for data that do not fit on one machine. To rank the sources, a sample is enough (secid score --max-records).
     Each of N jobs, on any machine, scores one part of the queries and saves a state. A job whose state exists is
     skipped:
 
         secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
 
-    Run the N jobs with --prepare first: each then counts only its part of the texts, where otherwise every shard
-    counts all of them. With --run DIR a shard also writes a run folder, to select rows from. With --on ray --shards 8
-    instead of --shard, a Ray cluster does all of it.
+    Run the N jobs with --prepare first, and each counts only its part of the texts; otherwise every shard counts all
+    of them. With --run DIR a shard also writes a run folder, to select rows from. With --on ray --shards 8 instead of
+    --shard, a Ray cluster does all of this.
 
-    Scores, most findings, intervals and comparisons cover all rows; the rest of the report, a sample of the queries.
+    Scores, most findings, intervals and comparisons cover all rows. The rest of the report covers a sample of the
+    queries.
 
     Example: secid merge s3://bucket/run
     """
-    from secid.tools.shards.run import merge as put_together
+    from secid.tools.shards.run import merge as merge_shards
 
     show(
-        lambda progress, folder: put_together(
+        lambda progress, folder: merge_shards(
             state_dir, run=folder, force=force, sample=sample, progress=progress, **settings
         ),
         [state_dir.rstrip("/")], run, out or [], [], json=json, legend=legend, quiet=quiet,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # `secid select`.
 
 SCHEMA_HELP = (
-    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source where it is one of "
-    "these, else flagembedding]"
+    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: the source's if it is one of these, "
+    "else flagembedding]"
 )
 OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
 
@@ -51,8 +51,8 @@ def select(
         flag(
             "--by",
             of="NAME",
-            text="What --top and --max rank by: similarity (the hardest first, those within 5 % of their positive "
-            "last), weight (the easiest first), influence (what raises the score most) or information.",
+            text="Ranking for --top and --max: similarity (the hardest first, those within 5 % of their positive "
+            "last), weight (the easiest first), influence (those that raise the score most) or information.",
         ),
     ] = "similarity",
     schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
@@ -64,10 +64,10 @@ def select(
 ) -> None:
     """Write a copy of a source without its flagged negatives.
 
-    RUN may be what `secid check … -o check.json` wrote: findings of the texts are then dropped without an encoder.
+    RUN may also be what `secid check … -o check.json` wrote: findings of the texts are then dropped without an encoder.
 
     With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. Nothing is encoded:
-    the row of the source before and after is from the run folder.
+    the source's row before and after comes from the run folder.
 
     Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """
@@ -135,7 +135,7 @@ def flagged(
 # `secid mix`.
 
 SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
-"""One share of many, where a name may hold commas."""
+"""One NAME=SHARE of a list. A name may hold commas."""
 
 
 def mix(
@@ -201,7 +201,7 @@ def mix(
 
 
 def no_shares(names: Sequence[str]) -> UsageError:
-    """The error where no shares are given. Its remedy is equal shares, to type again or to change."""
+    """Return the error for missing shares. Its remedy is equal shares, to use or to edit."""
     import shlex
 
     equal = ",".join(f"{name}={1 / len(names):.4g}" for name in names)
@@ -209,7 +209,7 @@ def no_shares(names: Sequence[str]) -> UsageError:
 
 
 def parse_shares(text: str) -> dict[str, float]:
-    """NAME=SHARE,NAME=SHARE as numbers by name. Raises UsageError for another form or a name given twice."""
+    """Parse NAME=SHARE,NAME=SHARE into numbers by name. Raises UsageError for another form or a name given twice."""
     shares: dict[str, float] = {}
     at = 0
     while at < len(text) or not shares:

@@ -18,7 +18,7 @@ from secid.pool.texts import BETWEEN, Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
 HEAD_WORDS = 12
-"""Source: METHOD 14. A quotation in the middle of a passage is none of our business."""
+"""Source: METHOD 14. Only the beginning of a passage is searched; a quotation in its middle does not count."""
 HEAD_CHARACTERS = 160
 """Twelve words of any language that puts spaces between them, and more than is read in one that does not."""
 FILLER_CHARACTERS = 16
@@ -26,7 +26,7 @@ FILLER_CHARACTERS = 16
 two a word."""
 
 THING = r"(?:passage|document|paragraph|text|abstract|snippet|negative|response)s?"
-"""What a generator is asked for. People offer examples, answers and versions too."""
+"""Things that a generator is asked for. People offer examples, answers and versions too."""
 MADE = (
     r"(?:hard|irrelevant|re-?written|rephrased|paraphrased|generated|synthetic|requested|hypothetical|plausible|"
     r"misleading|deceptive|distractor|relevant|\d+[\s-]*word)"
@@ -44,7 +44,7 @@ SERVICE = (
     r"(?:write|rewrite|complete|process|continue\ with)\ (?:\w+[\s-]+){0,5}?"
     r"(?:passage|document|text|content|request|prompt|task)s?)\b"
 )
-"""What a language model declines to do: "I can't help with that" is no title, "I Can't Make You Love Me" is one."""
+"""Tasks that a language model declines: "I can't help with that" is no title, "I Can't Make You Love Me" is one."""
 
 ENGLISH = rf"""(?:
       (?:(?:sure|certainly|absolutely)(?:\ thing)?[\s,.!:–—-]+|(?:of\ course|okay|ok|great|no\ problem|understood)!\s+)
@@ -77,8 +77,8 @@ ENGLISH = rf"""(?:
     | (?:generated|re-?written|synthetic)\ {THING}(?:\ \#?\d+)?\s*:
     | \#+\ *response\s*: | assistant\s*: | <\|?(?:assistant|im_start|start_header_id)\|?> | \[/?inst\]
     )"""
-"""What a language model says before the text that it was asked for, or instead of it, and the labels of its prompts:
-in words with which a passage does not open. Others show as openings that many negatives share."""
+"""Phrases of a language model before the requested text, or instead of it, and the labels of its prompts: words with
+which no passage opens. Other phrases show as openings that many negatives share."""
 
 
 ENGLISH_REFUSAL = rf"""(?:
@@ -92,11 +92,11 @@ ENGLISH_REFUSAL = rf"""(?:
     | i\ apologi[sz]e\b,?\ (?:but\ {UNABLE}
           |for\ (?:the|any|my)\ (?:confusion|misunderstanding|inconvenience|oversight)\b)
     )"""
-"""How a language model declines what it was asked for."""
+"""Phrases by which a language model declines a request."""
 
 
 class Phrases(NamedTuple):
-    """How generators speak in one language: regular expressions without anchors, as phrases.toml explains them."""
+    """Phrases of generators in one language: regular expressions without anchors, as phrases.toml explains them."""
 
     yes: str
     here: str
@@ -148,13 +148,13 @@ MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
 PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
 PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
-"""Of `head_of`: lower-cased letters are matched in half of the time that IGNORECASE takes."""
+"""Pattern for `head_of`. Matching lower-cased letters takes half of the time that IGNORECASE takes."""
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
     "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "
     "these this_ under unfor"
 )
-"""How ENGLISH and ENGLISH_REFUSAL start where they start with a letter; _ is a blank."""
+"""First letters of ENGLISH and ENGLISH_REFUSAL, if they start with a letter; _ is a blank."""
 
 
 def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -169,7 +169,7 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]).split())
-"""How phrases start in ASCII, as numbers. They tell nearly every passage from a phrase."""
+"""First ASCII characters of phrases, as numbers. They tell nearly every passage from a phrase."""
 START_CHARACTERS = 6
 """One more than the longest start has: a mark behind a letter may change it."""
 DELETE = 0x7F
@@ -194,7 +194,7 @@ def may_be_phrases(texts: Packed) -> Flags:
 
     True for all texts that do not start with a letter of ASCII, and plain blanks at most.
     """
-    first = LOWER[texts.edges(8)[0]]
+    first = LOWER[texts.first(8)]
     start, number = first[:, :START_CHARACTERS], first.view(">u8").ravel().astype(np.uint64)
     blank = start == ord(" ")
     odd = (start - ord(" ") >= DELETE - ord(" ")).any(axis=1) | (blank[:, 1:] & blank[:, :-1]).any(axis=1)
@@ -234,12 +234,12 @@ TAIL_WORDS = 25
 TAIL_CHARACTERS = 240
 """Twenty-five words of most languages, and more than is needed in one without spaces."""
 NOTE_CHARACTERS = 12
-"""Of the shortest note in brackets; units, years and most citations are shorter."""
+"""Length of the shortest note in brackets. Units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
 """One of these is in every note that ENGLISH_NOTE finds, and in few passages."""
 OTHER_HINTS = ("frage", "anforderung", "requête", "question", "exigence", "pregunta", "consulta", "requisito")
 CHINESE_HINTS = ("查询", "查詢", "问题", "問題", "要求")
-"""The same for PLAIN."""
+"""One of these, or of OTHER_HINTS, is in every note that PLAIN finds."""
 ENGLISH_NOTE = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b
@@ -258,13 +258,13 @@ ENGLISH_NOTE = re.compile(
     """,
     re.VERBOSE,
 )
-"""What a language model says behind the text that it was asked for. Its labels of prompts ("query", "requirements")
-tell it from people who speak of a document: of *the* query, and of requirements that it meets."""
+"""Notes of a language model after the requested text. It mentions its prompt (*the* query, requirements that it meets);
+people who speak of a document do not."""
 OTHERS = re.compile(
     without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
     re.VERBOSE,
 )
-"""A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
+"""A passage, followed by what a prompt calls its parts, in the other languages. Searched only in notes."""
 
 
 def _plain(this: str, negation: str, answers: str, question: str, demands: str) -> str:
@@ -274,14 +274,14 @@ def _plain(this: str, negation: str, answers: str, question: str, demands: str) 
 
 
 PLAIN = re.compile("|".join(_plain(**words.note) for words in LANGUAGES.values() if words.note), re.VERBOSE)
-"""What ENGLISH_NOTE finds, in German, French, Spanish and Chinese: as a sentence, with or without brackets."""
+"""Notes as in ENGLISH_NOTE, in German, French, Spanish and Chinese: a sentence, with or without brackets."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(
     r"(?<!\w)(?:anmerkung|hinweis|remarque|nota|opmerking|uwaga|not|catatan|lưu\ ý|ghi\ chú|примечание|ملاحظة|नोट|"
     r"टिप्पणी|참고|注|注意|备注|備註|注记|หมายเหตุ)\ ?[:：]",
     re.VERBOSE,
 )
-"""Where a note starts that is in no brackets."""
+"""Words that start a note without brackets."""
 NOTE_SIGNS = "|".join(
     [
         *map(re.escape, HINTS + OTHER_HINTS + CHINESE_HINTS),
@@ -317,7 +317,7 @@ def _last_words(text: str) -> str:
 
 
 def _note(tail: str, lowered: str) -> str:
-    """What may be a note at the end of a text: its last brackets, or what follows the word for one; "" for neither."""
+    """Return a possible note at the end of a text: its last brackets, or what follows a word for note, else ""."""
     end = tail.rstrip(" \t\n.。")
     opening = BRACKETS.get(end[-1:])
     if opening is not None:
@@ -334,7 +334,8 @@ def _note(tail: str, lowered: str) -> str:
 # millions of them. Source: METHOD 16.2.
 
 LEAST_WORDS, LEAST_CHARACTERS = 8, 24
-"""Of an unfinished text; characters in scripts without spaces. Shorter texts are titles and answers."""
+"""Least length of an unfinished text, in words, or in characters of scripts without spaces. Titles and answers are
+shorter."""
 SENTENCE_ENDS = (
     ".!?‼⁇⁈⁉。．｡！？﹒﹖﹗︒︕︖"  # Latin, Greek, Cyrillic, Hebrew, Chinese, Japanese
     "\u037e։؞؟۔।॥၊။።፧፨᠃᠉᭚᭛᱾᱿꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꯫܀܁܂߹࠷࠹࠽࠾"
@@ -343,9 +344,9 @@ SENTENCE_ENDS = (
 BLANK = "".join(map(chr, (*range(0x2000, 0x2010), 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0xFEFF)))
 """White space beyond ASCII, and marks that no reader sees."""
 CLOSING = BLANK + " \t\n\r\f\v\u3000\"'”’»›“‘«‹„)]}）］｝」』】〉》〕〗*_"
-"""What may follow a sentence mark: white space, brackets, quotes, and Markdown's emphasis."""
+"""Characters that may follow a sentence mark: white space, brackets, quotes, and Markdown's emphasis."""
 LAST_CHARACTERS = 80
-"""Of a text: enough for references and tags behind a sentence mark."""
+"""Length of the end of a text that is read: enough for references and tags after a sentence mark."""
 REFERENCED = re.compile(
     rf"""(?:[{re.escape(SENTENCE_ENDS)}](?<!\.\.) | [\u0370-\u03ff\u1f00-\u1fff][\s"'”’»)]*;)
          (?: [{re.escape(CLOSING)}] | \[[^\[\]]{{1,24}}\] | <[/a-zA-Z][^<>]*> )*\Z""",
@@ -353,7 +354,7 @@ REFERENCED = re.compile(
 )
 """A sentence mark before references ("[1]") and tags, and Greek's question mark, which mostly is a semicolon."""
 SCRIPT_CHARACTERS = 24
-"""Of a text: enough to tell in which script it ends."""
+"""Length of the end of a text that shows in which script it ends."""
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
 """Thai, Lao and Khmer put no mark at the end of a sentence."""
 UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
@@ -374,7 +375,7 @@ WRAPPER = re.compile(
         )["'”][*]{0,2}\s*:""",
     re.VERBOSE,
 )
-"""How wrapped texts start: a fence, an object, an array, a quoted key of a prompt. Titles are quoted, too, before a
+"""Beginnings of wrapped texts: a fence, an object, an array, a quoted key of a prompt. Titles are quoted, too, before a
 colon ("Document 5": a film), but they begin with a capital. An array of numbers holds no passage."""
 TAG = re.compile(
     r"""<(?: /[a-zA-Z][\w:.-]*\s* | [a-zA-Z][\w:.-]*(?:\s[^<>]*)?/ | !--[^>]*-- | ![a-zA-Z][^<>]* | \?[^<>]*\?
@@ -388,7 +389,7 @@ TAG = re.compile(
 )
 """A tag that opens has a name of HTML's and follows no word: `List<Object>` and `vector<a>` are types."""
 TAG_SHARE = 0.05
-"""Of the characters. Source: METHOD 16.2."""
+"""Least share of the characters within tags. Source: METHOD 16.2."""
 
 
 def is_unfinished(text: str) -> bool:
@@ -407,7 +408,7 @@ def is_unfinished(text: str) -> bool:
 
 
 def _ends_elsewhere(text: str) -> bool:
-    """Whether a sentence mark stands before the last characters, or the script has none."""
+    """Return whether a sentence mark precedes the last characters, or the script has no sentence marks."""
     end = text[-LAST_CHARACTERS:]
     return REFERENCED.search(end) is not None or UNMARKED.search(end, len(end) - SCRIPT_CHARACTERS) is not None
 
@@ -476,8 +477,8 @@ def applied(rule: Callable[[str], bool], texts: Packed, candidates: Flags) -> Fl
 
 def form_flags(texts: Packed) -> dict[str, Flags]:
     """Return (n,) by finding: what tells of a text's form. Its bytes rule most texts out before a rule reads them."""
-    first, last = texts.edges(2)
-    at_start = np.isin(first[:, 0], IN_FRONT) | (first[:, 0] >= 0x80)
+    first, last = texts.first(1)[:, 0], texts.last(2)
+    at_start = np.isin(first, IN_FRONT) | (first >= 0x80)
     at_end = np.isin(last[:, 1], ENDS_OF_ASCII) & (last != ord(".")).any(axis=1)
     has_tag = (texts.n_bytes(ord("<"), ord("<") + 1) > 0) | (texts.n_bytes(ord("&"), ord("&") + 1) > 0)
     return {

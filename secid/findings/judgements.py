@@ -38,8 +38,8 @@ OTHER_COLLECTION = "name queries, a corpus and qrels of one collection"
 def label_files(qrels: str | None, split: str | None, settings: Settings) -> Sequence[str]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
-    Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
-    that the file's ids stand for; InputError where the collection has no qrels.
+    Raises UsageError if neither or both are given, if the collection has no such split, or if nothing names the texts
+    of the file's ids; InputError if the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
         raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
@@ -81,7 +81,7 @@ class Judgements:
     unknown: Mapping[str, int]
 
     def grades(self, query: Keys, passage: Keys) -> Floats:
-        """(T,) grade of each pair; NaN where it is not judged. query, passage: (T,) hashes of normal forms."""
+        """(T,) grade of each pair; NaN if it is not judged. query, passage: (T,) hashes of normal forms."""
         result = np.full(len(query), np.nan)
         known = np.flatnonzero(among(query, self.queries) & among(passage, self.passages))
         places = np.searchsorted(self.queries, query[known]) * len(self.passages)
@@ -126,8 +126,10 @@ def read_judgements(files: Sequence[str], collection: Collection, most_unknown: 
 def unknown_of(
     rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float
 ) -> dict[str, int]:
-    """How many judgements have no text in the collection, by reason. in_queries, known : (n,) whose query, and whose
-    query and passage, have one. Raises InputError where none has, or more than the share given have not.
+    """Count the judgements without a text in the collection, by reason.
+
+    in_queries, known : (n,) whether the query, and whether both query and passage, have a text. Raises InputError if no
+    judgement has one, or more than the given share lack it.
     """
     unknown = {"unknown_query": int((~in_queries).sum()), "unknown_passage": int((in_queries & ~known).sum())}
     if not known.any() or not sum(unknown.values()) <= most_unknown * len(rows):
@@ -198,11 +200,11 @@ class Matches:
     exact: npt.NDArray[np.bool_]
 
     def of(self, ids: Index) -> Index:
-        """Those of these texts that match."""
+        """Return the texts among these that match."""
         return ids[self.which[ids] >= 0]
 
     def first_places(self, ids: Index) -> Index:
-        """Where each evaluation text is met first in a list of texts, in the order of the list."""
+        """Return the place at which each evaluation text first occurs in a list of texts, in the order of the list."""
         places = np.flatnonzero(self.which[ids] >= 0)
         return np.sort(places[np.unique(self.which[ids[places]], return_index=True)[1]])
 

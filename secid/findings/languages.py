@@ -32,9 +32,9 @@ LANGUAGES = (
     "mn", "mr", "my", "ne", "nl", "no", "pa", "pl", "ps", "pt", "ro", "ru", "si", "sk", "sl", "so", "sq", "sr", "sv",
     "sw", "ta", "te", "th", "tl", "tr", "uk", "ur", "uz", "vi", "yo", "zh", "zu", "zxx",
 )  # fmt: skip
-"""Of the library's 139: languages with retrieval data, none a variety of another. Egyptian Arabic, Wu, Nigerian Pidgin
-or Malay are given as Arabic, Chinese, English or Indonesian: a dialect is no other language than its language, and
-with all 139, 4.6 % of Chinese paragraphs were "Wu"."""
+"""Languages that are decided, of the library's 139: those with retrieval data, none a variety of another. Egyptian
+Arabic, Wu, Nigerian Pidgin or Malay count as Arabic, Chinese, English or Indonesian, since a dialect is no other
+language; with all 139, 4.6 % of Chinese paragraphs were "Wu"."""
 NO_LANGUAGE = "zxx"
 """The library's class for numbers, markup and identifiers."""
 UNDECIDED = -1
@@ -46,7 +46,7 @@ FIRST_CHARACTERS, MORE_CHARACTERS = 128, 256
 RAW_CHARACTERS = 1024
 """Holds MORE_CHARACTERS of code, too, when white space is collapsed."""
 SMALL_LETTERS = 32
-"""Of printable ASCII: nearly every text has a small letter among them."""
+"""First characters of a printable ASCII text among which nearly every text has a small letter."""
 ENCODING_CHARACTERS = 512
 """From the first character beyond ASCII: wrong decoding spoils all of them, so that a passage need not be read to its
 end."""
@@ -91,11 +91,11 @@ def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np
 
 def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
     """Return the first n characters of the texts at these places, each stretch of white space one blank, as bytes that
-    the model was trained on: letters in one form, capitals alone in lower case.
+    the model was trained on: letters in one form, and only capitals in lower case.
 
     Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
     """
-    rows = texts.edges(n + 1)[0][places]
+    rows = texts.first(n + 1)[places]
     blank, odd = rows == ord(" "), rows - ord(" ") >= 0x7F - ord(" ")
     odd[:, 1:] |= blank[:, 1:] & blank[:, :-1]
     small = (rows[:, :SMALL_LETTERS] - ord("a") < 26).any(axis=1)
@@ -124,13 +124,14 @@ class _Model:
     The library follows each text byte by byte through an automaton, whose states name features, and adds up
     log(1 + count) times the weights of the features. Here all texts take a step at once.
 
-    next_state : by row | byte.   states : (n_states,) row, a multiple of 256, and feature; n_features for none.
-    weights    : (n_features, n_columns) float32, logarithms below 0.   prior : (n_columns,).
-    own        : language of each column behind one for each of LANGUAGES: some have a second one.
+    next_state   : by row | byte.   weights : (n_features, n_columns) logarithms below 0.   prior : (n_columns,).
+    row, feature : (n_states,) of each state; rows are multiples of 256, and the feature is n_features for none.
+    own          : language of each column behind one for each of LANGUAGES: some have a second one.
     """
 
     next_state: npt.NDArray[np.uint32]
-    states: npt.NDArray[np.void]
+    row: Index
+    feature: npt.NDArray[np.uint32]
     weights: npt.NDArray[np.float32]
     prior: npt.NDArray[np.float32]
     own: Index
@@ -140,14 +141,17 @@ class _Model:
         """Read the library's model file, an .npz in LZMA. The library itself makes lists of its arrays."""
         with np.load(BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
             weights, feature, names = arrays["ptc"], arrays["out_feat"], arrays["classes"]
-            states = np.empty(len(feature), [("row", np.uint32), ("feature", np.uint32)])
-            states["row"] = arrays["nextmove_row"].astype(np.uint32) << 8
-            states["feature"] = np.where(feature < 0, len(weights), feature)
             first = [names.tolist().index(name) for name in LANGUAGES]
             second = np.setdiff1d(np.flatnonzero(np.isin(names, LANGUAGES)), first)
             columns, own = [*first, *second], np.array([LANGUAGES.index(name) for name in names[second]])
-            ordered = weights[:, columns].astype(np.float32, order="C")
-            return _Model(arrays["nextmove"], states, ordered, arrays["pc"][columns], own)
+            return _Model(
+                arrays["nextmove"],
+                arrays["nextmove_row"].astype(np.int64) << 8,
+                np.where(feature < 0, len(weights), feature).astype(np.uint32),
+                weights[:, columns].astype(np.float32, order="C"),
+                arrays["pc"][columns],
+                own,
+            )
 
     def classify(self, texts: Sequence[bytes]) -> tuple[Index, npt.NDArray[np.float32]]:
         """Return (n,) the most likely language of each text, by its place in LANGUAGES, and the probability of it."""
@@ -156,17 +160,13 @@ class _Model:
         n_bytes = np.fromiter(map(len, texts), np.int64, len(texts))
         bits = max(1, len(texts) - 1).bit_length()
         keys = self._features(texts, n_bytes, bits)
-        again = np.flatnonzero(keys[1:] == keys[:-1]) + 1
-        begins = np.flatnonzero(np.diff(again, prepend=-1) != 1)
-        counted = np.full(len(keys), np.log1p(np.float32(1)))
-        counted[again] = 0  # all occurrences of a feature count at the first
-        counted[again[begins] - 1] = np.log1p(np.diff(begins, append=len(again)).astype(np.float32) + 1)
-        features = keys >> bits
+        features, places = keys >> bits, (keys & ((1 << bits) - 1)).astype(np.int32)
         starts = np.flatnonzero(np.append(True, features[1:] != features[:-1]))[: len(keys)]
-        places = (keys & ((1 << bits) - 1)).astype(np.int32)
-        matrix = csc_array((counted, places, np.append(starts, len(keys))), (len(texts), len(starts)))
+        ones, shape = np.ones(len(keys), np.float32), (len(texts), len(starts))
+        counts = csc_array((ones, places, np.append(starts, len(keys))), shape)
+        counts.sum_duplicates()
         # By columns: each feature's weights are fetched once. Its rows would be fetched for each text that has it.
-        scores = matrix @ self.weights.take(features[starts], axis=0)
+        scores = counts.log1p() @ self.weights.take(features[starts], axis=0)
         none = np.flatnonzero(scores[:, 0] == 0)
         scores += self.prior
         scores[none] = 0  # a text without features is of no language
@@ -190,17 +190,17 @@ class _Model:
         n_left = np.searchsorted(-n_bytes[order], -np.arange(width))
         letters = np.frombuffer(b"".join([text.ljust(width) for text in texts]), np.uint8).reshape(len(texts), width)
         letters = np.ascontiguousarray(letters[order].T)  # what is read at a step lies together
-        kind = np.uint32 if len(self.weights) << bits < 1 << 32 else np.uint64
-        keys = np.full(letters.shape, len(self.weights) << bits, kind)
-        states = np.full(len(texts), self.states[:1])  # the first one
+        none = len(self.weights) << bits
+        kind = np.dtype(np.uint32 if none < 1 << 32 else np.uint64)
+        feature, keys = self.feature.astype(kind) << bits, np.full(letters.shape, none, kind)
+        row = np.full(len(texts), self.row[0])  # of the first state
         for place, n in enumerate(n_left.tolist()):
-            moves = np.add(states["row"][:n], letters[place, :n], dtype=np.int64)
-            # mode: else what is taken is copied once more.
-            self.states.take(self.next_state.take(moves), out=states[:n], mode="clip")
-            np.left_shift(states["feature"][:n], bits, out=keys[place, :n], dtype=kind)
+            state = self.next_state.take(row[:n] + letters[place, :n])
+            keys[place, :n] = feature.take(state)
+            row = self.row.take(state)
         keys |= order.astype(kind)
         ordered = np.sort(keys, axis=None)
-        return ordered[: np.searchsorted(ordered, kind(len(self.weights) << bits))]
+        return ordered[: np.searchsorted(ordered, np.array(none, kind))]
 
 
 def is_mojibake(text: str) -> bool:
@@ -220,7 +220,7 @@ def is_mojibake(text: str) -> bool:
 
 
 def damage_start(text: str) -> int:
-    """Where the damage of a text begins: the first character that repairing changes, else the first beyond ASCII.
+    """Return where the damage begins: at the first character that a repair changes, else the first beyond ASCII.
 
     >>> damage_start("on the DÃ¤chern")
     8

@@ -1,4 +1,4 @@
-"""Where words are misread: by the lexical gate, by its tokenizer, and in scripts that the encoder does not know."""
+"""Words that are misread: by the lexical gate, by its tokenizer, and in scripts that the encoder does not know."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SAMPLE_TEXTS = 250
 """Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
-"""Of each text: enough to see its script."""
+"""Characters of each text that are read: enough to see its script."""
 NOTICED_MISREAD = 0.05
 """Share of texts from which they are reported: fewer are quotations and names."""
 BETTER = "multilingual"
-"""The tokenizer that does none of this."""
+"""The tokenizer without these faults."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
 Texts = tuple[TextStore, Index]
@@ -44,7 +44,7 @@ Texts = tuple[TextStore, Index]
 
 @dataclass(frozen=True)
 class Misread:
-    """How many of n_texts sampled texts of a source the tokenizer misreads. counts : by kind of fault."""
+    """Texts that the tokenizer misreads, among n_texts sampled texts of a source. counts : by kind of fault."""
 
     n_texts: int
     counts: dict[Fault, int]
@@ -155,7 +155,7 @@ class CoverageSample:
 
 
 def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[Case, float]:
-    """How much of the queries' weight the labelled positives lack, and their mean coverage."""
+    """Return how much of the queries' weight the labelled positives lack, and their mean coverage."""
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
     values: dict[str, float | str] = {"coverage": mean}
@@ -219,7 +219,7 @@ class MeanCoverage:
 
     @property
     def lifts(self) -> bool:
-        """Whether the gate is active there."""
+        """Return whether the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 
@@ -245,7 +245,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
 def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
-    """What every other tokenizer covers, by tokenizer and source, on a sample of the sources' queries."""
+    """Return the coverage under every other tokenizer, by tokenizer and source, on a sample of the sources' queries."""
     sets = []
     for rows in (item.triplets for item in items):
         sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, TRIED_QUERIES)
@@ -275,7 +275,7 @@ def _under_others(
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
 ) -> dict[Fault, list[tuple[float, str]]]:
-    """What a tokenizer does to words -> the sources in which it does so noticeably, each with its share of texts."""
+    """Return, for each fault of a tokenizer, the sources where it is noticeable, each with its share of texts."""
     by_what: dict[Fault, list[tuple[float, str]]] = {}
     for item in items:
         if item.table.planned is not None:
@@ -307,7 +307,7 @@ UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Texts to the share of each one's letters that a tokenizer does not know."""
 NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
-"""Of each passage: enough to see its script."""
+"""Characters of each passage that are read: enough to see its script."""
 UNKNOWN = 0.5
 """All-MiniLM-L6-v2 knows all letters of English, 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai
 and Arabic (docs/findings.md)."""
@@ -329,7 +329,7 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
 
 
 def _mostly_beyond_ascii(text: str) -> bool:
-    """Whether it has as many characters beyond ASCII as ASCII letters: else most of its letters are known."""
+    """Return whether a text has as many characters beyond ASCII as ASCII letters: most letters may be unknown."""
     if text.isascii():
         return False
     ascii_part = text.encode("ascii", "ignore")

@@ -1,4 +1,4 @@
-"""How negatives open, and which marks of form give them away because positives are written otherwise."""
+"""Openings of negatives, and marks of form that give them away because positives are written otherwise."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from secid.pool.workers import Workers
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
 #
-# Both rules look at the first words of each distinct passage alone. Source: METHOD 14.
+# Both rules look only at the first words of each distinct passage. Source: METHOD 14.
 
 OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
-"""Of a text in a script without spaces. Source for both: METHOD 14."""
+"""Characters of an opening in a script without spaces. Source for both: METHOD 14."""
 SHARED_FRACTION = 0.01
 """Share of the source's distinct negatives from which an opening is shared. Source: METHOD 14."""
 SHARED_RATIO = 5.0
@@ -40,31 +40,31 @@ SHARED_CHANCE = 0.01
 """Largest chance of so few positives that open so, if they did as often as the negatives. Few positives say little: 89
 without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
 sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
-CHUNK_TEXTS = 4096
+CHUNK_TEXTS = 8192
 """Texts worked on at once: some MB."""
 FORMS_AT_ONCE = 1024
-"""Of these: what is made of their words stays in the processor's cache."""
+"""Texts whose words are made at once: these stay in the processor's cache."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True)
 class Openings:
-    """How n passages open.
+    """Openings of n passages.
 
     phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
-    Both are NONE where there are none.
+    Either is NONE if the passage has none.
     """
 
     phrase: Keys
     opening: Keys
 
-    @staticmethod
-    def of(texts: Packed, forms: FormKeys) -> Openings:
-        """Return the openings of texts. forms: theirs."""
-        phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
-        phrases[places] = list(map(_key, map(phrase, texts.take(places))))
-        return Openings(phrases, opening_keys(forms))
+
+def phrase_keys(texts: Packed) -> Keys:
+    """Return (n,) the key of the generator's phrase with which each text opens, NONE for none."""
+    phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
+    phrases[places] = list(map(_key, map(phrase, texts.take(places))))
+    return phrases
 
 
 def _key(words: str | None) -> int:
@@ -95,7 +95,7 @@ def opening_flags(
 
 @dataclass(frozen=True)
 class RunOpenings:
-    """What the rules need to know of all passages of a run.
+    """Facts on all passages of a run that the rules need.
 
     common_phrases : sorted keys of the phrases with which some positive opens, NONE among them.
     shared      : by source, sorted keys of the openings that its negatives share.
@@ -106,7 +106,7 @@ class RunOpenings:
 
     @staticmethod
     def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
-        """Of all sources of a run."""
+        """Gather the facts from all sources of a run."""
         positives = positives_of(sources)
         of_positives = tally(texts.opening[positives])
         shared = {
@@ -124,7 +124,7 @@ def common_phrases(phrases: Keys) -> Keys:
 
 
 def tally(keys: Keys) -> DocumentFrequencies:
-    """How often each key occurs among n; NONE counts among the n alone."""
+    """Count how often each key occurs among n. NONE counts only towards n."""
     values, counts = np.unique(keys[keys != NONE], return_counts=True)
     return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
 
@@ -150,6 +150,8 @@ def opening_keys(forms: FormKeys) -> Keys:
     Source: METHOD 14.
     """
     words = first_keys(forms.words, forms.n_words, OPENING_WORDS)
+    if not forms.unspaced.any():
+        return words
     characters = first_keys(forms.characters, forms.n_characters, OPENING_CHARACTERS)
     return np.where(forms.unspaced, characters, words)
 
@@ -264,20 +266,21 @@ class PassageFacts:
         } | {"other_language": _other_language(planned, self.language)}
 
     def lengths(self, planned: PlannedSource) -> DocumentFrequencies:
-        """How many of a source's labelled positives have each number of characters."""
+        """Count a source's labelled positives by their number of characters."""
         labelled = planned.positives[first_labels(planned)]
         values, counts = np.unique(self.characters[labelled], return_counts=True)
         return DocumentFrequencies(values.astype(np.uint64), counts.astype(np.int64), len(labelled))
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
-    """What is found out about each text of a store, by name: what a worker does. model: of languages, as saved."""
+    """Return the facts of each text of a store, by name; workers call this. model: of languages, as saved."""
     texts = store.packed(0, len(store))
     ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
     parts = [_form_columns(store.packed(*part)) for part in ranges]
     return {
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         **form_flags(texts),
+        "phrase": phrase_keys(texts),
         "mojibake": applied(is_mojibake, texts, texts.n_bytes(0x80, 0x100) > 0),
         "language": language_numbers(texts, model),
         "characters": texts.lengths - texts.n_bytes(0x80, 0xC0),
@@ -287,8 +290,8 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
 def _form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
     """Return what the normal forms of texts show, by name."""
     forms = FormKeys.of(texts)
-    openings, runs = Openings.of(texts, forms), RunBits.of(forms)
-    return {**form_columns(forms), **vars(openings), "run_bits": runs.bits, "n_runs": runs.n_runs}
+    runs = RunBits.of(forms)
+    return {**form_columns(forms), "opening": opening_keys(forms), "run_bits": runs.bits, "n_runs": runs.n_runs}
 
 
 def first_labels(planned: PlannedSource) -> Index:

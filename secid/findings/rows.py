@@ -1,4 +1,4 @@
-"""What is wrong with each source under the encoder: findings that need its rows, and all findings as columns."""
+"""Defects of each source under the encoder: findings that need its rows, and all findings as columns."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from secid.triplets.table import CoverageTables, TripletTable
 # Thresholds of METHOD 4 are ours, settable, and printed with the numbers. Source: METHOD 4, 10, 14.
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
-"""Findings that are evaluated for the queries of the random reference alone."""
-AGAINST_RANDOM = SAMPLED | {"near_positive"}
+"""Findings that are evaluated only for the queries of the random reference."""
+AGAINST_PASSAGES = SAMPLED | {"near_positive"}
 """Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
 
@@ -74,7 +74,7 @@ def row_rules(
 ) -> dict[str, RowFlags]:
     """Every finding that needs more than the texts, by name, in no particular order.
 
-    reference : random passages of the sampled queries; None where there are none, and two findings fewer.
+    reference : random passages of the sampled queries; None if there are none; two findings are then left out.
     means     : mean cosine of every query with the passages of the run.
     truncated : (n_passages,) which texts the encoder cut; None where it does not say, and there is no such finding.
     unknown   : (n_passages,) which texts are in a script that its tokenizer does not know; likewise.
@@ -126,7 +126,7 @@ def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: Pa
 
 MATCHED_TERMS = 12
 SUSPECT = "suspect"
-"""The finding of the guide: a column where it scored every negative, else an estimate alone."""
+"""The finding of the guide: a column if it scored every negative, else only an estimate."""
 
 
 class Inspector:
@@ -177,6 +177,7 @@ class Inspector:
         }
         shares = {name: shares[name] for name in FINDINGS if name in shares}
         of_texts = {result.name: result for result in texts.findings if result.name in TEXT_FINDINGS}
+        weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
         writer = _ExampleWriter(self._plan, item, table, self._coverages, self._matcher, settings)
         return table, SourceFindings(
             tuple(
@@ -188,7 +189,7 @@ class Inspector:
                         writer.measured(of_texts[name].examples, texts.places[name])
                         if name in of_texts
                         else writer.worst(rules[name]),
-                        *_parts(item, table, name),
+                        *_parts(item, table, name, weight),
                     ),
                     n_rows=of_texts[name].n_rows if name in of_texts else None,
                     positives=of_texts[name].positives if name in of_texts else None,
@@ -211,19 +212,21 @@ def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
-    """What the guide suspects, of the negatives that it scored."""
+    """Return the share of suspects among the negatives that the guide scored."""
     amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
     estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
     n = float(amount[flags].sum())
     return Share(max(round(n), int(n > 0)), round(float(amount.sum())), estimate)
 
 
-def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float] | tuple[None, None]:
-    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known."""
+def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tuple[float, float] | tuple[None, None]:
+    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known.
+
+    weight : (T,) with shares.
+    """
     if name not in table.evaluated:
         return None, None
     flags = table.has(name)
-    weight = table.gates().weight.numpy() * (1.0 if table.share is None else table.share)
     eci = item.nats(item.influence.budgets[0])
     weight_fraction, held = (
         part_of_total(float(amounts[flags].sum()), float(amounts.sum()))
@@ -233,7 +236,7 @@ def _parts(item: Measured, table: TripletTable, name: str) -> tuple[float, float
 
 
 def part_of_total(part: float, total: float) -> float:
-    """What a part is of all; 0.0 where there is nothing to share."""
+    """Return part / total, or 0.0 for an empty total."""
     return part / total if total > 0 else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What share of a source's negatives has a finding, and whether the source can be trained on as it is."""
+"""Share of a source's negatives with each finding, and whether the source can be trained on as it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from secid.results.catalogue import BITS, DAMAGE, DEFECTS, FINDINGS, TEXT_FINDIN
 from secid.results.sources import nearer_without
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
-# Whether a source can be trained on as it is, decided by its counted defects alone.
+# Whether a source can be trained on as it is, decided only by its counted defects.
 #
 # `secid check`, `secid score` and `secid gate` decide it here, from the texts, so that they agree. Hardness, inversions
 # and the score change nothing: what they are worth for training is not established. Source: METHOD 14.
@@ -53,7 +53,7 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 
 
 def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
-    """(T,) which negatives have none of these formal defects, and none that counts in every source."""
+    """(T,) which negatives lack these formal defects and every defect that counts in all sources."""
     mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
 
@@ -85,7 +85,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
 
 
 def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
-    """The same by numbers. findings: of the texts.   n_left, n_records: what `records_left` gives."""
+    """Decide the status from numbers. findings: of the texts.   n_left, n_records: from `records_left`."""
     shares = {item.name: item.counted_share for item in findings}
     if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "no defects if at most the limit": NaN is not
         return "no_defects"
@@ -105,7 +105,7 @@ def readable(status: Status, unknown_script: float | None) -> Status:
 # What share of a source's negatives has a finding, with its error by query; of a formal one, that of positives too.
 
 FLAGGED = "flagged"
-"""What `moments` calls the negatives with at least one counted defect."""
+"""Name in `moments` of the negatives with at least one counted defect."""
 
 
 class ListedNegatives:
@@ -133,7 +133,7 @@ class ListedNegatives:
 
     @property
     def n(self) -> int:
-        """How many are listed."""
+        """Count the listed negatives."""
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
@@ -184,16 +184,17 @@ class ListedNegatives:
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
-        """Those of every share of the texts, and of FLAGGED, to be added to those of other queries."""
+        """Return the moments of every share of the texts, and of FLAGGED, to be added to those of other queries."""
         amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
         cluster, names = self._clusters
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """The formal defects that count: their excess over the positives is above the limit; none of labels alone.
+    """Return the formal defects that count, whose excess over the positives is above the limit, by name.
 
-    By name, whether negatives without it would be nearer to the positives. Source: METHOD 16.2.
+    The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
+    Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {

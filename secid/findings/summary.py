@@ -1,4 +1,4 @@
-"""What the texts show of each source: lengths, every finding that needs no encoder, examples and what they repeat."""
+"""Facts from the texts of each source: lengths, every finding that needs no encoder, examples and what they repeat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from secid.triplets.estimates import GapMoments, HasError, Share, comparable_key
 
 CHUNK_TEXTS = 4096
 TOKENS_BY = "bytes"
-"""How tokens are counted, a kind of pages.check_page.TOKENS."""
+"""Way in which tokens are counted, a kind of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
 UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which
@@ -84,7 +84,7 @@ class Matcher:
         self._plan = plan
 
     def of(self, name: str, planned: PlannedSource, place: int) -> Match | None:
-        """What the triplet at `place` repeats; None for a finding that repeats nothing."""
+        """Return what the triplet at `place` repeats; None for a finding that repeats nothing."""
         if name == "false_negative":
             return self._positive(planned, place)
         if name == "repeat":
@@ -109,12 +109,12 @@ class Matcher:
         )
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
-        """How often the record lists the text; None where it does so before `place`."""
+        """Return how often the record lists the text; None if it is listed before `place`."""
         same = self._same(planned, place)
         return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
 
     def earlier(self, planned: PlannedSource, place: int) -> Match:
-        """Where the record lists the text first."""
+        """Return the place where the record lists the text first."""
         first = self._same(planned, place)[0]
         return Match(
             kind="earlier",
@@ -131,7 +131,7 @@ class Matcher:
         return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
     def _served(self, planned: PlannedSource, place: int) -> Match:
-        """How many queries have the text as a negative. Every triplet of a hub has the finding."""
+        """Return how many queries have the text as a negative. Every triplet of a hub has the finding."""
         places = np.flatnonzero(planned.has("hub"))
         ids, own = np.unique(planned.negatives[places], return_inverse=True)
         same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
@@ -193,9 +193,10 @@ class SourceFindings:
 
 
 class RunTextFindings(NamedTuple):
-    """What the texts of all rows of a run show.
+    """Findings from the texts of all rows of a run.
 
-    found : of each source read, in order; of labels alone too.   of_sources : of those that are scored, by name.
+    found : of each source read, in order, including those that only have labels.
+    of_sources : of those that are scored, by name.
     positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
     """
 
@@ -310,12 +311,12 @@ def among_positives(moments: GapMoments) -> AmongPositives:
 
 
 def overlaps_of(flags: Mapping[str, Flags], share: Floats | None) -> dict[str, dict[str, int]]:
-    """How many negatives have two findings at once."""
+    """Count the negatives with two findings at once."""
     return {first: {second: count_of(a & b, share) for second, b in flags.items()} for first, a in flags.items()}
 
 
 def count_of(flags: Flags, share: Floats | None) -> int:
-    """How many negatives the flagged pairs make up, by their shares; at least 1 where there are any."""
+    """Count the negatives of the flagged pairs by their shares; at least 1 if there are any."""
     if share is None or not flags.any():
         return int(flags.sum())
     return max(1, round(float(share[flags].sum())))

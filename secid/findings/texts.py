@@ -50,7 +50,7 @@ HUB_QUERIES = 100
 """Number of queries for which the share is estimated. Source: METHOD 14."""
 
 COMMON_PHRASES = "common_phrases"
-"""Of the arrays of `RunTexts`."""
+"""Name of one of the arrays of `RunTexts`."""
 
 
 def text_rules(
@@ -96,7 +96,7 @@ def text_rules(
 
 
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
-    """The formal findings of a source alone. formal: by name, as `PassageFacts.of_source` gives them."""
+    """Keep only the formal findings of a source. formal: by name, as `PassageFacts.of_source` gives them."""
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
     positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
     return TextFindings(mask_of(of_negatives, source.n_triplets), positives)
@@ -138,7 +138,7 @@ def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -
 
 @dataclass(frozen=True)
 class RunTexts:
-    """What the rules need to know of all texts of a run.
+    """Facts on all texts of a run that the rules need.
 
     By source: hubs, sorted keys of the forms that are hubs; lengths, the shortest and the longest ordinary one; excess,
     the formal defects that count, and whether dropping them helps.
@@ -150,7 +150,7 @@ class RunTexts:
     excess: Mapping[str, Mapping[str, bool]]
 
     def stored(self, names: Sequence[str]) -> dict[str, Keys]:
-        """As arrays; `restored_texts` is the inverse. names: of the sources."""
+        """Return the facts as arrays; `restored_texts` is the inverse. names: of the sources."""
         arrays = {COMMON_PHRASES: self.openings.common_phrases}
         for number, name in enumerate(names):
             arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
@@ -162,7 +162,7 @@ class RunTexts:
 
 
 def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts:
-    """What `RunTexts.stored` made arrays of, for sources that have these names now. Raises KeyError for others."""
+    """Rebuild facts from the arrays of `RunTexts.stored`, for sources with these names. Raises KeyError for others."""
     shared, hubs, lengths, excess = (
         {name: arrays[f"{kind}_{n}"] for n, name in enumerate(names)}
         for kind in ("shared", "hubs", "lengths", "excess")

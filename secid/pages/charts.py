@@ -28,11 +28,11 @@ from secid.settings import in_words
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
 NAME_CHARACTERS = 28
-"""Of a name in a chart, as many as fit on a wide screen; page.css cuts it on a phone, the answer table has it whole."""
+"""Longest name in a chart that fits on a wide screen. page.css cuts it on a phone; the answer table has it whole."""
 TICKS = (5, 3, 2)
-"""Of one strip, of each of two and of each of three, at most."""
+"""Most ticks on an axis: of one strip, of each of two, and of each of three."""
 SOURCE_COLOUR = "#0b6bcb"
-"""Of sources where the page's style is off; page.css has the same, and another for the dark."""
+"""Colour of sources where the page's style is off. page.css has the same, and another for dark mode."""
 ROW, CURVES, GAP, AXIS = 24.0, 64.0, 10.0, 18.0
 """Heights of a row of numbers, of a row of curves with the air above them, and of the numbers of an axis."""
 WHISKERS = "Whiskers: 95 % CI."
@@ -119,7 +119,8 @@ def gates_chart(run: Run) -> Chart | None:
     found = PROFILE.of(run)
     if found is None:
         return None
-    profiles = [(own.source, own, False) for own in found.sources]
+    of = {own.source: own for own in found.sources}
+    profiles = [(source.name, of[source.name], False) for source in run.sources if source.name in of]
     profiles += [(kind_name(own.source), own, True) for own in found.controls.values()]
     rows = [
         ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
@@ -134,7 +135,7 @@ def _mean(own: GateProfile, gate: str) -> Mark:
 
 
 def gains_chart(probe: Probe | None) -> Chart | None:
-    """What training on each source and control changes, a strip a dose; None where nothing was trained."""
+    """Draw the gain of training on each source and control, a strip for each dose. None if nothing was trained."""
     if probe is None or not probe.trained:
         return None
     doses = probe.trained
@@ -302,7 +303,7 @@ def _path(d: str, class_: str, fill: str = "none", **attributes: object) -> Mark
 
 
 def _stretched(paths: Sequence[Markup], width: int) -> Markup:
-    """A strip of paths in a box of so many units, 100 high."""
+    """A strip of paths in a box that is `width` units wide and 100 high."""
     top = 100 * GAP / (CURVES - GAP)
     box = f"0 {-top:.1f} {width} {100 + top:.1f}"
     return _strip(paths, CURVES, viewBox=box, preserveAspectRatio="none")
@@ -392,14 +393,12 @@ def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
     if str(attributes.get("class_")).split()[0] == "src":
         attributes["color"] = SOURCE_COLOUR
     parts = [
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), f"{value:.4g}" if isinstance(value, float) else value
-        )
+        f' {key.rstrip("_").replace("_", "-")}="{escape(f"{value:.4g}" if isinstance(value, float) else value)}"'
         for key, value in attributes.items()
         if value is not None
     ]
-    start = Markup("<{}{}").format(Markup(name), Markup("").join(parts))  # noqa: S704  names are ours
-    return start + (Markup(">{}</{}>").format(escape(body), Markup(name)) if body else Markup("/>"))  # noqa: S704
+    start = f"<{name}{''.join(parts)}"
+    return Markup(f"{start}>{escape(body)}</{name}>" if body else f"{start}/>")  # noqa: S704  all values are escaped
 
 
 def _figure(label: str, rows: Sequence[Markup], class_: str) -> Markup:

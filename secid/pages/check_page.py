@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.pages.findings import (
+    REPAIR_FIRST,
     STATUS,
     above_limit,
     advice,
@@ -22,7 +23,19 @@ from secid.pages.findings import (
 )
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
-from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, match_words, number, status, text
+from secid.pages.page import (
+    Item,
+    Page,
+    Section,
+    ShownFindings,
+    Table,
+    foreign,
+    match_words,
+    number,
+    status,
+    text,
+    with_equalled,
+)
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
@@ -48,11 +61,11 @@ ROLES = ("query", "positive", "negative")
 
 
 TOKENS = {"bytes": "token counts are estimates"}
-"""How tokens were counted, by kind."""
+"""Note on how tokens were counted, by kind."""
 
 
 def check_page(check: Check) -> Page:
-    """What the texts of all sources show; nothing was encoded."""
+    """Build the page of a check: what the texts of all sources show without an encoder."""
     tokens = TOKENS.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
@@ -60,7 +73,9 @@ def check_page(check: Check) -> Page:
         verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
         answer=answer(check.sources, check.texts),
         findings=tuple(
-            group for source in check.sources if (group := _findings(source, check.texts[source.name])).items
+            group
+            for source in sorted(check.sources, key=lambda source: REPAIR_FIRST.index(source.status))
+            if (group := _findings(source, check.texts[source.name])).items
         ),
         heat=heat_table(check.sources),
         details=(
@@ -74,7 +89,7 @@ def check_page(check: Check) -> Page:
 
 
 def verdict(check: Check) -> list[str]:
-    """Which sources may be trained on, what was compared, and what is not known. The first is the headline."""
+    """Say which sources may be trained on, what was compared, and what is unknown. The first line is the headline."""
     label = f" {ONE_LABEL}" if check.one_positive else ""
     lines = [f"{statuses_line(check.sources)}{label}"]
     if check.failed:
@@ -97,7 +112,7 @@ def verdict(check: Check) -> list[str]:
 
 
 def _no_command(check: Check) -> str:
-    """Why no command repairs the sources that need it."""
+    """Say why no command repairs the sources that need it; "" if one does or none needs it."""
     if check.save or not any(map(to_drop, check.sources)):
         return ""
     reasons = (no_command(source.name, source.files, names_files=True) for source in check.sources)
@@ -113,7 +128,7 @@ class Problem(NamedTuple):
 
 
 def problems(source: SourceReport, facts: TextFacts) -> list[Problem]:
-    """What is above its limit in a source, the most urgent first; cautions after the findings."""
+    """List what is above its limit in a source, the most urgent first, cautions after the findings."""
     every = [
         Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
         for item in source.findings
@@ -140,13 +155,13 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
 
 
 def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
+    """Say how many negatives the repairs drop, by source; "" if a repair drops only one defect."""
     every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
     return " ".join(filter(None, every))
 
 
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
-    """What is above its limit, the most urgent first; cautions after the findings."""
+    """Show what is above its limit, the most urgent first, cautions after the findings."""
     items = [
         _caution(item) if isinstance(item, SourceCaution) else _finding(source, item)
         for _, _, item in problems(source, facts)
@@ -164,7 +179,7 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
         name=item.name,
         sentence=sentence(item),
         command="" if item.name in to_drop(source) and source.repair else f"secid explain {item.name}",
-        examples=item.examples,
+        examples=tuple(map(with_equalled, item.examples)),
         n_negatives=item.n_negatives,
     )
 
@@ -186,7 +201,7 @@ def _caution(item: SourceCaution) -> Item:
 
 
 def evaluation_words(example: Example) -> str:
-    """Which text of the evaluation set an example is, and how near to it; "" for another example."""
+    """Name the text of the evaluation set that an example equals or nearly equals; "" for another example."""
     if example.fact is None or example.fact.kind != "evaluation_text":
         return ""
     values = example.fact.values
@@ -197,7 +212,7 @@ def evaluation_words(example: Example) -> str:
 
 
 def caution_words(item: SourceCaution) -> str:
-    """What distinguishes the cases of a caution; "" where nothing does."""
+    """Describe the cases of a caution further; "" if there is nothing to add."""
     values: Mapping[str, Any] = item.values
     if not item.n:
         return ""
@@ -289,7 +304,7 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
         (strong(headline), " ".join(others)),
         (
             answer(rows[:MOST_ROWS], check.texts),
-            _folded("Rows of the page alone", rows[MOST_ROWS:]),
+            _folded("Only on the page", rows[MOST_ROWS:]),
             _folded("Nothing above its limit", [one for one in check.sources if one not in rows]),
         ),
         (
@@ -347,7 +362,7 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
 
 
 def _amount(problem: Problem) -> str:
-    """How much of a source has it; of a formal finding also the share of the positives."""
+    """Say how much of a source has the problem; for a formal finding also the share of the positives."""
     name, item = named(problem.source.name), problem.item
     if isinstance(item, SourceCaution):
         return f"{count(item.n) if CAUTIONS[item.name].of == 'files' else percent(item.fraction)} of {name}"

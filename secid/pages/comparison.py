@@ -11,9 +11,9 @@ from typing import Any
 
 from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
-from secid.pages.findings import STATUS
+from secid.pages.findings import NOT_RANKED, STATUS
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, terms
+from secid.pages.glossary import CAUTION, not_ranked, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.text import fraction, listed, named, nats, percent, plain, plural, points, score_text, short
 from secid.records import encodable
@@ -71,6 +71,7 @@ class Change:
 class SourceAcross:
     """One source in all runs; None where a run lacks it.
 
+    unranked  : whether the run lists it apart from the ranked sources.
     numbers   : its columns of the table, at the budget of each run.
     same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
     findings: shares of its negatives by finding, where any run found one; None for a run that did not evaluate it.
@@ -79,6 +80,7 @@ class SourceAcross:
     name: str
     ranks: tuple[int | None, ...]
     statuses: tuple[Status | None, ...]
+    unranked: tuple[bool, ...]
     numbers: tuple[TableNumbers | None, ...]
     same_files: bool | None
     findings: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class RunComparison(Shown):
 
 
 def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
-    """What changed between runs, each with the name it is shown by. Raises UsageError for fewer than two."""
+    """Compare runs, each given with the name it is shown by. Raises UsageError for fewer than two."""
     if len(runs) < 2:
         raise UsageError("one run has nothing to be compared with", remedy="name two run folders")
     changes = _changes([run for _, run in runs])
@@ -188,6 +190,7 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 name=name,
                 ranks=tuple(None if item is None else item.scored.rank for item in items),
                 statuses=tuple(None if item is None else item.status for item in items),
+                unranked=tuple(name in not_ranked(run) for run in runs),
                 numbers=tuple(shown),
                 same_files=_same_files(items),
                 findings=_shares(items),
@@ -239,10 +242,10 @@ def labels(paths: Sequence[Path]) -> list[str]:
 # Several runs compared, as a page: scores, statuses and findings of each run, and how they differ from the first.
 
 NAME_CHARACTERS = 30
-"""Of a run in the head of a column."""
+"""Longest name of a run in the head of a column."""
 DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
-"""Of a hash: report.json has the whole."""
+"""Shown digits of a hash; report.json has all of them."""
 SHOWN_PAIRS = 3
 KINDS = {
     "setting": "settings",
@@ -371,7 +374,11 @@ def _hardness(item: SourceAcross) -> str:
 
 
 def _status(item: SourceAcross) -> str:
-    return " → ".join(dict.fromkeys("–" if value is None else STATUS[value] for value in item.statuses))
+    words = (
+        "–" if value is None else NOT_RANKED if apart and value == "no_defects" else STATUS[value]
+        for value, apart in zip(item.statuses, item.unranked, strict=True)
+    )
+    return " → ".join(dict.fromkeys(words))
 
 
 def _findings(runs: RunComparison) -> Table | None:
@@ -397,7 +404,7 @@ def _findings(runs: RunComparison) -> Table | None:
 
 
 def _is_shown(name: str, shares: Sequence[float]) -> bool:
-    """Whether a finding with a limit is above it in a run, or changed by a point between runs."""
+    """Return whether a finding with a limit is above it in a run, or changed by a point between runs."""
     limit = FINDINGS[name].limit if name in FINDINGS else None
     return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
 

@@ -1,4 +1,4 @@
-"""What `secid encoder` and `secid cache` print: an encoder's recipe and self-test, and what the cache holds."""
+"""Screens of `secid encoder` and `secid cache`: an encoder's recipe and self-test, and what the cache holds."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ FACTS: Mapping[str, str] = {
     "stored_raw_rows": "the stored rows are not of unit length; scoring scales them (METHOD 2)",
     "truncated": "vectors truncated to their first {n} dimensions, then scaled to unit length",
     "unknown_weights": "the weights behind an endpoint are unknown: the cache identifies them by address and model "
-    "name alone",
+    "name only",
     "unused_by_endpoint": "not used with an endpoint: {flags}",
     "unused_by_file": "not used with a file of vectors: {flags}",
     "unused_by_object": "not used with an encoder object: {flags}",
 }
-"""What to know of an encoder, by kind."""
+"""Notes on an encoder, by kind."""
 
 
 CHECKS: Mapping[str, str] = {
@@ -76,11 +76,11 @@ CHECKS: Mapping[str, str] = {
     "(limit {limit:.2g})",
     "batch": "a batch of one and a batch of {n} differ by at most {measured:.1e} (limit {limit:.2g})",
 }
-"""What a check of the self-test compared, by kind. measured: its number."""
+"""Words for what a check of the self-test compared, by kind. measured: its number."""
 
 
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
-    """What to know of an encoder, a line each; without those that only another version knows."""
+    """Return a line for each note on an encoder; kinds that only another version of secid knows are left out."""
     return [text for fact in facts if (text := words_of_fact(FACTS, fact))]
 
 
@@ -143,7 +143,7 @@ def _verdict(encoder: Description) -> str:
 
 
 def cache_screen(usage: CacheInfo) -> Screen:
-    """Where the cache is, how large it is, and the encoders whose rows it holds."""
+    """Build the screen of the cache: its folder, its size, and the encoders whose rows it holds."""
     missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
     facts = {
         "folder": f"{usage.folder}{missing}",

@@ -48,14 +48,14 @@ ONCE = (
 )
 OWN_QUALITY = (
     "The guide is {}. A negative is suspect where its score is at most 5 % below the positive's; how many of the "
-    "suspects are relevant is known for these labels alone."
+    "suspects are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",
     "level": "does not find them: AUROC {}, where 0.5 is chance.",
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
-"""How a score orders the labelled relevant negatives and the others, by where the interval of its AUROC lies."""
+"""Sentences on how well a score finds the labelled relevant negatives, by where the interval of its AUROC lies."""
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
 """Whose score, and the rule that orders by it."""
 TERMS = (
@@ -68,7 +68,7 @@ TERMS = (
 
 
 def audit_page(audit: Audit) -> Page:
-    """What the labels say of all sources."""
+    """Build the page of an audit: what the labels say about all sources."""
     labels = audit.labels
     guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
@@ -98,7 +98,7 @@ def _headline(audit: Audit) -> str:
 
 
 def _finders(audit: Audit) -> Iterator[str]:
-    """Whether π and the guide find them: a sentence for the sources in which one does, one for those in which not."""
+    """Say whether π and the guide find them: one sentence for the sources where they do, one for the others."""
     for who, rule_name in WHO.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:
@@ -135,7 +135,7 @@ def _counts(audit: Audit) -> Table:
 
 
 def _rules(audit: Audit) -> Section:
-    """What each rule flags at its default threshold, and how it orders the negatives."""
+    """Show what each rule flags at its default threshold, and how well it orders the negatives."""
     rows = tuple(
         (
             short(source.name),
@@ -179,7 +179,10 @@ def _rule_name(rule: AuditedRule) -> str:
 
 
 def _missing(audit: Audit) -> Iterator[str]:
-    """Which numbers are missing, a line for all sources of one reason; no maximum score has a default threshold."""
+    """Name the numbers that are missing, one line for all sources with the same reason.
+
+    A maximum score never has a default threshold, so it is not named.
+    """
     names: dict[str, list[str]] = {}
     for source in audit.sources:
         for kind in dict.fromkeys(source.not_evaluated.values()):
@@ -190,7 +193,7 @@ def _missing(audit: Audit) -> Iterator[str]:
 
 
 def _labels(audit: Audit) -> Section:
-    """Where the labels are from, and what they do not cover."""
+    """Say where the labels come from, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
     n = plural(labels.n_judgements, "judgement")
@@ -246,12 +249,12 @@ OF_PROBE = (
 
 
 def conclusion(items: Sequence[Agreement]) -> str:
-    """What these results can show, from the number of sources, numbers and columns. Source: METHOD 5, 12."""
+    """Say what these results can show, given the number of sources, numbers and columns. Source: METHOD 5, 12."""
     return " ".join(filter(None, (abstention(items), chance(items), choice_advice(items))))
 
 
 def abstention(items: Sequence[Agreement]) -> str:
-    """Where the probe compared with ranks nothing, and why; "" where it does everywhere."""
+    """Say at which dose the probe that was compared with ranks nothing, and why; "" if it ranks at every dose."""
     reasons = {item.metric: item.abstained for item in items if item.abstained}
     if not reasons:
         return ""
@@ -260,7 +263,7 @@ def abstention(items: Sequence[Agreement]) -> str:
 
 
 def choice_advice(items: Sequence[Agreement]) -> str:
-    """What results a choice needs."""
+    """Say what results a choice needs."""
     n_columns = len({item.metric for item in items})
     if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
         return OF_PROBE
@@ -268,7 +271,7 @@ def choice_advice(items: Sequence[Agreement]) -> str:
 
 
 def chance(items: Sequence[Agreement]) -> str:
-    """Which numbers differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
+    """Name the numbers that differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
     n_sources = max((item.n_sources for item in items), default=0)
     compared = plural(len(items), "comparison")
     if 2 * len(items) / factorial(n_sources) >= ALPHA:

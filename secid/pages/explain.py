@@ -16,19 +16,19 @@ from secid.results.mine import PRESETS, Preset
 
 DOCS = "docs/findings.md"
 NEEDS = {
-    "texts": "the texts alone",
+    "texts": "only the texts",
     "tokens": "a tokenizer",
     "rows": "an encoder",
     "guide": "--guide or --guide-reranker",
 }
-"""What a finding needs, by its entry."""
+"""Words for what a finding needs, by its entry."""
 TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS}
 """Columns, statuses and words, as pages write them."""
 NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Further names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
 WIDTH = 9
-"""Of the labels of facts."""
+"""Width of the labels of facts, in characters."""
 CHECKS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
     "hardness": "the negatives are close enough to their queries: 0 means as close as random passages"
@@ -40,7 +40,7 @@ CHECKS: Mapping[str, str] = {
     "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "
     "negatives have not moved by more than the tolerance",
 }
-"""What a check of the gate asks; the names before the first point. Limits are in the policy, `[gate]`."""
+"""Requirement of each check of the gate, by its name up to the first point. Limits are in the policy, `[gate]`."""
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
 OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
 """Every name but the findings."""
@@ -71,7 +71,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
 
 
 def entry_groups() -> dict[str, dict[str, str]]:
-    """What all findings, cautions and checks say of a source, and what presets take, by name within their groups."""
+    """Return what all findings, cautions and checks say about a source, and what presets take, by group and name."""
     return {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
         "Other findings, which may be intended: negatives that": {
@@ -124,7 +124,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
 
 
 def typical(name: str) -> dict[str, str]:
-    """What to compare a number with, where that was measured."""
+    """Return values to compare a number with, if they were measured."""
     return {"typical": TYPICAL[name]} if name in TYPICAL else {}
 
 
@@ -164,7 +164,7 @@ def preset_facts(name: str, preset: Preset) -> dict[str, str]:
 
 
 def command_of(entry: Finding) -> str:
-    """What writes a source without the negatives that have a defect, or the rows of a trait."""
+    """Return the command that writes a source without the negatives with a defect, or the rows with a trait."""
     if entry.counted:
         return f"secid select RUN --source NAME --drop {entry.name} -o FILE"
     return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"

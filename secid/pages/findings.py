@@ -1,5 +1,6 @@
-"""What stands out in each source of a run, the command that acts on it, and all findings in numbers. What a finding is,
-the catalogue says.
+"""Findings that stand out in each source of a run, the commands that act on them, and all findings in numbers.
+
+The catalogue says what a finding is.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     """Return the `limit` most urgent findings of the run by source, and how many more there are.
 
     Sources to repair or not to use come first, each with its most urgent finding before any other source has one. Of
-    those for which no finding is left, the command alone is returned. Traits of a source not to use come last.
+    for those without a finding left, only the command is returned. Traits of a source not to use come last.
     """
     every = [
         (
@@ -195,7 +196,7 @@ def _is_trait(source: SourceReport, item: Item) -> bool:
 
 
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
-    """What stands out in one source, the most urgent first."""
+    """List what stands out in one source, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries.sort(key=itemgetter(0))
     items = with_number([item for _, item in entries], source)
@@ -223,7 +224,7 @@ def drops(source: SourceReport, subject: str = "The repair of this source") -> s
 
 
 def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:
-    """Why the findings of a source have no command."""
+    """Say why the findings of a source have no command; empty if they have one."""
     text = no_command(source.name, source.files)
     if not entries or not text:
         return []
@@ -232,8 +233,9 @@ def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]
 
 
 def above_limit(finding: SourceFinding) -> bool:
-    """Whether its share is above the limit of the catalogue; of a formal finding the difference from the positives, in
-    either direction, by its whole interval.
+    """Return whether its share is above the limit of the catalogue.
+
+    For a formal finding, the difference from the positives counts, in either direction, by its whole interval.
     """
     entry = FINDINGS.get(finding.name)
     if entry is None or entry.limit is None:
@@ -242,7 +244,7 @@ def above_limit(finding: SourceFinding) -> bool:
 
 
 def too_rare(finding: SourceFinding) -> bool:
-    """Whether positives have a formal finding more often than negatives, by more than its limit."""
+    """Return whether positives have a formal finding more often than negatives, by more than its limit."""
     limit = FINDINGS[finding.name].limit
     return limit is not None and finding.positives is not None and finding.positives.interval_95[1] < -limit
 
@@ -258,12 +260,12 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    """What to do about a finding, as a sentence."""
+    """Return what to do about a finding, as a sentence."""
     return f"{capital(what_to_do(finding))}."
 
 
 def what_to_do(finding: SourceFinding) -> str:
-    """What to do about a finding. Dropping is no advice where the positives have it nearly as often, or more often."""
+    """Return what to do about a finding. Dropping does not help if positives have it nearly as often or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
         return FINDINGS[finding.name].do
     return "repair the texts of negatives and positives alike: dropping these negatives would widen the difference"
@@ -303,7 +305,7 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
-    """What a finding comes to, and what to do about it.
+    """Return the sentence of a finding: how many negatives have it, and what to do.
 
     n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
     """
@@ -316,7 +318,7 @@ def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str 
 
 
 def repeated_rows(n: int) -> str:
-    """How many whole rows occur again; "" for none."""
+    """Say how many whole rows repeat earlier ones; "" for none."""
     return f"whole rows that repeat earlier ones: {count(n)}" if n else ""
 
 
@@ -339,7 +341,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
 
 
 def has_collection(run: Run) -> bool:
-    """Whether the run had the labels of a collection beside those of its sources."""
+    """Return whether the run had the labels of a collection in addition to those of its sources."""
     return "collection" in run.settings and bool(run.settings["collection"]["value"])
 
 
@@ -456,7 +458,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
 
 
 def _rules(run: Run, names: list[str]) -> Table:
-    """What each finding is, and from which share it is listed."""
+    """List the rule of each finding, and the share above which it is listed."""
     rows = tuple(
         (
             plain(name),

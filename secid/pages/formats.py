@@ -39,21 +39,22 @@ if TYPE_CHECKING:
 # A page as one HTML file: no request, no script but page.js, and readable without script and style.
 
 MOST_EXAMPLES = 3
-"""Of a finding of a source; the rest is `secid flagged`'s."""
+"""Examples shown of one finding; `secid flagged` lists all."""
 MOST_OPEN = 3
-"""Findings of a source that its command repairs and that stand open; the others are folded under their names."""
+"""Most open findings of a source that its command repairs; the others are folded under their names."""
 MOST_CHARACTERS = 2_000
-"""Of a passage or a sentence. Ours are shorter; untrusted ones may have any length."""
+"""Longest passage or sentence shown. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
 """Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
 MOST_ROW_BYTES = 600_000
-"""Of the rows to browse: fewer than 1,000. With the rest of a page of ten sources they stay below 1 MB."""
+"""Size of the rows to browse, fewer than 1,000. A page of ten sources then stays below 1 MB."""
 ROW_MARKUP = 600
 """Bytes of a row besides its texts, about."""
 ROW_CHARACTERS = 400
-"""Of a text of a row to browse."""
+"""Longest text of a row to browse."""
 RARE_WORD = 3.0
 """IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
+MARK, END_MARK = Markup("<mark>"), Markup("</mark>")
 LONG_WORD = 4
 """Characters from which a shared word is marked where no IDF is known."""
 
@@ -103,7 +104,7 @@ def _own(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """What a content security policy allows: exactly this style or script."""
+    """Return the source expression by which a content security policy allows exactly this style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -132,7 +133,7 @@ def _each_example_once(source: ShownFindings) -> ShownFindings:
 
 
 def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
-    """Each source with the findings that stand open and those that are folded.
+    """Return each source with its open findings and its folded ones.
 
     Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
     open.
@@ -203,7 +204,7 @@ def _direction(cell: str, kind: str) -> str | None:
 
 
 def _is_long(example: TripletExample) -> bool:
-    """Whether the page may clamp a text of the example."""
+    """Return whether the page may clamp a text of the example."""
     return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
 
 
@@ -230,9 +231,9 @@ def _pattern(word: str) -> str:
 
 
 def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
-    """What a split gave: text and matches in turn."""
+    """Escape the parts of a split, text and matches alternately, and mark the matches."""
     for place, part in enumerate(parts):
-        yield Markup("<mark>{}</mark>").format(part) if place % 2 else escape(part)
+        yield MARK + escape(part) + END_MARK if place % 2 else escape(part)
 
 
 # A page as Markdown, for a pull request or a step summary. Untrusted text cannot act as markup.
@@ -244,7 +245,7 @@ ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Characters of a passage, and examples of a finding; report.html shows more."""
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
-"""Of any sentence and cell: ours are shorter, untrusted ones may have any length."""
+"""Longest sentence and cell. Ours are shorter; untrusted ones may have any length."""
 CUT_NOTE = "\n\nThe rest is cut for size; the HTML page has it.\n"
 METHOD = "Method and diagnostics"
 DIGEST = re.compile(r"[0-9a-f]{7,64}")
@@ -258,7 +259,7 @@ def to_markdown(page: Page) -> str:
     while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
         missing += [section.title for section in page.details if section not in part.details]
-        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has it.\n"
+        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has all.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 
@@ -419,12 +420,12 @@ def format_of(path: Path) -> str:
 
 
 def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
-    """Those of a run, with its probe on the pages; the JSON document is the run's alone."""
+    """Return the formats of a run. The pages include its probe; the JSON document does not."""
     return formats(lambda run: page_of(run, probe), to_json)
 
 
 FORMATS = run_formats(None)
-"""Those of a run without a probe, which its folder has."""
+"""Formats of a run without a probe, the files of its folder."""
 OF_METRICS: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"
 }
@@ -472,5 +473,5 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
 
 
 def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, object]:
-    """How many are of each kind, by n_KIND."""
+    """Count the items of each kind, under n_KIND."""
     return {f"n_{kind}": sum(item == kind for item in items) for kind in kinds}

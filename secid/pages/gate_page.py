@@ -48,7 +48,7 @@ MEASURES: Mapping[str, str] = {
     "drift.score_nats": "Change of ECI_sem",
     "drift.unrelated": "Change of the share of negatives less related to their query than 98 % of the predecessor's",
 }
-"""What a check measures, but those of findings."""
+"""Quantity that each check measures; checks of findings are named by the catalogue."""
 DRIFT = ("drift.score_nats", "drift.unrelated")
 ADVICE: Mapping[str, str] = {
     "new_source": "Review it; to accept it, score it with the others and run `secid baseline update RUN`.",
@@ -73,7 +73,7 @@ def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
 
 
 def by_urgency(source: SourceVerdict) -> list[GateCheck]:
-    """What keeps the source from passing first, then notices; checks of one outcome in their own order."""
+    """Sort the checks: those that keep the source from passing first, then notices, otherwise in their own order."""
     return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome), not check.notice))
 
 
@@ -94,7 +94,7 @@ def too_few_sentence(source: SourceVerdict) -> str:
 
 
 def check_sentence(check: GateCheck) -> str:
-    """What was measured, against what."""
+    """Say what was measured, against what limit."""
     if check.name == "new_source":
         return NEW
     if check.reason:
@@ -116,7 +116,7 @@ def _measure(check: GateCheck) -> str:
 
 
 def _origin(check: GateCheck) -> str:
-    """Where the limit comes from."""
+    """Say where the limit comes from."""
     if check.basis == "policy":
         return " (policy)" if check.name != "queries" else ""
     if check.before is None:
@@ -131,7 +131,7 @@ def _is_formal(check: GateCheck) -> bool:
 
 
 def _is_difference(check: GateCheck) -> bool:
-    """Whether it measures a difference: from the predecessor, or of a formal finding from the positives."""
+    """Return whether the check measures a difference: from the predecessor or, if it is formal, from the positives."""
     return check.name in DRIFT or _is_formal(check)
 
 
@@ -167,7 +167,7 @@ def limit_text(check: GateCheck) -> str:
 
 
 def check_advice(check: GateCheck, source: SourceVerdict) -> str:
-    """What to do about a check of a source that does not pass; "" for one that does."""
+    """Say what to do about a check that does not pass; "" for one that does."""
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.reason:
@@ -181,7 +181,7 @@ def check_advice(check: GateCheck, source: SourceVerdict) -> str:
 
 
 def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
-    """What was measured, and what to do."""
+    """Say what was measured, and what to do."""
     return f"{check_sentence(check)} {check_advice(check, source)}".rstrip()
 
 
@@ -204,7 +204,7 @@ def summary(verdict: GateVerdict) -> str:
 
 
 def facts(source: SourceVerdict) -> str:
-    """What it follows, its size and score, and what was left out of it."""
+    """Describe a source: its predecessor, its size and score, and what was left out."""
     report, rows = source.report, source.report.rows
     languages = [f"{code or 'undecided'} {percent(share)}" for code, share in report.languages.shares.items()]
     return (
@@ -228,7 +228,7 @@ def left_out(source: SourceVerdict) -> str:
 
 
 def basis(verdict: GateVerdict) -> str:
-    """What was compared with what."""
+    """Say what was compared with what."""
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
     guide = "" if verdict.guide is None else f"; guide {verdict.guide}"
     policy = verdict.policy_from or "derived from the baseline"
@@ -252,7 +252,7 @@ def example_lines(check: GateCheck) -> list[str]:
 
 
 def row_note(item: CheckExample) -> str:
-    """Why a row was left out, or how near its negative and positive are to the query; "" where neither is known."""
+    """Say why a row was left out, or how near its negative and positive are to the query; "" if neither is known."""
     if item.reason:
         return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}"
     if item.s_query_negative is None:

@@ -1,4 +1,4 @@
-"""What each number means, each once: its range, its unit, and which way is better."""
+"""Meaning of each number, stated once: its range, its unit, and which direction is better."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ NOT_RULED_OUT = (
     "False negatives are found only where a negative repeats a labelled positive of its query, in full, nearly or in "
     "part. Other relevant passages are not ruled out."
 )
-"""What a run without a guide cannot know, where queries have several positives; ONE_LABEL says it elsewhere."""
+"""Sentence for runs without a guide whose queries have several positives; the others get ONE_LABEL."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others; – stands for a source that could not be compared with all the others"
+    "directly or through others; – marks a source that could not be compared with all the others"
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training.",
@@ -68,22 +68,22 @@ EXPLANATIONS = {
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries.",
-    "new texts": "texts that are in no source and were encoded for the control alone, 0 or more; fewer cost less.",
+    "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row is of 35 that all sources share, of "
-    "its 120. *: rows are of different queries, so compare pairs alone.",
+    "its 120. *: rows are of different queries, so compare only pairs.",
     "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
     "and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
     "below ½ it outscores the positive.",
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
     "the score rewards more.",
-    "c": "lexical coverage, 0 to 1: IDF share of the query's words that the negative repeats; the score rewards less.",
+    "c": "lexical coverage, 1 − λ: IDF share of the query's words that the negative repeats, 0 to 1.",
     "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
-    "weight": "π · ρ · (1 − c), 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
-    "λ": "1 − c, 0 to 1: how little the negative repeats the query's words; the score rewards more.",
+    "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
+    "λ": "0 to 1: how little the negative repeats the query's words, by IDF; the score rewards more.",
     "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
     "gates (Shapley values) add up to it, and one is larger than the gap where another has the opposite sign.",
     "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
@@ -129,7 +129,7 @@ EXPLANATIONS = {
     "largest batch below 1 %": "largest batch in which fewer than 1 % of the queries meet one of their own labelled "
     "positives as a negative.",
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
-    "batches of so many rows drawn at random; 0 to 100 %.",
+    "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
     "with this encoder as its own guide; a guide does not score them. Some are sound negatives.",
@@ -200,7 +200,7 @@ TYPICAL = {
     "defects": "0 % is clean; the status depends on the limit of each defect, not on this sum.",
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
-"""What to compare a number with. Source: METHOD 10."""
+"""Values to compare a number with. Source: METHOD 10."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 ANSWER_TERMS = (
@@ -216,7 +216,7 @@ SETTINGS = {
     "tokenizer": (
         "tokenizers",
         (
-            "what counts as a word in c. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: "
+            "what counts as a word in λ. Alphanumeric: runs of letters and digits; ≥ 2: of two or more. White space: "
             "text between spaces. Character trigrams: windows of three characters. Words of any script: alphanumeric "
             "with vowel signs kept, scripts without spaces in pairs of characters. Word pieces: the encoder's own."
         ),
@@ -224,23 +224,23 @@ SETTINGS = {
     "idf": (
         "IDF corpora",
         (
-            "the texts over which the IDF of a word in c is counted. Pooled documents: of all sources; own: of the "
+            "the texts over which the IDF of a word in λ is counted. Pooled documents: of all sources; own: of the "
             "source; pooled queries + documents: both. Uniform weights: every word counts 1."
         ),
     ),
     "weight": (
         "weights",
         (
-            "what each direction is multiplied by. Full: π · ρ · (1 − c); “without” leaves one factor out. Residual "
-            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · (1 − c). "
+            "what each direction is multiplied by. Full: π · ρ · λ; “without” leaves one factor out. Residual "
+            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
             "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
-            "Scores under other weights are other numbers: compare orders alone."
+            "Scores under other weights are other numbers: compare only orders."
         ),
     ),
     "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
-    "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
+    "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
-"""What an ablation varies: the plural, and what its settings are."""
+"""Aspect that an ablation varies: its plural, and what its settings are."""
 
 
 REASONS: Mapping[str, str] = {
@@ -283,11 +283,11 @@ REASONS: Mapping[str, str] = {
     "one_seed": "it has one seed, so nothing is known of what another run would give",
     "no_gain": "training on no source was significantly better than the frozen encoder",
 }
-"""Why a part was not evaluated, by the kind that Run.not_evaluated holds."""
+"""Reasons why a part was not evaluated, by the kind that Run.not_evaluated holds."""
 
 
 def why_not(kind: str) -> str:
-    """Why a part was not evaluated; a kind that only a newer secid knows as it is."""
+    """Return the reason why a part was not evaluated. A kind that only a newer secid knows is shown as it is."""
     return REASONS.get(kind) or plain(kind).rstrip(".")
 
 
@@ -317,7 +317,7 @@ def score_name(run: Run) -> str:
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
-    """Whether a control's ECI_B may be compared with the sources': up to B = 1, or with as many negatives as each."""
+    """Return whether a control's ECI_B compares with the sources': up to B = 1, or with equal numbers of negatives."""
     budgets = BUDGETS.of(run)
     numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
@@ -333,12 +333,12 @@ def equal_numbers_text(run: Run) -> str:
 
 
 def on_own_queries(run: Run) -> bool:
-    """Whether rows of the table are of different queries, so that pairs alone compare. Source: METHOD 16.1."""
+    """Return whether the sources have different queries, so that only pairs are comparable. Source: METHOD 16.1."""
     return any(warning.kind == "own_queries" for warning in run.warnings)
 
 
 def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
-    """What sources left out, rows by reason and then negatives by reason, with the place of one row.
+    """Say what sources left out: rows by reason, then negatives by reason, with the place of one row.
 
     Sources that left out the same share a line.
     """
@@ -365,12 +365,12 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:
-    """Why rows or negatives were left out, with their counts: "5 × broken line, 2 × no positive"."""
+    """Return the reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
     return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
-    """What a written file has otherwise than its input, or not at all. The counts are as in `Written`."""
+    """Say what a written file lacks, or has in another form than its input. Counts are as in `Written`."""
     if n_made_ids:
         yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
     if not_held:
@@ -410,7 +410,7 @@ def in_plain_words(name: str) -> str:
 
 
 def merged_sentence(merged: Merged) -> str:
-    """How many shards a run was put together from, and how often they encoded a text."""
+    """Say how many shards a run was merged from, and how often they encoded a text."""
     times = f"{merged.n_texts_held / merged.n_texts:.2f}"
     return (
         f"Merged from {plural(merged.n_shards, 'shard')}. Together they encoded {times} times the "

@@ -1,4 +1,4 @@
-"""What `secid mine` prints: a table of the sources, why queries are short, what was passed over, and what is next."""
+"""Output of `secid mine`: a table of the sources, why rows are short, what was excluded, and the next command."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _table(mined: Mined) -> Table:
 
 
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
-    """What is missing from a source, and what was passed over."""
+    """Say what a source lacks, and what was excluded."""
     if source.n_short:
         of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
         yield f"fewer than {mined.k} negatives for {of}: {short_words(source.short)}"
@@ -109,7 +109,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
 
 
 def short_words(short: Mapping[str, int]) -> str:
-    """Why rows are short, with their counts."""
+    """Return the reasons why rows are short, with counts."""
     return _counted(short, SHORT)
 
 
@@ -118,7 +118,7 @@ def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None)
 
 
 def usage_words(usage: Usage) -> str:
-    """What answers took, in one line."""
+    """Return the tokens and cost of the answers, in one line."""
     text = f"{plural(usage.n_answers, 'answer')}, {count(usage.n_tokens_in)} tokens in, {count(usage.n_tokens_out)} out"
     text += "" if usage.cost is None else f", cost {usage.cost:,.4f}"
     return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
@@ -173,10 +173,10 @@ def _suspect_share(suspects: Suspects | None) -> str:
 
 
 def _sweep_lines(sweep: Sweep) -> Iterator[str]:
-    """What the columns are, and how a row is written."""
+    """Explain the columns, and how a row is written to a file."""
     name = next(iter(sweep.sources)).name
     yield (
-        "margin: s_qn is below s_qp by more than so many per cent of it. short: rows with fewer than "
+        "margin: s_qn is below s_qp by more than that many per cent of it. short: rows with fewer than "
         f"{sweep.k} negatives; by: how many those lack on average"
     )
     if sweep.guide is None:

@@ -1,4 +1,4 @@
-"""What a page says before it is HTML, Markdown or terminal text.
+"""Blocks of a page before it becomes HTML, Markdown or terminal text.
 
 All strings are text, never markup: each renderer escapes every one of them. Names in sentences
 come through `sanitize.named`.
@@ -60,8 +60,8 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it.
-
+    """title, description : in place of the picture for readers who cannot see it.   draw : makes the SVG.
+    note : how to read it.
     numbers : what is drawn, a record for each row, as JSON.
     """
 
@@ -106,7 +106,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownFindings:
-    """What is wrong with one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
+    """Findings of one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
 
     source: str
     status: str
@@ -158,11 +158,11 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
     **dict.fromkeys(("repair first", "not ranked", "no verdict", "undecided"), "warn"),
     **dict.fromkeys(("do not use", "rejected", "fail"), "bad"),
 }
-"""How grave the words of a status are, those of the gate included."""
+"""Severity of each status word, including those of the gate."""
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections, with each term where it is first needed alone."""
+    """Return the sections with each term only where it is first needed."""
     explained: set[str] = set()
     shortened = []
     for section in sections:
@@ -172,7 +172,7 @@ def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:
-    """What stands for a chart where it is not seen: a clause for each source, or other name, of the first few."""
+    """Return the text alternative of a chart: a clause for each of the first few sources or other names."""
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
@@ -183,7 +183,7 @@ def with_equalled(example: TripletExample) -> TripletExample:
 
 
 def match_words(match: Match | None) -> str:
-    """What the negative of an example repeats; "" where nothing is known of it."""
+    """Say what the negative of an example repeats; "" if nothing is known."""
     if match is None:
         return ""
     where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)

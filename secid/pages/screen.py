@@ -1,4 +1,4 @@
-"""What a terminal shows: parts with an empty line between them, each of lines and tables; and how it is printed.
+"""Text for a terminal: parts of lines and tables, separated by empty lines, and how they are printed.
 
 All strings are text, never markup, and `print_page` makes them harmless.
 """
@@ -57,7 +57,7 @@ def strong(text: str) -> Line:
 
 
 def warning(text: str) -> Line:
-    """What was left out or could not be done."""
+    """Return a line that says what was left out or could not be done."""
     return Line(text, "warning")
 
 
@@ -167,7 +167,7 @@ def _of_table(table: Table, console: Console) -> Iterator[Text]:
 def table_lines(table: Table, width: int) -> list[Text]:
     """The lines of a table: rows in columns; else heads above their numbers; else a line for each cell.
 
-    The heads are the first cell, and the second where it is no number.
+    The heads are the first cell, and the second if it is not a number.
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]

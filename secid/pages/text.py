@@ -1,10 +1,11 @@
-"""How numbers are written on every page, and how untrusted text is made harmless."""
+"""Numbers as every page writes them, and untrusted text made harmless."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import isfinite
 
 from secid.results.inputs import hidden
@@ -52,7 +53,7 @@ def plain(text: str, limit: int | None = None) -> str:
         text = text[: limit - 1] + "…"
     if text.isprintable():  # nearly all texts, thirty times as fast
         return text
-    return "".join(_visible(char) for char in text)
+    return "".join(map(_visible, text))
 
 
 def inert(line: str) -> str:
@@ -78,7 +79,7 @@ def json_shown(text: str) -> str:
 
 
 def short(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name as `plain`, cut in its middle where it is longer than limit."""
+    """A name as `plain`, cut in its middle if it is longer than limit."""
     if len(name) > limit:
         head = limit // 2
         name = f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
@@ -86,12 +87,12 @@ def short(name: str, limit: int = NAME_LIMIT) -> str:
 
 
 def named(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name to stand within a sentence, isolated so that right-to-left names keep to themselves."""
+    """A name within a sentence, isolated so that right-to-left names keep to themselves."""
     return f"{ISOLATE}{short(name, limit)}{END_ISOLATE}"
 
 
 def code(text: str) -> str:
-    """What a reader would type, within a sentence or as a cell; "" stays empty."""
+    """Mark what a reader would type, within a sentence or as a cell; "" stays empty."""
     return f"{LEFT_TO_RIGHT}{plain(text)}{END_ISOLATE}" if text else ""
 
 
@@ -101,7 +102,7 @@ def without_isolates(text: str) -> str:
 
 
 def markdown(text: str, limit: int | None = None) -> str:
-    """As `plain`, with every character that Markdown or GitHub gives a meaning escaped.
+    """Apply `plain`, and escape every character that means something to Markdown or GitHub.
 
     Sites look for mentions, issues and addresses after rendering, when escapes are gone: those
     are parted by an invisible character, as is what reads like a commit.
@@ -112,7 +113,7 @@ def markdown(text: str, limit: int | None = None) -> str:
 
 
 def markdown_sentence(text: str) -> str:
-    """As `markdown` for a sentence or cell of ours, with its code as code."""
+    """Apply `markdown` to a sentence or cell of ours, and keep its code as code."""
     return "".join(markdown_code(part) if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
 
 
@@ -124,7 +125,7 @@ def markdown_code(text: str) -> str:
 
 
 def markdown_html(text: str, limit: int | None = None) -> str:
-    """As `markdown` for the inside of an HTML element, where a backslash escapes nothing and would be seen."""
+    """Apply `markdown` for the inside of an HTML element, where a backslash would escape nothing and be visible."""
     return MARKUP.sub(lambda match: f"&#{ord(match.group())};", _unlinked(text, limit))
 
 
@@ -150,6 +151,7 @@ def _escaped(char: str) -> str:
     return json.dumps(char)[1:-1] if char != "\n" and hidden(char) else char
 
 
+@lru_cache(4096)
 def _visible(char: str) -> str:
     if char in "\n\r\t":
         return " "
@@ -180,7 +182,7 @@ def nats(value: float | None, *, signed: bool = False) -> str:
 
 
 def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
-    """Whether an interval of a score, share or difference at a budget is all that is possible: too few queries."""
+    """Return whether an interval of a score, share or difference covers all possible values: too few queries."""
     return tuple(ends) in ((0.0, budget), (-budget, budget))
 
 
@@ -213,7 +215,7 @@ def score_text(value: float | None, ends: tuple[float, float] | None, budget: fl
 
 
 def gain(value: float, ends: tuple[float, float] | None) -> str:
-    """A difference of a measure with half its interval, as +0.0123 ±0.0045; alone where it has no interval."""
+    """A difference of a measure with half its interval, as +0.0123 ±0.0045; without it if there is no interval."""
     half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.4f}"
     return f"{_minus(f'{value:+.4f}')}{half}"
 
@@ -255,7 +257,7 @@ def probability(value: float) -> str:
 
 
 def budget(value: float) -> str:
-    """A budget, in draws: whole where it is or is large, as it was given where that is short, else three digits."""
+    """A budget, in draws: whole if it is whole or large, as typed if that is short, else to three digits."""
     if value >= 100 or value == round(value):
         return f"{value:,.0f}"
     return str(value) if len(str(value)) <= GIVEN_CHARACTERS else f"{value:.3g}"

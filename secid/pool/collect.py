@@ -106,7 +106,7 @@ class Rows:
 
 
 def place_of(example: Example) -> tuple[str, int, str]:
-    """Where a row is: the order in which examples are shown."""
+    """Return the place of a row, by which examples are sorted."""
     return example.path, example.line, example.reason
 
 

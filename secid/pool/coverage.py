@@ -5,26 +5,25 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
-from secid.pool.texts import Packed, TextStore, pieces, release_read_pages
+from secid.pool.texts import Packed, Role, TextStore, pieces, release_read_pages
 from secid.pool.tokens import (
     MULTIPLIER,
     Keys,
     TokenSets,
+    dictionary_encode,
     distinct_in_blocks,
     distinct_tokens,
-    numbered,
     term_keys,
     token_stream,
 )
@@ -34,7 +33,7 @@ from secid.pool.tokens import (
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """How many of n_documents distinct texts hold each token.
+    """Number of texts that hold each token, among n_documents distinct ones.
 
     keys   : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
     """
@@ -53,7 +52,7 @@ class DocumentFrequencies:
         return counts
 
     def only(self, keys: Keys) -> DocumentFrequencies:
-        """The same documents with these tokens alone."""
+        """Return the frequencies of only these tokens, over the same documents."""
         inside = np.isin(self.keys, keys)
         return DocumentFrequencies(self.keys[inside], self.counts[inside], self.n_documents)
 
@@ -82,7 +81,7 @@ def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequenci
 
 
 def add_table(parts: list[DocumentFrequencies], table: DocumentFrequencies) -> None:
-    """Appends a table, and merges those of like size alone: a token is moved a few times, however many there are."""
+    """Append a table, and merge only tables of like size: each token moves a few times, however many there are."""
     parts.append(table)
     while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
         parts[-2:] = [merge_frequencies(parts[-2:])]
@@ -131,6 +130,8 @@ class Vocabulary:
         slots = self._slot_of(keys)
         self._slots[slots] = np.arange(len(keys), dtype=np.uint32)
         self._displaced = np.flatnonzero(self._slots[slots] != np.arange(len(keys)))
+        self._is_shared = np.zeros(1 << bits, np.bool_)
+        self._is_shared[slots[self._displaced]] = True
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -139,24 +140,26 @@ class Vocabulary:
         """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
         numbers, others = self._numbers(keys)
         present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
-        mine = present < len(self)
-        before = np.concatenate([[0], np.cumsum(mine)])
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        elsewhere = np.bincount(present[~mine & np.repeat(counted, sizes)] - len(self), minlength=len(others))
+        elsewhere = np.flatnonzero(present >= len(self))
+        text = np.searchsorted(np.cumsum(sizes), elsewhere, side="right")
+        held_by = np.bincount(present[elsewhere[counted[text]]] - len(self), minlength=len(others))
         return Cut(
-            present[mine],
-            np.diff(before[offsets]),
-            DocumentFrequencies(others[elsewhere > 0], elsewhere[elsewhere > 0], 0),
+            present[present < len(self)],
+            sizes - np.bincount(text, minlength=len(sizes)),
+            DocumentFrequencies(others[held_by > 0], held_by[held_by > 0], 0),
         )
 
     def places(self, keys: Keys) -> Index:
         """Return (n,) place of each key in the vocabulary, -1 for a key that is not there."""
         if not len(self):
             return np.full(len(keys), -1)
-        place = self._slots.take(self._slot_of(keys)).astype(np.int64)
+        slots = self._slot_of(keys)
+        place = self._slots.take(slots).astype(np.int64)
         missed = np.flatnonzero(self.keys.take(place) != keys)
+        place[missed] = -1
+        missed = missed[self._is_shared.take(slots[missed])]
         displaced, known = self._displaced_places(keys[missed])
-        place[missed] = np.where(known, displaced, -1)
+        place[missed[known]] = displaced[known]
         return place
 
     def _slot_of(self, keys: Keys) -> Index:
@@ -171,7 +174,7 @@ class Vocabulary:
         missed = np.arange(len(keys))
         if len(self):
             missed = np.flatnonzero(self.keys.take(numbers) != keys)
-        table, places = numbered(keys[missed])
+        table, places = dictionary_encode(keys[missed])
         place, known = self._displaced_places(table)
         others = np.flatnonzero(~known)
         others = others[np.argsort(table[others])]
@@ -198,7 +201,6 @@ Texts = Callable[[int, int], Sequence[str] | Packed]
 """texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
-Part = TypeVar("Part")
 Counted = TypeVar("Counted", bound=Sized)
 
 CHUNK_TEXTS = 4096
@@ -211,6 +213,7 @@ MAX_THREADS = 4
 class Lexicon:
     """The token sets of a run's texts under one tokenizer: asked for frequencies, then for coverage.
 
+    is_ascii          : whether all texts are known to be ASCII.
     queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
     counted           : (n_passages,) which passages are documents of the pool.
     lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
@@ -231,31 +234,46 @@ class Lexicon:
         stores: tuple[TextStore, TextStore] | None = None,
         lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self._lex, self.is_ascii = tokenizer, lex, True
         # A lexer that is handed in may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
-        stream = lex or partial(token_stream, tokenizer=tokenizer)
-        passage_stream = lex or partial(token_stream, tokenizer=tokenizer, role="passage")
         of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
+        # numpy lets go of the interpreter in what takes the time, so threads run side by side.
+        with ThreadPoolExecutor(n_threads) as pool:
+
+            def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
+                ranges = pieces(n, CHUNK_TEXTS, lengths)
+                for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
+                    lexed(len(part))
+                    yield part
+
+            def sets(start: int, stop: int) -> TokenSets:
+                return distinct_tokens(*self._tokens(queries(start, stop), "query"))
+
+            def cut(start: int, stop: int) -> Cut:
+                return vocabulary.cut(*self._tokens(passages(start, stop), "passage"), counted[start:stop])
+
+            self._query_sets = _joined(parts(sets, n_queries, of_queries))
+            vocabulary = Vocabulary(self._query_sets.table)
+            self.vocabulary: Keys = vocabulary.keys
+            self._take(parts(cut, len(counted), of_passages), counted, spool)
+
+    def _tokens(self, texts: Sequence[str] | Packed, role: Role) -> tuple[Keys, Index]:
+        if not (isinstance(texts, Packed) and texts.data.isascii()):
+            self.is_ascii = False
+        return self._lex(texts) if self._lex else token_stream(texts, self.tokenizer, role)
+
+    def _take(self, parts: Iterable[Cut], counted: npt.NDArray[np.bool_], spool: Path) -> None:
+        """Count the token sets of all passages, and write them to the spool."""
         self._others: list[DocumentFrequencies] = []
         self._n_counted = int(counted.sum())
         self._pool: DocumentFrequencies | None = None
-        self._offsets = np.zeros(len(counted) + 1, np.int64)
+        self._held_by = np.zeros(len(self.vocabulary), np.int64)
+        self._waiting = [np.zeros(0, np.int32)]
+        self._offsets, start = np.zeros(len(counted) + 1, np.int64), 0
         with spool.open("wb") as file:
-            ranges = pieces(n_queries, CHUNK_TEXTS, of_queries)
-            sets = _in_order(lambda a, b: distinct_tokens(*stream(queries(a, b))), ranges, n_threads)
-            self._query_sets = _joined(_reported(sets, lexed))
-            vocabulary = Vocabulary(self._query_sets.table)
-            self.vocabulary: Keys = vocabulary.keys
-            self._held_by = np.zeros(len(vocabulary), np.int64)
-            self._waiting = [np.zeros(0, np.int32)]
-
-            def cut(a: int, b: int) -> Cut:
-                return vocabulary.cut(*passage_stream(passages(a, b)), counted[a:b])
-
-            ranges, start = pieces(len(counted), CHUNK_TEXTS, of_passages), 0
-            for part in _reported(_in_order(cut, ranges, n_threads), lexed):
-                stop = start + len(part.counts)
+            for part in parts:
+                stop = start + len(part)
                 self._offsets[start + 1 : stop + 1] = part.counts
                 file.write(part.columns.data)
                 self._count(part, counted[start:stop])
@@ -362,28 +380,6 @@ def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floa
     """(n, rows) sums of each of n times V values over the columns of each row."""
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
-
-
-def _in_order(make: Callable[[int, int], Part], ranges: Iterable[tuple[int, int]], n_threads: int) -> Iterator[Part]:
-    """make(start, stop) of these ranges, in order, n_threads at a time.
-
-    numpy lets go of the interpreter in what takes the time, so threads run side by side.
-    """
-    with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[Future[Part]] = deque()
-        for start, stop in ranges:
-            waiting.append(pool.submit(make, start, stop))
-            if len(waiting) > n_threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _reported(parts: Iterable[Counted], lexed: Callable[[int], None]) -> Iterator[Counted]:
-    """The parts, each reported by its number of texts."""
-    for part in parts:
-        lexed(len(part))
-        yield part
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:

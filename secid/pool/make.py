@@ -30,7 +30,7 @@ REMEDIES = {
     "text_not_found": "is this the collection that the ids come from? --collection DIR, or "
     f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, name it",
 }
-"""What helps where every row is left out under one reason."""
+"""Remedies if every row is left out for one reason."""
 
 BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
 """Reasons that lie in a line itself, not in which columns are read."""
@@ -39,7 +39,7 @@ COUNTED_AS_FINDINGS = ("empty_negative",)
 
 
 def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
-    """Raises BadRecordsError where the settings do not allow the malformed rows of a source."""
+    """Raise BadRecordsError if the settings do not allow the malformed rows of a source."""
     if not tally.n_malformed:
         return
     bad = bad_reasons(tally)
@@ -70,7 +70,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
 
 
 def _remedy(bad: Mapping[str, int], fraction: float) -> str:
-    """What to do about malformed rows: a schema is no remedy for a broken line."""
+    """Say what to do about malformed rows. Another schema does not help with a broken line."""
     skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
     if BROKEN.issuperset(bad):
         return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
@@ -87,7 +87,7 @@ def bad_reasons(tally: Tally) -> dict[str, int]:
 
 
 def refuse_empty(sources: Sequence[PlannedSource]) -> None:
-    """Raises NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
+    """Raise NothingToScoreError for a source without any triplet, with an example of the commonest reason."""
     for planned in sources:
         if planned.n_triplets:
             continue
@@ -108,7 +108,7 @@ def _example_text(example: Example) -> str:
 
 
 def malformed(tally: Tally) -> str:
-    """How much is malformed, rows and single passages apart."""
+    """Say how much is malformed, rows and single passages separately."""
     rows, passages = tally.n_malformed_rows, tally.n_malformed_passages
     parts = [f"{rows} of {tally.n_read} rows"] if rows else []
     if passages:
@@ -281,11 +281,11 @@ class Draft:
 
     @property
     def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
-        """What the rules of the texts take: queries, passages, and all that was read; labels come last."""
+        """Return the input of the text rules: queries, passages, and all that was read; labels come last."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
     def with_text_findings(self, found: Sequence[TextFindings]) -> Draft:
-        """The same with findings. found : of each source in `texts`, in their order."""
+        """Return the draft with findings. found : of each source in `texts`, in their order."""
         own_found = found[: len(self.read)]
         read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
         by_name = {planned.name: planned for planned in read}
@@ -311,7 +311,7 @@ class Draft:
 
 
 def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """What of a source the settings ask for: a sample, the first negatives, the positives that may be scored."""
+    """Return the part of a source that the settings ask for: a sample, the first negatives, scorable positives."""
     return with_scorable_positives(restricted(planned, queries, settings), queries, settings)
 
 

@@ -34,7 +34,7 @@ DROPPED_SYMBOLS = "|\u2044\u2212"
 
 
 def is_symbol(character: str) -> bool:
-    """Whether a character is a word of its own: mathematical, of a currency, another symbol, # or %.
+    """Return whether a character counts as a word by itself: a mathematical, currency or other symbol, # or %.
 
     Source: METHOD 14, docs/decisions/symbols.md.
     """
@@ -52,13 +52,13 @@ BETWEEN_WORDS, IN_WORD, ALONE = range(3)
 KINDS = bytes(
     ALONE if chr(code) in ASCII_SYMBOLS else IN_WORD if code > SPACE else BETWEEN_WORDS for code in range(256)
 )
-"""What each byte of a form is. Symbols beyond ASCII have spaces around them."""
+"""Kind of each byte of a form. Symbols beyond ASCII have spaces around them."""
 _RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
 UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
 """A character of a script without spaces, and a stretch of a normal form without any."""
 CHARACTERS_PER_WORD = 2
-"""Of scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with Latin names Chinese:
-of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides where characters counted."""
+"""Characters per word in scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with
+Latin names Chinese: of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides when characters were counted."""
 EMPTY_FORM = np.uint64(0)
 """Hash of the normal form "": texts without any letter, digit, combining mark or symbol."""
 PLACEHOLDERS = frozenset(
@@ -238,7 +238,7 @@ _KNOWN: WeakKeyDictionary[TextStore, TextForms] = WeakKeyDictionary()
 
 
 def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
-    """Columns of `TextForms` that tell of each text alone: form, empty and loop."""
+    """Return the columns of `TextForms` that need only the text itself: form, empty and loop."""
     return {"form": forms.hashes(), "empty": _empty(forms), "loop": _loops(forms)}
 
 
@@ -274,7 +274,7 @@ def loops(tokens: Keys, counts: Index) -> Flags:
 
     tokens : keys of the tokens of all texts, in order.   counts : (n,) tokens of each text.
 
-    A loop has many tokens that return within LOOP_REACH tokens; only texts that have so many are counted through.
+    A loop has many tokens that return within LOOP_REACH tokens; only texts with that many are counted.
     For that 16 bits of each key will do. Source: METHOD 16.2.
     """
     returns, short = np.zeros(len(tokens), np.bool_), (tokens * STEP >> np.uint64(48)).astype(np.uint16)

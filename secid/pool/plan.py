@@ -1,4 +1,4 @@
-"""What a plan is made of: the sources as index arrays over distinct texts, whole or a part of the queries."""
+"""Parts of a plan: the sources as index arrays over distinct texts, whole or for a part of the queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
-"""A mask that holds formal findings alone: their bits in the catalogue are below 16."""
+"""A mask that holds only formal findings: their bits in the catalogue are below 16."""
 Span = slice
 EVERY = Span(None)
 """All places: a source has a field that is called slice."""
@@ -47,7 +47,7 @@ class TextFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the rows of one source: n_read = n_used + sum(skipped).
+    """Account of the rows of one source: n_read = n_used + sum(skipped).
 
     n_records : records that the used rows form, before any sample.
     n_repeated_rows : rows that list no negative but those which earlier rows of their record list.
@@ -64,7 +64,7 @@ class Tally:
     n_repeated_rows: int = 0
 
     def row_counts(self, n_records: int) -> RowCounts:
-        """What a report says of them. n_records : those that are left after a sample."""
+        """Return the counts for a report. n_records : those left after a sample."""
         return RowCounts(
             n_read=self.n_read,
             n_used=self.n_used,
@@ -135,7 +135,7 @@ class PlannedSource:
                        -1 where the settings leave it out. So a second reading finds each one again.
     findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
                        bit of `repeat`: the record lists its text before, written otherwise.
-    positive_findings : (P,) the same of the labelled positives, formal findings alone.
+    positive_findings : (P,) the same for the labelled positives, only formal findings.
     excess           : the formal defects that count in this source, and whether dropping them repairs it.
     blanks           : negatives that the reader left out since they hold no text.
     """
@@ -200,7 +200,7 @@ class PlannedSource:
 
 
 def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
-    """Which rows of a mask have a finding."""
+    """Return which rows of a mask have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
 
@@ -259,7 +259,7 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(queries)), counts), places
 
 
-# A part of the queries of a run, decided by the query's text alone: the same in every file, source and process.
+# A part of the queries of a run, decided only by the query's text: the same in every file, source and process.
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
 """Takes queries; (n,) whether the rows of each are of the part."""

@@ -69,7 +69,7 @@ UNUSED = {
     flag_of("header", True): "no input is CSV or TSV",
     flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
-"""Why a flag has no effect on the files at hand."""
+"""Reasons why a flag has no effect on these files."""
 
 
 def read_draft(
@@ -146,7 +146,7 @@ def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[
 
 
 def refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> None:
-    """Raises UsageError where a collection was given, no source holds ids, and no qrels label its queries."""
+    """Raise UsageError if a collection is given, but no source holds ids and no qrels label its queries."""
     names = [name for name in ("collection", "corpus", "queries") if getattr(settings, name) is not None]
     flags = [flag_of(name) for name in names]
     if not flags or any(reader.uses_collection for reader in readers):

@@ -33,7 +33,7 @@ RESIDENT_BYTES = 64 << 20
 
 
 def text_key(role: Role, text: str) -> bytes:
-    """16 bytes that stand for (role, text), the same on every machine: the key of plan and cache."""
+    """16 bytes that identify (role, text), the same on every machine: the key of plan and cache."""
     hasher = _hasher(role)
     hasher.update(text.encode("utf-8"))
     return hasher.digest()
@@ -44,7 +44,7 @@ def pieces(
 ) -> Iterator[tuple[int, int]]:
     """Ranges that cover n texts in order, each of n_texts and n_bytes at most, or of one text.
 
-    lengths : (n,) bytes of each; ranges are cut by number alone where it is None.
+    lengths : (n,) bytes of each; ranges are cut only by number if it is None.
     """
     start = 0
     while start < n:
@@ -92,11 +92,13 @@ class Packed:
         starts = ends - self.lengths[places]
         return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def edges(self, n: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Return (n_texts, n) the first and the last n bytes of each text, BETWEEN and more beyond a shorter one."""
-        data, ends = BETWEEN * n + self.data + bytes(n), self.ends()
-        windows = np.ndarray((len(data) - n + 1, n), np.uint8, data, strides=(1, 1))
-        return windows[ends - self.lengths + n], windows[ends]
+    def first(self, n: int) -> npt.NDArray[np.uint8]:
+        """Return (n_texts, n) the first n bytes of each text, BETWEEN and more behind a shorter one."""
+        return _windows(self.data + bytes(n), n, self.ends() - self.lengths)
+
+    def last(self, n: int) -> npt.NDArray[np.uint8]:
+        """Return (n_texts, n) the last n bytes of each text, BETWEEN and more in front of a shorter one."""
+        return _windows(BETWEEN * n + self.data, n, self.ends())
 
     def n_bytes(self, least: int, below: int) -> npt.NDArray[np.int64]:
         """Return (n,) how many bytes of each text are at least `least` and below `below`."""
@@ -120,6 +122,12 @@ class Packed:
         texts = pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.data))
         bits = np.frombuffer(pc.match_substring_regex(texts, pattern).buffers()[1], np.uint8)
         return np.unpackbits(bits, count=len(self), bitorder="little").astype(np.bool_)
+
+
+def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Return (len(starts), n) the n bytes from each start on."""
+    windows: npt.NDArray[np.uint8] = np.ndarray((max(0, len(data) - n) + 1, n), np.uint8, data, strides=(1, 1))
+    return np.asarray(windows[starts])
 
 
 class TextSpool:
@@ -249,7 +257,7 @@ class TextStore:
 
     @property
     def folder(self) -> Path:
-        """Where the file is: of the run's spool files, and removed with them."""
+        """Return the folder of the file, which is removed with the run's spool files."""
         return self._path.parent
 
     @property
@@ -274,7 +282,7 @@ class TextStore:
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
-        """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
+        """Return a store of only these texts, numbered 0 … len(ids)-1 in the order given."""
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:
@@ -343,7 +351,7 @@ class StoredTexts(Sequence[str]):
 
 
 def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:
-    """Whether each text follows the one before it."""
+    """Return whether each text directly follows the one before it."""
     return bool(np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]))
 
 

@@ -61,7 +61,7 @@ class _Patterns:
 def _patterns() -> _Patterns:
     ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
     marks = []
-    for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # between these lie letters alone
+    for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # only letters lie between these
         kind = unicodedata.category(chr(code))
         if kind == "Cf" and code != WORD_BREAK:
             ignored.add(code)
@@ -99,8 +99,9 @@ def split_multilingual(text: str) -> list[str]:
 
 
 def split_multilingual_passage(text: str) -> list[str]:
-    """As `split_multilingual`, and each character of unspaced scripts: a query of one such character asks for it
-    wherever it stands, and no other query does.
+    """Split as `split_multilingual` does, and add each character of unspaced scripts.
+
+    A query of a single such character matches it anywhere; no other query does.
     """
     return _split(text, with_characters=True)
 
@@ -131,7 +132,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 parts = [part[start : start + 2] for start in range(len(part) - 1)]
                 if with_characters:
                     parts.extend(part)
-            # Nearly every part is of letters alone, as one test shows
+            # Nearly every part has only letters, which one test shows
             tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
     return tokens
 
@@ -142,7 +143,7 @@ MISREAD_FRACTION = 0.5
 
 
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
-    """What `split` does to most of a text that `split_multilingual` does not; None where it does the text no harm.
+    """Name the harm that `split` does to most of a text and `split_multilingual` does not; None for no harm.
 
     cut: it ends words at their marks, or drops these.   fused: it makes one word of many in a script without spaces.
     decomposed: the text has letters apart from their marks (NFD), which are other tokens than composed ones.
@@ -263,7 +264,7 @@ BYTE_RULES = {
 }
 
 PASSAGE_RULES = {**BYTE_RULES, "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual_passage)}
-"""The same for passages: under one tokenizer they have tokens that only some queries ask for."""
+"""Rules for passages: under one tokenizer they have tokens that only some queries ask for."""
 
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "alphanumeric": split_alphanumeric,
@@ -298,7 +299,7 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
 
 
 def _packed(points: Sequence[int]) -> int:
-    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as so many."""
+    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as one or two."""
     if len(points) == 3:
         return points[0] << 42 | points[1] << 21 | points[2]
     return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
@@ -345,7 +346,7 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
 def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
     """The key of each span: of its length and its bytes, eight at a time.
 
-    Equal spans have equal keys wherever they stand; spans of at most eight bytes and equal length differ in theirs
+    Equal spans have equal keys at any place; spans of at most eight bytes and equal length differ in theirs
     where they differ.
     """
     padded = blob + bytes(WORD_BYTES)
@@ -380,7 +381,8 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
         ends = np.cumsum(sizes)
         windows = np.zeros(len(points), np.uint64)
         windows[:-2] = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
-        whole = np.arange(2, len(points) + 2) < np.repeat(ends, sizes)
+        whole = np.ones(len(points), np.bool_)
+        whole[ends[sizes > 0] - 1] = whole[ends[sizes > 1] - 2] = False
         short = np.flatnonzero((sizes == 1) | (sizes == 2))
         for place in short.tolist():
             start = ends[place] - sizes[place]
@@ -392,8 +394,8 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
     return np.concatenate(keys), np.concatenate(counts)
 
 
-def numbered(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """The distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
+def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
+    """Return the distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
     import pyarrow as pa
 
     if not len(keys):
@@ -408,7 +410,7 @@ def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
     """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
     if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
-    table, places = numbered(keys)
+    table, places = dictionary_encode(keys)
     order = np.argsort(table)
     place = np.empty(len(table), np.uint32)
     place[order] = np.arange(len(table), dtype=np.uint32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +16,7 @@ from threading import Thread, current_thread, main_thread
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
+from secid.ahead import in_order
 from secid.errors import NotEvaluatedError
 
 LEAST_TEXTS = 100_000
@@ -57,7 +57,7 @@ class _Context(SpawnContext):
 class Workers:
     """Child processes for n_texts texts, as many as there are threads; none where the texts are few.
 
-    n : how many, this process counts where there is none.   threads : as the setting says; every core where None.
+    n : how many; without children this process counts as one.   threads : as the setting says; every core where None.
     Results do not depend on the number of workers: they come in the order of the parts.
     """
 
@@ -81,13 +81,8 @@ class Workers:
         if self._pool is None:
             yield from map(function, parts)
             return
-        waiting: deque[Future[Any]] = deque()
-        for part in parts:
-            waiting.append(_submitted(self._pool, function, part))
-            if len(waiting) > AHEAD * self.n:
-                yield _result_of(waiting.popleft())
-        while waiting:
-            yield _result_of(waiting.popleft())
+        with _deaths():
+            yield from in_order(partial(_submitted, self._pool, function), parts, AHEAD * self.n)
 
 
 @contextmanager
@@ -122,8 +117,15 @@ def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *argu
 
 
 def _result_of(call: Future[Result]) -> Result:
-    try:
+    with _deaths():
         return call.result()
+
+
+@contextmanager
+def _deaths() -> Iterator[None]:
+    """Raise NotEvaluatedError where a child has died."""
+    try:
+        yield
     except BrokenProcessPool as error:
         raise NotEvaluatedError(
             "a worker process ended before its texts were done, as it does where memory runs out",
@@ -166,14 +168,15 @@ def _n_workers(n_texts: int, threads: int | None) -> int:
 
 
 def n_cores(threads: int | None) -> int:
-    """What the setting says, or else how many cores this process may use."""
+    """Return the setting, or else the number of cores that this process may use."""
     if threads is not None:
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end_with_parent() -> None:
-    """In a child: end when the parent has ended, however it did."""
+    """In a child: end when the parent has ended, however it did; when it is to end, end its own children first."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     Thread(target=_await_parent, daemon=True).start()
 
 

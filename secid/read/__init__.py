@@ -1,19 +1,19 @@
-"""Files -> a stream of records and defects.
+"""Files as a stream of records and defects.
 
 >>> sources = resolve_sources(["negatives/*.parquet"], settings)      # doctest: +SKIP
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
 from secid.read.reader import Reader, open_source, opened
-from secid.read.sources import given_sources, resolve_sources
+from secid.read.sources import resolve_sources, sources_and_words
 from secid.read.stream import on_disk, once_only
 
 __all__ = [
     "Reader",
-    "given_sources",
     "on_disk",
     "once_only",
     "open_source",
     "opened",
     "resolve_sources",
+    "sources_and_words",
 ]

@@ -1,4 +1,4 @@
-"""Where in a row the query, the positives and the negatives are, as names of columns and first rows show it."""
+"""The cells of a row that hold the query, the positives and the negatives, from column names and first rows."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from secid.read.stream import Row
 Key = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
-"""A text that looks like an id, one short ASCII word with a digit: it needs a collection, or `--format`."""
+"""A text that looks like an id: one short ASCII word with a digit. It needs a collection, or `--format`."""
 
 ASCII_WORD = re.compile(r"[!-~]{1,256}")
 MARK = re.compile(r"[_:]")
-"""What half of a column's ASCII words have where they are ids: FEVER's (`Fox_Broadcasting`), DBpedia's."""
+"""Marks that at least half of a column's ASCII words have if they are ids: FEVER's (`Fox_Broadcasting`), DBpedia's."""
 
 CELL_WORD = re.compile(r"\S{2,64}")
 
 ID_FRACTION = 0.9
-"""Share of such values that makes a column one of ids: a few odd cells must not turn all the others into texts."""
+"""Share of id-like values that makes a column one of ids. A few odd cells must not turn all the others into texts."""
 
 TAG_LENGTH = 24
 """Characters of the longest word that names a class or topic."""
 
 QUERIES_A_TAG = 4
-"""Queries that share a tag, on average: passages so short are seldom shared by two."""
+"""Least queries per tag, on average. Two queries seldom share so short a passage."""
 
 LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
 SCALARS = frozenset({"text", "id"})
@@ -52,19 +52,19 @@ class Head:
 
     @property
     def named(self) -> bool:
-        """Whether columns have names; else they are positions, counted from 0."""
+        """Tell whether columns have names; otherwise they are positions, counted from 0."""
         return isinstance(self.rows[0], dict)
 
     def column(self, key: Key) -> list[Any]:
-        """Values of a column, without nulls and absent ones."""
+        """Return the values of a column, without nulls and absent ones."""
         return [value for row in self.rows if (value := cell(row, key)) is not None]
 
     def typical(self, key: Key) -> list[Any]:
-        """Values of a column that are of its commonest kind."""
+        """Return the values of a column that are of its commonest kind."""
         return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
 
     def is_tag(self, query: Key, key: Key) -> bool:
-        """Whether a column holds a few short words for many queries: topics or classes ("entailment"), no passages."""
+        """Tell whether a column holds a few short words for many queries: topics or classes, such as "entailment"."""
         pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
                  if isinstance(cell(row, query), str | int)}  # fmt: skip
         values = {value for _, value in pairs}
@@ -72,14 +72,14 @@ class Head:
 
 
 def cell(row: Row, key: Key) -> Any:
-    """A row's value under a name or position; None where it is absent."""
+    """Return a row's value under a name or position; None if it is absent."""
     if isinstance(row, dict):
         return row.get(key) if isinstance(key, str) else None
     return row[key] if isinstance(key, int) and key < len(row) else None
 
 
 def make_head(rows: Sequence[Row]) -> Head:
-    """Head of the rows that have the commoner form (named or positional). `rows` holds at least one."""
+    """Return the head of the rows in the commoner form (named or positional). `rows` holds at least one."""
     named = [row for row in rows if isinstance(row, dict)]
     alike: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
     counts: dict[Key, Counter[str]] = {}
@@ -97,12 +97,15 @@ def _commonest(kinds: Counter[str]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """text, id (an integer), number, flag, struct, bytes, null; texts, ids, structs, lists, numbers, empty (lists)."""
+    """Return the kind of a value: text, id (an integer), number, flag, struct, bytes, null or other.
+
+    A list is of kind texts, ids, structs, lists, numbers or empty.
+    """
     if isinstance(value, str):
         return "text"
     if isinstance(value, list):
         inner = next((item for item in value if item is not None), None)
-        if isinstance(inner, list):  # not by recursion: a bad row may be nested without end
+        if isinstance(inner, list):  # no recursion: a bad row may be nested without end
             return "lists"
         return "empty" if inner is None else LIST_KINDS.get(kind_of(inner), "lists")
     return SCALAR_KINDS.get(type(value), "other")
@@ -113,56 +116,56 @@ LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numb
 
 
 def look_like_words(values: Sequence[Any]) -> bool:
-    """Whether ID_FRACTION of at least one value are single short words, as all ids are."""
+    """Tell whether ID_FRACTION of the values are single short words, as all ids are; False without values."""
     n_words = sum(bool(CELL_WORD.fullmatch(str(value))) for value in values)
     return bool(values) and n_words >= ID_FRACTION * len(values)
 
 
 def look_like_names(values: Sequence[Any]) -> bool:
-    """Whether ID_FRACTION of at least one value are single ASCII words, and half of these have `_` or `:`."""
+    """Tell whether ID_FRACTION of the values are single ASCII words, and half of these have `_` or `:`."""
     words = [value for value in values if isinstance(value, str) and ASCII_WORD.fullmatch(value)]
     n_marked = sum(bool(MARK.search(word)) for word in words)
     return bool(words) and len(words) >= ID_FRACTION * len(values) and 2 * n_marked >= len(words)
 
 
 def look_like_ids(values: Sequence[Any]) -> bool:
-    """Whether ID_FRACTION of at least one value are whole numbers or id-like words."""
+    """Tell whether ID_FRACTION of the values are whole numbers or id-like words; False without values."""
     n_ids = sum(bool(ID.fullmatch(value)) if isinstance(value, str) else type(value) is int for value in values)
     return bool(values) and n_ids >= ID_FRACTION * len(values)
 
 
-# A binding: where in a row the query, the positives and the negatives are.
+# A binding: which cells of a row hold the query, the positives and the negatives.
 
 Labelled = Literal["", "pair", "list"]
 
 Extract = Callable[[Any], tuple[Any, Any, Any]]
-"""Row -> (query, positives, negatives), as the row holds them.
+"""Function from a row to (query, positives, negatives), as the row holds them.
 
-positives, negatives: a tuple of single cells, or whatever the one column holds (a list where the
-row is right). Raises one of NOT_THE_SHAPE where the row has another one.
+positives, negatives: a tuple of single cells, or the value of the one column (a list, in a good row).
+Raises one of NOT_THE_SHAPE for a row of another shape.
 """
 
 NOT_THE_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
-"""What an extractor raises on a row of another shape."""
+"""Errors that an extractor raises for a row of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How rows of one shape are read.
+    """A way to read rows of one shape.
 
-    query, positives, negatives : where they come from, in words for the user.
-    columns    : all that `extract` touches; None for rows without names.
+    query, positives, negatives : their columns, in words for the user.
+    columns    : all columns that `extract` touches; None for rows without names.
     splits     : negatives are a dict {split: negatives} ("the keys of neg").
     pairs      : texts are [instruction, text] pairs.
     either     : a single text may replace a list.
     labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
-    query_ids, passage_ids : ids replace the texts.   positive_texts : but those of the positives.
-    numbers    : some of these ids are numbers of JSON.
+    query_ids, passage_ids : ids replace the texts.   positive_texts : except the texts of positives.
+    numbers    : some of these ids are JSON numbers.
     inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
-    empty_columns : names of the columns of passages that are empty in the first rows and not read.
-    known      : names of the other columns of the first rows; empty where rows have no names.
-    counted    : roles ("positive", "negative") that no flag settles: columns of theirs that are not read are counted.
-    numbered   : name of the columns of negatives but for the number at its end, where each holds one; else "".
+    empty_columns : names of columns of passages that are empty in the first rows; they are not read.
+    known      : names of the other columns of the first rows; empty if rows have no names.
+    counted    : roles ("positive", "negative") that no flag settles; unread columns of these roles are counted.
+    numbered   : name of the columns of negatives without its final number, if each holds one negative; else "".
     """
 
     query: str
@@ -187,7 +190,7 @@ class Binding:
     numbered: str = ""
 
     def later(self, row: Row) -> list[str]:
-        """Columns of one negative, numbered as the bound ones are, that this row has and the first rows have not."""
+        """Return columns of one negative, numbered like the bound ones, that this row has and the first rows lack."""
         if not self.known or not self.numbered or not isinstance(row, dict):
             return []
         keys = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
@@ -195,12 +198,12 @@ class Binding:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Names of all columns of queries and passages, of those too that only later rows fill."""
+        """Return the names of all columns of queries and passages, including those that only later rows fill."""
         return (*(self.columns or ()), *self.empty_columns)
 
     @property
     def mapping(self) -> str:
-        """The mapping in one line: "query=anchor, positive=positive, negatives=negative_1…negative_10"."""
+        """Return the mapping in one line: "query=anchor, positive=positive, negatives=negative_1…negative_10"."""
         ids = {(True, True): "ids", (True, False): "query ids", (False, True): "passage ids"}
         notes = [ids.get((self.query_ids, self.passage_ids), ""), self.note]
         tail = "; ".join(note for note in notes if note)
@@ -209,17 +212,17 @@ class Binding:
 
 
 def extracted(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
-    """What the binding extracts of the first rows, without those of another shape."""
+    """Yield what the binding extracts from each of the first rows, without rows of another shape."""
     for row in head.rows:
         with suppress(*NOT_THE_SHAPE):
             yield binding.extract(filled(row, binding))
 
 
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
-    """Binding of plain columns: a query, a positive, and one or several columns of negatives.
+    """Return the binding of plain columns: a query, a positive, and one or several columns of negatives.
 
-    A column is read as single cells or as lists by its commonest kind, row by row where the first rows
-    have only nulls; several columns of negatives are single cells each.
+    The commonest kind of a column decides whether it is read as single cells or as lists. If the first rows have
+    only nulls, each row decides. Several columns of negatives hold one cell each.
     """
     kinds = head.kinds
     unknown = "null" in (kinds[positive], kinds[negatives[0]]) and len(negatives) == 1
@@ -238,7 +241,10 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
 
 
 def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: bool, cell_n: bool) -> Extract:
-    """One itemgetter call a row. cell_p, cell_n: positives, negatives are single cells, which become a tuple."""
+    """Return an extractor that makes one itemgetter call per row.
+
+    cell_p, cell_n: whether positives, negatives are single cells, which become a tuple.
+    """
     get = itemgetter(query, positive, *negatives)
     if not (cell_p or cell_n):
         return get
@@ -251,35 +257,35 @@ def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: 
 
 
 def span(keys: Sequence[Key]) -> str:
-    """Columns in words: "negative", "negative_1…negative_10"."""
+    """Return columns in words: "negative", "negative_1…negative_10"."""
     return str(keys[0]) if len(keys) == 1 else f"{keys[0]}…{keys[-1]}"
 
 
 def number_of(name: str) -> int:
-    """The number a column's name ends on; -1 where there is none, so that `negative` comes before `negative_1`."""
+    """Return the number at the end of a column's name; -1 without one, so that `negative` sorts before `negative_1`."""
     number = re.search(r"(\d+)$", name)
     return int(number.group(1)) if number else -1
 
 
 def unnumbered(name: str) -> str:
-    """A column's name without the number it ends on."""
+    """Return a column's name without the number at its end."""
     return re.sub(r"[_ -]?\d+$", "", name)
 
 
 def filled(row: Row, binding: Binding) -> Row:
-    """The row with null for each column that the binding touches and the row has not."""
+    """Return the row, with null for each column that the binding touches and the row lacks."""
     if isinstance(row, dict) and binding.columns is not None:
         return {**dict.fromkeys(binding.columns), **row}
     return row
 
 
-# Names that columns go by, and binders made of them.
+# Usual names of columns, and binders made from them.
 
 Bind = Callable[[Head], list[Binding]]
-"""All ways a shape can be read from a head; empty where it is another shape."""
+"""Function from a head to all its readings in one shape; empty if it has another shape."""
 
 Form = Literal["cells", "lists", "any"]
-"""Single cells throughout; lists on at least one side; or either, row by row."""
+"""cells: single cells throughout. lists: lists on at least one side. any: each row decides."""
 
 VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?"
 TEXTS = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
@@ -302,9 +308,9 @@ NEGATIVE = (
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
     rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
 )
-"""Tiers of names, the surest first: a later tier counts only where no earlier one is present.
+"""Tiers of names, the surest first. A tier counts only if no column has a name of an earlier one.
 
-The last tier of each is the commonest names in Chinese, Japanese, Korean and Vietnamese.
+The last tier of each holds the commonest names in Chinese, Japanese, Korean and Vietnamese.
 """
 QUERY_ID = (r"qid|query[_-]id", r"question[_-]id")
 PASSAGE = (
@@ -328,16 +334,16 @@ ABOUT = re.compile(
     r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|margins?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
     r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
-"""Words of columns that say something of a passage and hold none."""
+"""Words in the names of columns that describe a passage but hold none."""
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:
-    """Whether some word of a name is such a word."""
+    """Tell whether some word of a name matches a pattern."""
     return any(map(word.fullmatch, WORD.findall(name)))
 
 
 def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
-    """Columns whose whole name fits the first tier that any column fits, ignoring case."""
+    """Return the columns whose whole name fits the first tier that any column fits, ignoring case."""
     for tier in tiers:
         names = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
         if names:
@@ -346,29 +352,29 @@ def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 
 def query_columns(head: Head) -> list[str]:
-    """Columns named as queries, else as their ids."""
+    """Return the columns named as queries, else those named as their ids."""
     return columns_named(head, QUERY) or columns_named(head, QUERY_ID)
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
-    """Whether a column's whole name fits some tier, ignoring case."""
+    """Tell whether a column's whole name fits some tier, ignoring case."""
     return any(re.fullmatch(tier, composed(name), re.IGNORECASE) for tier in tiers)
 
 
 def composed(name: str) -> str:
-    """A name as it looks: macOS writes accents and Korean syllables in pieces (Unicode's NFD)."""
+    """Return a name in Unicode's NFC. macOS writes accents and Korean syllables in pieces (NFD)."""
     return normalize("NFC", name)
 
 
 def says_negative(name: str) -> bool:
-    """Whether a column's name says that it holds negatives."""
+    """Tell whether a column's name says that it holds negatives."""
     return fits(name, NEGATIVE) or (has_word(name, NEGATIVE_WORD) and not has_word(name, ABOUT))
 
 
 def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
-    """What a column that the binding does not read holds by its name, unless a flag settles that role.
+    """Return the role that the name of an unread column gives it; "" without one, or if a flag settles that role.
 
-    A positive is one whose name differs from that of the column of positives in its number alone.
+    It is a positive if its name differs from that of the column of positives only in the number at the end.
     """
     if binding.numbered and unnumbered(name) == binding.numbered:
         return "negative"
@@ -379,7 +385,7 @@ def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negativ
 
 
 def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
-    """Columns of negatives that belong together: same name but for the number at its end, in numeric order."""
+    """Yield columns of negatives that belong together: names that differ only in their final number, in its order."""
     groups: dict[str, list[str]] = {}
     for name in names:
         if number_of(name) >= 0 and head.kinds[name] in LISTS:
@@ -397,7 +403,7 @@ def columns(
     form: Form,
     **options: Any,
 ) -> Bind:
-    """Binder of plain columns by their names (patterns of whole names, or tiers of them)."""
+    """Return a binder of plain columns by their names (patterns of whole names, or tiers of them)."""
     tiers = [(names,) if isinstance(names, str) else names for names in (query, positive, negative)]
     kinds = {"cells": SCALARS, "lists": SCALARS | LISTS, "any": SCALARS | LISTS | {"struct"}}[form] | {"null"}
 
@@ -409,7 +415,7 @@ def columns(
         return [
             bind_columns(head, q, p, n, either=form == "any", **options)
             for q, p, n in product(queries, positives, list(negative_groups(head, negatives)))
-            # Numbered columns are n-tuples; a lone list on either side makes the row one of lists.
+            # Numbered columns are n-tuples; a single list on either side makes the row one of lists.
             if form != "lists" or (len(n) == 1 and LISTS & {head.kinds[p], head.kinds[n[0]]})
         ]
 

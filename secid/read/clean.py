@@ -16,24 +16,24 @@ from secid.records import NO_FIELDS, Block, Defect, Extras, Fact, Record, Scalar
 from secid.settings import Settings
 
 Lookup = Callable[[str], str | None]
-"""Id -> text, None where the collection has none."""
+"""Function from an id to its text; None if the collection lacks it."""
 
 Item = Record | Defect
 Dropped = Counter[tuple[str, Fact | None]]
-"""Number of values that were left out, by reason and what exactly is wrong."""
+"""Number of values that were left out, by reason and detail."""
 NONE_DROPPED: Dropped = Counter()
 NULL = ("missing_field", Fact("absent", {"of": "passage"}))
 SEQUENCES = frozenset({list, tuple})
 FEW_ROWS = 4
-"""Rows among which a bad one is no longer searched for by halves."""
+"""Most rows that are read one by one if one of them is bad; more are halved first."""
 
 
 class Pair(NamedTuple):
     """One labelled pair, to be grouped by query.
 
     split : as in Record; None for a positive of no source.
-    n_late: negatives of its row in columns that the first rows lack.
-    columns: the other columns of its row as JSON, where they are kept; else "".
+    n_late : negatives of its row in columns that the first rows lack.
+    columns : the other columns of its row as JSON, if they are kept; else "".
     """
 
     split: str | None
@@ -60,7 +60,7 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
 class Cleaner:
     """Turns the rows of one file into records and defects.
 
-    query_of, passage_of : id lookups; needed where the binding holds ids.
+    query_of, passage_of : id lookups; needed if the binding reads ids.
     keep : whether records come with their row's extras.   without_negatives : whether they may lack negatives.
     """
 
@@ -86,7 +86,7 @@ class Cleaner:
         self._quick = plain and not keep and self._by is None and self._query_of is None and self._passage_of is None
 
     def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
-        """Everything that rows give: together where all are sound, one by one around those that are not."""
+        """Yield what rows give: one block if all rows are good, else single items around the bad rows."""
         if self._quick:
             block = self._block(numbers, rows)
             if block is not None:
@@ -101,7 +101,7 @@ class Cleaner:
             yield from self.items(number, row)
 
     def _block(self, numbers: Sequence[int], rows: Sequence[Any]) -> Block | None:
-        """The rows' records; None where some row needs a closer look."""
+        """Return the rows' records; None if some row needs a closer look."""
         try:
             queries, positives, negatives = zip(*map(self._extract, rows), strict=True)
             n_positives, n_negatives = list(map(len, positives)), list(map(len, negatives))
@@ -109,7 +109,7 @@ class Cleaner:
             if self._has_late_columns(rows):
                 return None
             lists = SEQUENCES.issuperset(map(type, chain(positives, negatives)))
-            # str.strip refuses anything that is no text, and leaves nothing of a blank one.
+            # str.strip raises for a value that is not a text, and returns "" for a blank one.
             if lists and all(n_positives) and all(n_negatives) and all(map(str.strip, chain(queries, passages))):
                 return Block(queries, passages, n_positives, n_negatives, self._path, numbers)
         except (*NOT_THE_SHAPE, ValueError):
@@ -117,15 +117,15 @@ class Cleaner:
         return None
 
     def _has_late_columns(self, rows: Sequence[Any]) -> bool:
-        """Whether rows that have all columns of the binding also have passages where the first rows have none."""
+        """Tell whether a row has passages in columns that the first rows lack. It has all columns of the binding."""
         if not self._known or sum(map(len, rows)) == self._n_columns * len(rows):
             return False
-        return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late, rows))
+        return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late_columns, rows))
 
-    def _late(self, row: Any) -> dict[str, str]:
-        """Columns that this row has and the first rows have not, with what they hold: "negative" or "positive".
+    def _late_columns(self, row: Any) -> dict[str, str]:
+        """Return the columns of passages that this row has and the first rows lack, as "negative" or "positive".
 
-        Those that hold neither become known.
+        Columns that hold neither become known.
         """
         late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
@@ -138,13 +138,13 @@ class Cleaner:
         return late
 
     def _n_cells(self, value: Any) -> int:
-        """How many negatives a cell or list may hold: texts, objects and lists, none empty; numbers if ids are."""
+        """Count the negatives that a cell or list may hold: non-empty texts, objects and lists; numbers too as ids."""
         kinds = str | dict | list | int if self._binding.passage_ids else str | dict | list
         cells = value if isinstance(value, list) else [value]
         return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
 
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
-        """Texts of the rows' passages, titles joined; [""] (never usable) where one needs a closer look."""
+        """Return the texts of the rows' passages, titles joined; [""] (never usable) if one needs a closer look."""
         passages = list(chain.from_iterable(cells))
         if dict not in set(map(type, passages)):
             return passages
@@ -159,12 +159,12 @@ class Cleaner:
         ]
 
     def items(self, line: int, row: Any) -> Iterator[Item]:
-        """What one row gives, one item for each source it belongs to."""
+        """Yield what one row gives: one item for each source that it belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
         left_out: Dropped = Counter()
         try:
             query, positives, negatives = self._cells(row)
-            if late := self._late(row):
+            if late := self._late_columns(row):
                 for key in late.keys() - set(self._binding.later(row)):
                     reason = "late_column" if late[key] == "negative" else "unusable_positive"
                     left_out[reason, Fact("late_columns", {"columns": key})] += self._n_cells(row[key])
@@ -192,7 +192,7 @@ class Cleaner:
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
-        """One labelled pair of a row; the defect where it is none."""
+        """Return the labelled pair of a row, or its defect."""
         split: str | None = None if self._source_column else ""
         try:
             query, passage, label = self._cells(row)
@@ -203,45 +203,45 @@ class Cleaner:
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
                 raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
-            n_late = sum(self._n_cells(row[key]) for key in self._late(row))
+            n_late = sum(self._n_cells(row[key]) for key in self._late_columns(row))
             columns = self._columns_of_pair(row, query, passage) if self._keep else ""
             return Pair(split, asked, texts[0], positive, self._path, line, n_late, columns)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
     def _columns_of_pair(self, row: Any, query: Any, passage: Any) -> str:
-        """The columns that are not read, and ids whose texts the collection has, as JSON.
+        """Return the unread columns, and ids whose texts the collection has, as JSON.
 
-        What JSON cannot hold is an empty list, which no copy holds either.
+        A value that JSON cannot hold becomes an empty list; no copy holds it either.
         """
         ids = {"query_id": query} if self._query_of is not None else {}
         if self._passage_of is not None:
             ids["docid"] = passage_id(passage) if isinstance(passage, dict) else passage
-        return json.dumps({**ids, **self._others(row)}, default=lambda _: [])
+        return json.dumps({**ids, **self._unread_columns(row)}, default=lambda _: [])
 
     def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
-        """The item, with its row's extras where it is a record and they are asked for."""
+        """Return the item, with its row's extras if it is a record and extras are kept."""
         if not self._keep or not isinstance(item, Record):
             return item
-        good, bad = self._listed(positives, "no_negatives"), self._listed(self._given(negatives), "no_negatives")
+        good, bad = self._listed(positives, "no_negatives"), self._listed(self._or_empty(negatives), "no_negatives")
         used = self._cells_used(good, "no_positive"), self._cells_used(bad, "empty_negative")
-        return item._replace(extras=Extras(self._others(row), query, *used, (len(good), len(bad))))
+        return item._replace(extras=Extras(self._unread_columns(row), query, *used, (len(good), len(bad))))
 
-    def _others(self, row: Any) -> dict[str, Any]:
-        """The columns of a row that are not read."""
+    def _unread_columns(self, row: Any) -> dict[str, Any]:
+        """Return the columns of a row that are not read."""
         read = {*(self._binding.columns or ()), *self._binding.later(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
-        """Place and value of each cell that gives a text. empty: as in `_passage`."""
+        """Return place and value of each cell that gives a text. empty: as in `_passage`."""
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
-        """Name of the source whose negatives lie under a key of the row."""
+        """Return the name of the source whose negatives are under a key of the row."""
         return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:
-        """The column that the run is sliced by; a value that is no scalar counts as absent."""
+        """Return the column that the run is sliced by, with its value; None for a value that is not a scalar."""
         if self._by is None or not isinstance(row, dict):
             return NO_FIELDS
         value = row.get(self._by)
@@ -251,7 +251,7 @@ class Cleaner:
         self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
     ) -> Item:  # fmt: skip
-        """The record of these cells. left_out: passages of the row in columns not read, by (reason, column)."""
+        """Return the record of these cells, or a defect. left_out: passages of unread columns, by (reason, fact)."""
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
@@ -261,7 +261,7 @@ class Cleaner:
             left_out["unusable_positive", None] += dropped.total()
             if type(negatives) is tuple and len(negatives) > 1:  # rows may have fewer negatives than columns
                 negatives = tuple(cell for cell in negatives if cell is not None) or negatives
-            bad, dropped = self._usable(self._listed(self._given(negatives), "no_negatives"), "empty_negative")
+            bad, dropped = self._usable(self._listed(self._or_empty(negatives), "no_negatives"), "empty_negative")
             if not (bad or self._without_negatives):
                 raise _Unusable(*_verdict(dropped, "no_negatives"), text, dropped)
         except _Unusable as trouble:
@@ -270,7 +270,7 @@ class Cleaner:
         return Record(text, tuple(good), tuple(bad), self._path, line, split, counts, row_fields)
 
     def _cells(self, row: Any) -> tuple[Any, Any, Any]:
-        """The row's three cells; absent columns count as null."""
+        """Return the row's query, positives and negatives; absent columns count as null."""
         if isinstance(row, Broken):
             raise _Unusable(row.reason, row.fact)
         columns = self._binding.columns
@@ -278,7 +278,7 @@ class Cleaner:
             raise _Unusable("wrong_type", wrong_type(row, "row", "list" if columns is None else "object"))
         try:
             query, positives, negatives = self._extract(filled(row, self._binding))
-            for key in self._binding.later(row) if self._late(row) else ():
+            for key in self._binding.later(row) if self._late_columns(row) else ():
                 negatives = (*negatives, row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
@@ -334,12 +334,12 @@ class Cleaner:
             raise _Unusable("empty_query")
         return value
 
-    def _given(self, negatives: Any) -> Any:
-        """The negatives of a row; none where it need not have any."""
+    def _or_empty(self, negatives: Any) -> Any:
+        """Return the negatives of a row; () for null if rows may lack negatives."""
         return () if negatives is None and self._without_negatives else negatives
 
     def _listed(self, values: Any, absent: str) -> Any:
-        """The list (or tuple of cells) of a row's positives or negatives."""
+        """Return the list (or tuple of cells) of a row's positives or negatives."""
         if isinstance(values, list | tuple):
             return values
         of = "negatives" if absent == "no_negatives" else "positives"
@@ -352,7 +352,7 @@ class Cleaner:
         raise _Unusable("wrong_type", wrong_type(values, of, "list"))
 
     def _usable(self, values: Any, empty: str) -> tuple[list[str], Dropped]:
-        """Texts of the usable values, and what is wrong with the others, counted."""
+        """Return the texts of the usable values, and counts of what is wrong with the others."""
         texts: list[str] = []
         dropped: Dropped = Counter()
         n_null = 0
@@ -363,14 +363,14 @@ class Cleaner:
             try:
                 texts.append(self._passage(value, empty))
             except _Unusable as trouble:
-                # A list where a text is expected leaves out all of its texts.
+                # A list in place of a text leaves out all its texts.
                 dropped[trouble.reason, trouble.fact] += max(1, self._n_cells(value))
         if n_null:
             dropped[NULL] += n_null
         return texts, dropped
 
     def _passage(self, value: Any, empty: str) -> str:
-        """The text of one passage cell. empty: the reason where it is blank, "no_positive" for positives."""
+        """Return the text of one passage cell. empty: the reason if it is blank, "no_positive" for positives."""
         title: Any = None
         if isinstance(value, Broken):
             raise _Unusable(value.reason, value.fact)
@@ -416,7 +416,7 @@ def _by_reason(dropped: Dropped) -> Counter[str]:
 
 
 def _verdict(dropped: Dropped, none: str) -> tuple[str, Fact | None]:
-    """Why nothing is left: the commonest reason (the first met among equals); `none` where nothing was there."""
+    """Return why nothing is left: the commonest reason (the first among equals); `none` if nothing was dropped."""
     reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
     if not reasons:
         return (none, NULL[1]) if dropped else (none, Fact("empty_list"))

@@ -1,4 +1,4 @@
-"""Texts by id, from a collection whose texts stay on disk, and whether a file holds ids or texts."""
+"""Texts by id, from a collection that stays on disk, and the decision whether a file holds ids or texts."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
 HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ have corpus, queries and qrels"
 TASK = "mteb:"
-"""How the name of a task of mteb starts, for which the hub has a collection."""
+"""Start of the name of an mteb task, for which the hub has a collection."""
 MAX_BAD_ROWS = 100
-"""Unreadable rows of a collection that are skipped before it counts as damaged; their ids are then missing."""
+"""Most unreadable rows of a collection that are skipped; with more, it counts as damaged. Skipped ids are missing."""
 
 
 class CollectionFiles(NamedTuple):
-    """Paths of a collection's files by role; () without any. where: the folder, or the address and its commit."""
+    """Paths of a collection's files by role; () without files. where: the folder, or the address and its commit."""
 
     where: str
     corpus: tuple[str, ...]
@@ -63,7 +63,7 @@ class CollectionFiles(NamedTuple):
     note: str = ""
 
     def required(self, role: Literal["corpus", "queries", "qrels"], remedy: str) -> tuple[str, ...]:
-        """The files of a role. Raises InputError where there are none."""
+        """Return the files of a role. Raises InputError if there are none."""
         files: tuple[str, ...] = getattr(self, role)
         if not files:
             named = "qrels: no qrels/*.tsv, no qrels*.tsv" if role == "qrels" else f"{role}.jsonl"
@@ -88,24 +88,24 @@ class Collection:
                 self._load(role, files, titles)
 
     def has(self, role: Role) -> bool:
-        """Whether a file for the role was given."""
+        """Tell whether there is a file for the role."""
         return bool(self._files[role])
 
     def passage(self, key: str) -> str | None:
-        """Text of a passage, its title joined; None where the id is unknown."""
+        """Return the text of a passage, its title joined; None if the id is unknown."""
         return self._text("passages", key)
 
     def query(self, key: str) -> str | None:
-        """Text of a query; None where the id is unknown."""
+        """Return the text of a query; None if the id is unknown."""
         return self._text("queries", key)
 
     def passages(self) -> Iterator[str]:
-        """The texts of all passages, titles joined, in the order of the file; the same order each time."""
+        """Yield the texts of all passages, titles joined, in file order, the same each time."""
         for row in self._database.execute("SELECT text FROM passages ORDER BY rowid"):
             yield row[0]
 
     def passage_ids(self, places: Iterable[int]) -> list[str]:
-        """The ids of the passages at these places, from 0, in the order of the file."""
+        """Return the ids of the passages at these places, from 0, in file order."""
         rows = (self._database.execute("SELECT id FROM passages WHERE rowid = ?", (place + 1,)) for place in places)
         return [row.fetchone()[0] for row in rows]
 
@@ -134,10 +134,10 @@ class Collection:
 def texts_with_ids(
     role: Role, files: Sequence[str], *, titles: bool, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(id, text) of each row of the files of a corpus or of queries, one at least, in file order.
+    """Yield (id, text) of each row of the files (at least one) of a corpus or of queries, in file order.
 
     skipped : gets file, line and fault of each row that cannot be read.
-    Raises InputError where it cannot be read, holds no row, or its rows are not ids and texts.
+    Raises InputError if a file cannot be read, no row can be, or rows are not ids and texts.
     """
     n_read = 0
     bad: list[tuple[int, str]] = []
@@ -167,7 +167,7 @@ def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
 
 
 def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, str] | str:
-    """(id, text) of a row, or what is wrong with it."""
+    """Return (id, text) of a row, or what is wrong with it."""
     if isinstance(row, Broken):
         return fault_text(row.fact)
     title: Any = None
@@ -195,19 +195,19 @@ def _opened(
 
 
 def open_collection(settings: Settings) -> Collection:
-    """The collection of the settings collection, corpus and queries, the latter two winning; loaded once a process.
+    """Return the collection of the settings, loaded once per process. `corpus` and `queries` override `collection`.
 
-    Raises InputError where a file is missing or is not a collection.
+    Raises InputError if a file is missing or is not a collection.
     """
     corpus, queries = (tuple(data_files(path)) if path else () for path in (settings.corpus, settings.queries))
     if settings.collection is not None:
-        found = collection_files(settings.collection, BEIR_FOLDER)
-        corpus, queries = corpus or found.required("corpus", BEIR_FOLDER), queries or found.queries
+        files = collection_files(settings.collection, BEIR_FOLDER)
+        corpus, queries = corpus or files.required("corpus", BEIR_FOLDER), queries or files.queries
     return _opened(corpus, queries, settings.titles, tuple(map(stamp, (*corpus, *queries))))
 
 
-def noted_collection(settings: Settings, progress: Progress) -> Collection:
-    """The same, with a note of its rows that cannot be read."""
+def open_noting_bad_rows(settings: Settings, progress: Progress) -> Collection:
+    """Open the collection of the settings, and note its Parquet conversion and its rows that cannot be read."""
     collection = open_collection(settings)
     note = collection_files(settings.collection, BEIR_FOLDER).note if settings.collection else ""
     if note:
@@ -220,11 +220,11 @@ def noted_collection(settings: Settings, progress: Progress) -> Collection:
 
 
 def with_commits(settings: Settings) -> Settings:
-    """The settings with the commit in each address of the hub, so that they name what was read."""
-    given = settings.collection
+    """Return the settings with the commit in each address of the hub, so that they name what was read."""
+    name = settings.collection
     return replace(
         settings,
-        collection=collection_files(given, BEIR_FOLDER).where if given and _on_hub(given) else given,
+        collection=collection_files(name, BEIR_FOLDER).where if name and _on_hub(name) else name,
         corpus=_pinned(settings.corpus),
         queries=_pinned(settings.queries),
     )
@@ -249,7 +249,7 @@ BEIR_FOLDER = (
 
 
 def stamp(path: str) -> tuple[int, int]:
-    """What changes with the contents of a file."""
+    """Return modification time (ns) and size of a file, which change with its contents. Raises InputError."""
     try:
         status = Path(on_disk(path)).stat()
     except OSError as error:
@@ -258,10 +258,10 @@ def stamp(path: str) -> tuple[int, int]:
 
 
 def collection_files(collection: str, remedy: str) -> CollectionFiles:
-    """The files of a BEIR folder (corpus.*, queries.*, qrels/*.tsv or qrels*.tsv), of a data set of the hub, or of a
-    task of mteb (`mteb:SciFact`).
+    """Return the files of a collection: a BEIR folder (corpus.*, queries.*, qrels/*.tsv or qrels*.tsv), a data set of
+    the hub, or an mteb task (`mteb:SciFact`).
 
-    Raises InputError, with the remedy, where there is no such folder.
+    Raises InputError, with the remedy, if there is no such folder.
     """
     if _on_hub(collection):
         from secid.read import hub
@@ -280,31 +280,31 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
     return CollectionFiles(collection, corpus, queries, tuple(judgements))
 
 
-# Whether a file holds ids or texts: the collection decides, else the columns' names and the values' looks.
+# Ids or texts? The collection decides; without one, the names of the columns and the form of the values.
 
 RESOLVED = 0.1
-"""Share of a column's values in the collection that makes them ids: a small corpus lacks many, and a text is no id."""
+"""Share of a column's values in the collection that makes them ids. A small corpus lacks many; a text is never one."""
 
 ASKED = 2000
-"""Values that are asked for: enough for a share, and milliseconds."""
+"""Most values that are looked up: enough for a share, and it takes milliseconds."""
 
 LONGEST = 512
-"""Characters of the longest value that is asked for as an id."""
+"""Most characters of a value that is looked up as an id."""
 
 ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns that never hold texts."""
 
 AS_TEXTS = {"ids": "triplet", "id-rows": "rows", "columns": "triplet"}
-IDS_ALONE = frozenset({"id-columns", "text-and-ids", "tevatron-ids", "colbert"})
-"""Schemas that read the same columns as texts, and those whose columns hold ids alone."""
+ONLY_IDS = frozenset({"id-columns", "text-and-ids", "tevatron-ids", "colbert"})
+"""AS_TEXTS: the schema that reads the same columns as texts. ONLY_IDS: schemas whose columns hold only ids."""
 
 
 def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
-    """The binding with `query_ids` and `passage_ids`: whether ids replace the texts.
+    """Return the binding with `query_ids` and `passage_ids`: whether ids replace the texts.
 
-    With a collection, values that it holds are ids, and single words are asked about; without one, whole numbers and
-    words with a digit, `_` or `:` are ids, and words next to ids of queries. A column named as ids never holds texts.
-    texts : the user says by `--format` that words are texts. Raises InputError where the collection holds none.
+    With a collection, values that it holds are ids, and so are single words. Without one, whole numbers and words with
+    a digit, `_` or `:` are ids, and so are words next to ids of queries. A column named as ids never holds texts.
+    texts : the user says by `--format` that words are texts. Raises InputError if the collection holds none of the ids.
     """
     if binding.pairs:
         return binding
@@ -315,28 +315,28 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     queries, passages = _cells(binding, head)
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
-    named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
+    passages_named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
     values = [value for value in leaves(passages) if isinstance(value, str | int)][:ASKED]
-    given = settings.collection or settings.corpus or settings.queries
-    query_named = fits(binding.query, ID_COLUMN)
-    whole = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
-    collection = open_collection(settings) if given and (values or queries) else None
+    has_collection = bool(settings.collection or settings.corpus or settings.queries)
+    queries_named = fits(binding.query, ID_COLUMN)
+    whole_numbers = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
+    collection = open_collection(settings) if has_collection and (values or queries) else None
     if collection is not None and collection.has("passages"):
         n = _n_resolved(values, collection.passage)
-        looks = look_like_ids(values) or look_like_words(values)
-        passage_ids = named or n >= RESOLVED * max(1, len(values)) or (looks and not texts)
+        like_ids = look_like_ids(values) or look_like_words(values)
+        passage_ids = passages_named or n >= RESOLVED * max(1, len(values)) or (like_ids and not texts)
         if passage_ids and values and not n:
-            raise _unresolved("passage", values, binding, path, certain=named)
+            raise _unresolved("passage", values, binding, path, certain=passages_named)
     else:
-        looks = look_like_ids(values) or look_like_names(values)
-        looks = looks or ((query_named or whole) and look_like_words(values))
-        passage_ids = named or (looks and not texts)
-    query_ids = query_named or (whole and not texts)
+        like_ids = look_like_ids(values) or look_like_names(values)
+        like_ids = like_ids or ((queries_named or whole_numbers) and look_like_words(values))
+        passage_ids = passages_named or (like_ids and not texts)
+    query_ids = queries_named or (whole_numbers and not texts)
     if collection is not None and collection.has("queries"):
         n = _n_resolved(queries, collection.query)
         query_ids = query_ids or n >= RESOLVED * max(1, len(queries))
         if query_ids and queries and not n:
-            raise _unresolved("query", queries, binding, path, certain=query_named)
+            raise _unresolved("query", queries, binding, path, certain=queries_named)
     elif passage_ids and not texts:
         query_ids = query_ids or look_like_ids(queries)
     numbers = [*(values if passage_ids else ()), *(queries if query_ids else ())]
@@ -346,15 +346,15 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
 
 
 def _are_ids(values: list[str | int], settings: Settings) -> bool:
-    """Whether values are ids: the collection holds some of them, or they look like ids."""
+    """Tell whether values are ids: the collection holds some of them, or they look like ids."""
     values = values[:ASKED]
-    given = settings.collection or settings.corpus
-    known = _n_resolved(values, open_collection(settings).passage) if given else 0
-    return known >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
+    has_passages = bool(settings.collection or settings.corpus)
+    n = _n_resolved(values, open_collection(settings).passage) if has_passages else 0
+    return n >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
-    """The queries of the rows and the cells of their passages."""
+    """Return the queries of the rows and the cells of their passages."""
     queries: list[Any] = []
     passages: list[Any] = []
     for query, *cells in extracted(binding, head):
@@ -364,7 +364,7 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
 
 
 def _are_references(passages: Sequence[Any]) -> bool:
-    """Whether passages are objects that name an id and no text."""
+    """Tell whether most passages that are objects have an id and no text."""
     lists = (cell for cell in passages if isinstance(cell, list | tuple))
     objects = [item for items in (passages, *lists) for item in items if isinstance(item, dict)]
     references = [item for item in objects if passage_text(item) is None and passage_id(item) is not None]
@@ -381,17 +381,17 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
 
 def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *, certain: bool) -> InputError:
     file = flag_of("corpus" if what == "passage" else "queries", "FILE")
-    alone = certain or binding.schema in IDS_ALONE
-    texts = "" if alone else f"where they are texts, {remedy_of_texts(binding)}; "
+    only_ids = certain or binding.schema in ONLY_IDS
+    texts = "" if only_ids else f"if they are texts, {remedy_of_texts(binding)}; "
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
         where=path,
-        remedy=f"{texts}{file} where another file holds them",
+        remedy=f"{texts}{file} if another file holds them",
     )
 
 
 def remedy_of_texts(binding: Binding) -> str:
-    """What reads the same columns as texts."""
+    """Return the remedy that makes the same columns read as texts."""
     if binding.numbers:
         return "write them as texts, in quotation marks"
     return f"--format {AS_TEXTS.get(binding.schema, binding.schema)}"

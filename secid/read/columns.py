@@ -1,4 +1,4 @@
-"""Whether the first row of a table names its columns, and what an error shows of columns and their values."""
+"""Decide whether the first row of a table names its columns, and show columns and their values in errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from secid.read.stream import leaves, shorten, shown
 from secid.read.toolkits import FLAGS, as_label, flag_columns
 from secid.settings import flag_of
 
-# Whether the first row of a table names its columns.
+# Does the first row of a table name its columns?
 
 KNOWN_WORD = re.compile(
     r"(?i)quer(y|ies)|anchor|questions?|user|search|pos(itive)?s?|(hard)?neg(ative)?s?|hard|(ir)?relevant|gold"
@@ -42,21 +42,21 @@ KNOWN_WORD = re.compile(
 """Words of column names."""
 
 NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
-"""What may name a column: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
+"""A possible column name: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
 
 PANDAS_INDEX = re.compile(r"Unnamed: \d+")
-"""What pandas names a column without a name; its index it leaves empty."""
+"""Name that pandas gives a column without one. It leaves the name of its index empty."""
 
 
 def header_of(
     rows: Sequence[Sequence[str]], header: bool | None, path: str, named: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Names of the columns where the first row gives them, else ().
+    """Return the names of the columns if the first row gives them, else ().
 
-    rows : the first rows, at least one.   header : what --set header says; None where it is not given.
+    rows : the first rows, at least one.   header : the setting `header`; None if it is not given.
     named : columns that flags name.
-    Two known names make a header, and all that flags name do. Raises InputError for another first row that may be one:
-    names of one word each, or short ones above a row twice as long.
+    The first row is a header if it has two known names, or all names that flags give. Raises InputError for any other
+    first row that may be one: names of one word each, or short ones above a row twice as long.
     """
     first = [composed(cell.strip()) for cell in rows[0]]
     known = sum(map(_is_known, first))
@@ -70,7 +70,7 @@ def header_of(
     if twice or words:
         names = "--query-column NAME --positive-column NAME --negative-column NAME"
         as_row = f"{flag_of('header', False)}{' --format rows' if len(first) > 2 else ''}"
-        ways = (f"where it names them: {flag_of('header', True)} {names}", f"where it is one of texts: {as_row}")
+        ways = (f"if it names them: {flag_of('header', True)} {names}", f"if it is data: {as_row}")
         raise InputError(
             f"the first line may name the columns or be a row: {shorten(', '.join(first), 100)}",
             where=f"{path}:1",
@@ -86,7 +86,7 @@ def _is_known(name: str) -> bool:
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
-    """Names without marks around them, repeated ones numbered; an empty first one is the index that pandas writes."""
+    """Return names without marks around them, repeated ones numbered. An empty first one is the index of pandas."""
     names = [re.sub(r"\[(\d+)\]$", r"_\1", cell.removeprefix("#").strip()) for cell in first]
     names = [name or ("index" if at == 0 else f"column {at + 1}") for at, name in enumerate(names)]
     uses, numbers = Counter(names), Counter[str]()
@@ -99,14 +99,14 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-# What an error shows of a file's columns: an example of each, and the flags that name them.
+# Columns in errors: an example of each, and the flags that name them.
 
 SHOWN = 16
-"""Columns that are shown; an object keyed by query may have thousands."""
+"""Most columns that are shown; an object keyed by query may have thousands."""
 
 EXAMPLE_LENGTH = 60
 NAME_LENGTH = 100
-"""Characters of a value and of a column's name that a message holds."""
+"""Most characters of a value, and of a column's name, in a message."""
 
 MINE = "mine negatives first: `secid mine --help`"
 ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
@@ -114,7 +114,7 @@ TEXTS = LISTS | {"text", "struct"}
 
 
 def list_columns(head: Head) -> str:
-    """The columns with their kinds and an example each, one a line, to follow a message."""
+    """Return the columns with their kinds and an example each, one per line, to follow a message."""
     if not head.kinds:
         return ": the rows are empty"
     columns = list(head.kinds.items())[:SHOWN]
@@ -129,7 +129,7 @@ def _example(head: Head, key: Key) -> str:
 
 
 def ready_flags(head: Head) -> str:
-    """The flags that name the columns: by name where the names say it, else with NAME to fill in."""
+    """Return the flags that name the columns: with the columns' names if these are clear, else with NAME to fill in."""
     n, texts = len(head.kinds), not head.named and {*head.kinds.values()} == {"text"}
     in_order = texts and (n == 3 or (n > 3 and not any(look_like_ids(head.column(key)) for key in head.kinds)))
     if not in_order and (labelled := label_flags(head)):
@@ -152,7 +152,7 @@ def ready_flags(head: Head) -> str:
 
 
 def pair_flags(head: Head) -> str:
-    """The flags that name queries and positives, as in `ready_flags`."""
+    """Return the flags that name queries and positives, as in `ready_flags`."""
     if not head.named:
         return "--query-column 0 --positive-column 1, or other positions"
     names = _quoted(_one(head, QUERY)), _quoted(_one(head, POSITIVE))
@@ -160,7 +160,7 @@ def pair_flags(head: Head) -> str:
 
 
 def label_flags(head: Head) -> str:
-    """The flags that name passages and their labels, where a column holds 0 and 1 or is named so; else ""."""
+    """Return the flags that name passages and their labels if a column holds labels or is named so; else ""."""
     labels = flag_columns(head) or [
         key
         for key in columns_named(head, LABEL)
@@ -171,13 +171,13 @@ def label_flags(head: Head) -> str:
     query = _one(head, QUERY)
     passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= FLAGS else " --positive-score X"
-    flags = (f"where {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
+    flags = (f"if {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
              f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
     return flags if head.named else flags.replace("NAME", "N")
 
 
 def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
-    """The only column of texts whose name says so."""
+    """Return the column of texts whose name fits the tiers, if there is only one."""
     names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXTS]
     return names[0] if len(names) == 1 else None
 

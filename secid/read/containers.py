@@ -1,4 +1,4 @@
-"""How a file is packed: recognised from its first bytes, opened as numbered rows, of columnar files batch by batch."""
+"""Containers of rows: recognised from a file's first bytes and opened as numbered rows, columnar ones by batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from secid.read.stream import (
     Part,
     Parts,
     Row,
-    gathered,
+    in_parts,
     shorten,
     too_large,
 )
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from secid.read.evaluation import RetrievalRun
 
-# How a file is packed: recognised from its first bytes, opened as numbered rows.
+# Containers: recognised from a file's first bytes, opened as numbered rows.
 
 Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file", "run"]
 COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
@@ -63,15 +63,15 @@ OTHER_MAGIC = {
     b"\xfe\xff": ("UTF-16 text", UTF_8),
     b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: git lfs pull"),
 }
-"""What files of other kinds start with, what they are, and what to do with them."""
+"""First bytes of other kinds of files, with the name and the remedy of each."""
 TAR_PLACE, TAR = 257, b"ustar"
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
-PICKLE_REMEDY = "where it was written, write it as Parquet or JSON lines instead"
+PICKLE_REMEDY = "export it as Parquet or JSON lines where it was made"
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """How the rows of one file are packed. dialect: tables only.   run: how the lines of a TREC run are read."""
+    """The container of one file's rows. dialect: for tables only.   run: how the lines of a TREC run are read."""
 
     kind: Kind
     compression: str = ""
@@ -87,7 +87,7 @@ class Container:
 
 
 def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str] = ()) -> Container:
-    """The container of a stream from its first bytes (at most CHUNK); nothing is consumed.
+    """Return the container of a stream from its first bytes (at most CHUNK), without consuming them.
 
     header, named : as in `header_of`.
     Raises InputError for a kind of file that secid does not read.
@@ -104,7 +104,7 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
         return Container(_json_kind(text, path), packed)
     if _lines_by_name(path):
         if any(map(_parsed, text.split(b"\n", SNIFFED_LINES)[:SNIFFED_LINES])):
-            return Container("jsonl", packed)  # words of a language model before its rows are bad lines
+            return Container("jsonl", packed)  # what a language model says before its rows is bad lines
         raise InputError(
             f"named as JSON lines, but the first lines are not: {shorten(text[:200].decode(errors='replace'), 60)!r}",
             where=path,
@@ -114,7 +114,7 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
 
 
 def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
-    """Raises InputError for archives, binary data and text in UTF-16 or UTF-32."""
+    """Refuse archives, binary data and text in UTF-16 or UTF-32. Raises InputError."""
     for magic, (what, remedy) in OTHER_MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"this is {what}", where=path, remedy=remedy)
@@ -129,26 +129,26 @@ def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
 
 
 def _json_kind(text: bytes, path: str) -> Kind:
-    """Lines, one array or one object.
+    """Tell JSON lines, one array and one object apart.
 
-    A file whose first line is whole JSON is JSON lines, unless that line is the array or wrapper itself. One whose
-    first line is not, while a later one is, is JSON lines with a bad first line.
+    A file whose first line is complete JSON is JSON lines, unless that line is the array or wrapper itself. If only a
+    later line is complete JSON, the file is JSON lines with a bad first line.
     """
     document: Kind = "json_array" if text[:1] == b"[" else "json_object"
     lines = text.split(b"\n")
     whole = lines if len(text) < CHUNK // 2 else lines[:-1]
-    if not whole:  # the first line is longer than what was looked at: only the name can tell
+    if not whole:  # the first line is longer than the head: only the name can tell
         return document if document == "json_array" or not _lines_by_name(path) else "jsonl"
     first = _parsed(whole[0])
     if first is None:
         if whole[0].strip() in (b"[", b"{") or re.match(rb"\[\s*[\[{]", text):
             return document
         later = [line for line in whole[1:SNIFFED_LINES] if line[:1] in (b"{", b"[")]
-        # Bad lines alone are lines where the name says so: the reader reports what is wrong with them.
+        # Only bad lines: if the name says JSON lines, the reader reports what is wrong with them.
         return "jsonl" if (later and _lines_by_name(path)) or any(map(_parsed, later)) else document
     if isinstance(first, list):
         return document if not first or isinstance(first[0], list | dict) else "jsonl"
-    # An object that is the whole file leaves nothing after its line.
+    # If an object is the whole file, nothing follows its line.
     return "jsonl" if any(map(bytes.strip, lines[1:])) or unwrap(first) == [first] else "json_object"
 
 
@@ -157,7 +157,7 @@ def _lines_by_name(path: str) -> bool:
 
 
 def _parsed(line: bytes) -> Row | None:
-    """A line's object or array; None where it is not JSON. Repeated keys and the like are the reader's business."""
+    """Return a line's object or array; None if it is not JSON. The reader checks for repeated keys and the like."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -166,7 +166,7 @@ def _parsed(line: bytes) -> Row | None:
 
 
 def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Rows of a file, each with its 1-based line or row number."""
+    """Yield the rows of a file, each with its 1-based line or row number."""
     stream = ByteStream(path)
     try:
         for part in open_parts(stream, sniff(stream)):
@@ -176,7 +176,7 @@ def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
 
 
 def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:
-    """Rows of a stream, many at a time. columns: the only ones wanted, a saving for columnar files alone."""
+    """Return the rows of a stream, many at a time. columns: the only ones to read; used by columnar files only."""
     if container.run is not None:
         return container.run.parts(stream)
     if container.kind == "jsonl":
@@ -184,10 +184,9 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
     if container.kind in DOCUMENTS:
         return json_document(stream)
     if container.kind == "table" and container.dialect is not None:
-        return gathered(table_rows(stream, container.dialect))
+        return in_parts(table_rows(stream, container.dialect))
     if container.kind in COLUMNAR:
-        # pyarrow is imported only where a file needs it: it costs 0.1 s.
-
+        # pyarrow is imported only if a file needs it: the import takes 0.1 s.
         file = stream.random_access()
         if container.kind == "parquet":
             return parquet_rows(file, stream.path, columns)
@@ -201,18 +200,18 @@ BATCH_ROWS = 256
 """Rows decoded at once: larger batches read no faster, and lists may be padded with a million nulls."""
 
 BATCH_BYTES = 16 << 20
-"""Bytes that these rows may have on average in their row group; fewer rows where they are of megabytes."""
+"""Most bytes of these rows, by the average of their row group; rows of megabytes are decoded a few at a time."""
 
 SMALLER = "free memory, or write the file with fewer rows per batch or row group, with shorter texts, or as JSON lines"
 
 
 def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Parts:
-    """Rows of a Parquet file as dicts of `columns` (all where None). Raises InputError where it is damaged."""
+    """Yield the rows of a Parquet file as dicts of `columns` (all if None). Raises InputError if it is damaged."""
     import pyarrow.parquet as pq
 
     with _errors(path):
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
-        names = _present(table.schema_arrow, columns, path)
+        names = _column_names(table.schema_arrow, columns, path)
     # pyarrow takes "a.b" as a path into a struct: a column with a dot in its name needs the whole table.
     wanted = None if any("." in name for name in names) else names
     number, n_rows = 0, table.metadata.num_rows
@@ -226,7 +225,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
                 remedy="write shorter texts or fewer of them per row",
             )
         batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], wanted)
-        for batch in _taken(batches, path):
+        for batch in _next_batches(batches, path):
             for piece in row_slices(batch.select(names)):
                 rows = _rows(piece, path, checked=True)
                 yield Part(range(number + 1, number + 1 + len(rows)), rows, (number + len(rows)) / n_rows)
@@ -234,18 +233,18 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
 
 
 def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
-    """Rows of an Arrow IPC stream (`datasets` writes these) or file. A batch of the file is in memory as a whole."""
+    """Yield the rows of an Arrow IPC stream (`datasets` writes these) or file. A whole batch is in memory at a time."""
     import pyarrow as pa
 
     n_bytes = file.seek(0, 2)
     file.seek(0)
     with _errors(path):
         reader = pa.ipc.open_stream(file) if streamed else pa.ipc.open_file(file)
-        names = _present(reader.schema, columns, path)
+        names = _column_names(reader.schema, columns, path)
     batches = iter(reader) if streamed else map(reader.get_batch, range(reader.num_record_batches))
     number = 0
-    for batch in _taken(batches, path):
-        # Arrow trusts the offsets in a file, and damaged ones point anywhere: nothing is converted unchecked.
+    for batch in _next_batches(batches, path):
+        # Arrow trusts the offsets in a file, and damaged ones may point anywhere, so check before converting.
         with _errors(path):
             sound = _is_utf8(batch.select(names))
             parts = row_slices(batch.select(names), single=not sound)
@@ -255,17 +254,17 @@ def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, stre
             number += len(rows)
 
 
-def _taken(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
+def _next_batches(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
     while True:
         with _errors(path):
             batch = next(batches, None)
         if batch is None:
             return
         yield batch
-        del batch  # or it would stay while the next one is decoded
+        del batch  # else it would stay in memory while the next one is decoded
 
 
-def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> list[str]:
+def _column_names(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> list[str]:
     names = list(schema.names)
     if len(set(names)) < len(names):
         raise SchemaError(f"two columns of the same name: {', '.join(names)}", where=path)
@@ -273,13 +272,13 @@ def _present(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> lis
 
 
 def row_slices(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
-    """Slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
+    """Return slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
     n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
 
 
 def _is_utf8(batch: pa.RecordBatch) -> bool:
-    """Whether all texts are UTF-8. Raises ArrowInvalid where an offset or length is wrong."""
+    """Tell whether all texts are UTF-8. Raises ArrowInvalid if an offset or length is wrong."""
     import pyarrow as pa
 
     sound = True
@@ -294,9 +293,9 @@ def _is_utf8(batch: pa.RecordBatch) -> bool:
 
 
 def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Broken]:
-    """Rows of a batch; one over the limit, or with a text that is not UTF-8, is Broken.
+    """Return the rows of a batch. A row over the limit, or with a text that is not UTF-8, is Broken.
 
-    checked : whether the batch's offsets are known to be sound, as those are that the Parquet decoder makes.
+    checked : whether the batch's offsets are known to be valid, as those from the Parquet decoder are.
     """
     if checked and batch.num_rows == 1 and batch.nbytes > ROW_LIMIT:
         return [too_large("row")]
@@ -310,7 +309,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:
-    """Python values, column by column; None where a text is not UTF-8."""
+    """Return the Python values, column by column; None if a text is not UTF-8."""
     try:
         return [_cells(column) for column in batch.columns]
     except UnicodeDecodeError:
@@ -318,13 +317,13 @@ def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:
 
 
 def _cells(column: pa.Array) -> list[Any]:
-    """Python values. Times that Python's datetime cannot hold (nanoseconds, far years) are whole numbers."""
+    """Return the Python values. Times that datetime cannot hold (nanoseconds, far years) become whole numbers."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError):
-        kind = of_leaves(column.type, _without_time)
+        kind = with_inner_types(column.type, _without_time)
         if kind == column.type:
             raise
         values = column.cast(kind).to_pylist()
@@ -332,26 +331,26 @@ def _cells(column: pa.Array) -> list[Any]:
 
 
 def _without_time(kind: pa.DataType) -> pa.DataType:
-    """A whole number in place of a date, a time or a duration."""
+    """Return a type of whole numbers in place of a date, a time or a duration."""
     import pyarrow as pa
 
     return (pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else kind
 
 
-def of_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with its inner types changed, at any depth of structs and lists."""
+def with_inner_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return the type with its inner types changed, at any depth of structs and lists."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(of_leaves(field.type, change)) for field in kind])
+        return pa.struct([field.with_type(with_inner_types(field.type, change)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(of_leaves(kind.value_type, change))
-    return pa.large_list(of_leaves(kind.value_type, change)) if pa.types.is_large_list(kind) else change(kind)
+        return pa.list_(with_inner_types(kind.value_type, change))
+    return pa.large_list(with_inner_types(kind.value_type, change)) if pa.types.is_large_list(kind) else change(kind)
 
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """pyarrow's errors in the user's words."""
+    """Raise errors of pyarrow as InputError, in the user's words."""
     import pyarrow as pa
 
     try:

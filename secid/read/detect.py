@@ -1,4 +1,4 @@
-"""The table of shapes, and from the first rows of a file to its binding or to an error that says what decides."""
+"""The table of shapes, and the choice of a file's binding from its first rows, or an error that names the flags."""
 
 from __future__ import annotations
 
@@ -54,11 +54,10 @@ from secid.read.stream import Row, leaves, shorten
 from secid.read.toolkits import are_miners, list_binding, no_wider, own_labels, pair_binding
 from secid.settings import Settings
 
-# The table of shapes: one entry a family, each with an example that its test reads.
+# The table of shapes: one entry per family, each with an example that its test reads.
 #
-# Adding a family is adding an entry. Within a rank, order matters only for the name that is shown:
-# where two entries read the same columns the first gives it; where they read different ones,
-# detection refuses and lists both.
+# To add a family, add an entry. Within a rank, order matters only for the name that is shown: if two entries read
+# the same columns, the first gives the name; if they read different ones, detection refuses and lists both.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +67,10 @@ class Shape:
     name    : what `--format` takes.
     example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"
               (ids 11; 1, d1; 2, 3, d2).
-    ids     : True where passages must be ids, False where they must be texts, None where either may be.
-    rank    : 0 for a family with names of its own, 1 for general names, 2 for the last resort; a rank
-              counts only where no shape of a lower one fits.
-    by_name : what `--format` reads under this name, where that is more than what is detected.
+    ids     : True if passages must be ids, False if they must be texts, None for either.
+    rank    : 0 for a family with specific column names, 1 for general names, 2 for the last resort; a rank
+              counts only if no shape of a lower one fits.
+    by_name : the binder for `--format` with this name, if it reads more than detection does.
     """
 
     name: str
@@ -156,20 +155,20 @@ SHAPES = (
 )  # fmt: skip
 
 RUN = "trec"
-"""The format of runs, which `read.trec` makes rows of: their lines are none."""
+"""The format of runs. `read.evaluation` makes rows from their lines."""
 FORMATS = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
-"""What `--format` takes, with titles."""
+"""Values of `--format`, with titles."""
 
 
-# From the first rows of a file to its binding, or to an error that says what decides.
+# The binding of a file from its first rows, or an error that names the flags that decide.
 
 
 def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negatives: bool = False) -> Binding:
-    """The one binding that fits the first rows of a file.
+    """Return the one binding that fits the first rows of a file.
 
     rows : at least one good row.   without_negatives : whether a query and a positive are enough.
-    Raises SchemaError where no shape fits or several do, listing the candidates, the columns seen
-    and the flags that decide; InputError where the collection resolves none of the ids.
+    Raises SchemaError if no shape fits or several do, with the candidates, the columns and the flags that decide;
+    InputError if the collection resolves none of the ids.
     """
     head = make_head(rows)
     if not head.named and settings.header is None:
@@ -181,7 +180,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
     elif settings.query_column or settings.positive_column or settings.negative_column or settings.label_column:
         binding = replace(_by_flags(head, settings, path), schema="columns")
         binding = with_ids(binding, head, settings, path, texts=bool(settings.format))
-        note = "; ".join(filter(None, (binding.note, _passed_over(binding, head))))
+        note = "; ".join(filter(None, (binding.note, _note_on_unread(binding, head))))
         binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path, pairs=without_negatives and not columns_named(head, NEGATIVE))
@@ -195,12 +194,12 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
     if not head.named:
         return binding
     if settings.negative_column and _column_named(head, settings.negative_column) is not None:
-        binding = replace(binding, numbered="")  # named in full it is the only one that is asked for
+        binding = replace(binding, numbered="")  # a full name asks for this column only
     return replace(binding, empty_columns=empty, known=frozenset(map(str, head.kinds)).difference(empty))
 
 
-def _passed_over(binding: Binding, head: Head) -> str:
-    """The columns that differ from one that is read in their number alone, in words; "" where there is none."""
+def _note_on_unread(binding: Binding, head: Head) -> str:
+    """Return a note on unread columns that differ from a read one only in their number; "" without any."""
     columns = binding.columns or ()
     stems = {unnumbered(name) for name in columns[1:]}
     left = [str(key) for key in head.kinds if key not in columns and unnumbered(str(key)) in stems]
@@ -208,7 +207,7 @@ def _passed_over(binding: Binding, head: Head) -> str:
 
 
 def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
-    """The roles whose columns no flag of the user settles."""
+    """Return the roles whose columns no flag of the user settles."""
     if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     flags = {"positive": settings.positive_column, "negative": settings.negative_column}
@@ -232,7 +231,7 @@ def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Bind
 
 
 def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
-    """The flag that chooses this reading: its name, or the column by which it differs."""
+    """Return the flag that chooses this reading: its format, or the column in which it differs."""
     if len({reading.schema for reading in readings}) == len(readings):
         return f"--format {binding.schema}"
     roles = {"negative": "negatives", "positive": "positives", "query": "query"}
@@ -242,10 +241,10 @@ def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
 
 
 def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path: str) -> list[Binding]:
-    """The readings of the lowest rank among those that fit the head's rows; one for each set of columns.
+    """Return the readings of the lowest rank that fit the head's rows, one for each set of columns.
 
-    A reading that fits less than half as many rows as the best one rests on columns of a few odd
-    rows, so it does not count.
+    A reading does not count if it fits less than half as many rows as the best one: it rests on the columns of a few
+    odd rows.
     """
     readings: dict[tuple[str, str, str], tuple[int, int, Binding]] = {}
     unresolved: InputError | None = None
@@ -272,7 +271,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
 
 
 def _n_fitting(binding: Binding, head: Head) -> int:
-    """Rows in which the binding finds a query, a positive and a negative, none of them null or an empty list."""
+    """Count the rows in which the binding finds a query, a positive and a negative, none null or an empty list."""
     return sum(all(map(_is_filled, cells)) for cells in extracted(binding, head))
 
 
@@ -281,7 +280,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> SchemaError:
-    """pairs : whether queries and positives alone were looked for."""
+    """Return the error for rows that no shape fits. pairs : whether only queries and positives were sought."""
     if settings.format:
         row = _shapes(settings.format, path)[0].example[0]
         in_table = isinstance(row, list) and {".csv", ".tsv"} & set(PurePath(path).suffixes)
@@ -289,7 +288,7 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
         message = f"does not match --format {settings.format}{list_columns(head)}"
         return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
     if "bytes" in head.kinds.values():
-        message = f"columns of bytes, where texts are expected{list_columns(head)}"
+        message = f"columns of bytes, expected texts{list_columns(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
     labels = columns_named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
@@ -315,7 +314,7 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
 
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
-    """Columns named by flags; a role without a flag is found by its name."""
+    """Return the binding of columns that flags name. A role without a flag is found by its usual names."""
     query = _column(head, settings.query_column, QUERY, "--query-column", path)
     if settings.label_column:
         return _labelled(head, query, settings, path)
@@ -334,7 +333,7 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
-    """Columns of queries and positives, where none holds negatives or labels; None where there is another reading."""
+    """Return the binding of queries and positives; None if a column holds negatives or labels, or flags name them."""
     if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
     try:
@@ -359,7 +358,7 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
 
 
 def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
-    """A passage and its label a row, or a list of either."""
+    """Return the binding of rows with a passage and its label, or a list of either."""
     if settings.negative_column:
         message = "--label-column makes the negatives, --negative-column names others"
         raise undecided(head, [], message, path, "leave one of them out")
@@ -374,11 +373,11 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     return pair_binding(query, passage, label)
 
 
-def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
-    if given is not None:
-        key = _column_named(head, given)
+def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+    if name is not None:
+        key = _column_named(head, name)
         if key is None:
-            raise _no_column(head, flag, given, path)
+            raise _no_column(head, flag, name, path)
         return key
     keys = columns_named(head, tiers)
     if len(keys) != 1:
@@ -386,26 +385,26 @@ def _column(head: Head, given: str | None, tiers: tuple[str, ...], flag: str, pa
     return keys[0]
 
 
-def _no_column(head: Head, flag: str, given: str, path: str) -> SchemaError:
-    near = difflib.get_close_matches(given, list(map(str, head.kinds)), n=1)
-    return undecided(head, [], f"{flag} {given!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
+def _no_column(head: Head, flag: str, name: str, path: str) -> SchemaError:
+    near = difflib.get_close_matches(name, list(map(str, head.kinds)), n=1)
+    return undecided(head, [], f"{flag} {name!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
 
 
-def _column_named(head: Head, given: str) -> Key | None:
-    """The column of that name, however its letters are composed, or at that position; None where there is none."""
+def _column_named(head: Head, name: str) -> Key | None:
+    """Return the column of that name, however its letters are composed, or at that position; None without one."""
     if not head.named:
-        return int(given) if given.isdecimal() and int(given) in head.kinds else None
-    if given in head.kinds:
-        return given
-    return next((key for key in head.kinds if composed(str(key)) == composed(given)), None)
+        return int(name) if name.isdecimal() and int(name) in head.kinds else None
+    if name in head.kinds:
+        return name
+    return next((key for key in head.kinds if composed(str(key)) == composed(name)), None)
 
 
-def _negative_columns(head: Head, given: str, path: str) -> list[Key]:
-    key = _column_named(head, given)
+def _negative_columns(head: Head, prefix: str, path: str) -> list[Key]:
+    key = _column_named(head, prefix)
     if key is not None:
         return [key]
-    pattern = re.escape(composed(given)) + r"[_ -]?\d+"
+    pattern = re.escape(composed(prefix)) + r"[_ -]?\d+"
     numbered = [name for name in head.kinds if re.fullmatch(pattern, composed(str(name)))]
     if not numbered:
-        raise _no_column(head, "--negative-column", given, path)
+        raise _no_column(head, "--negative-column", prefix, path)
     return sorted(numbered, key=lambda name: number_of(str(name)))

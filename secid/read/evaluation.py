@@ -39,7 +39,7 @@ from secid.read.stream import (
     ByteStream,
     Parts,
     Row,
-    gathered,
+    in_parts,
     shorten,
     too_large,
     wrong_type,
@@ -55,18 +55,18 @@ QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
 JUDGED_ROW = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
-"""A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words with spaces between."""
+"""A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words separated by spaces."""
 MOST_BYTES = 1 << 16
-"""Of a line of such a file."""
+"""Most bytes of a line of such a file."""
 EVALUATION_SPLIT = "test"
-"""The split that is evaluated on where a folder has several: BEIR's convention."""
+"""The split for evaluation in a folder that has several, by BEIR's convention."""
 EVALUATED_ELSEWHERE = {"mteb:MSMARCO": "dev"}
-"""Tasks of mteb that are evaluated on another split."""
+"""Tasks of mteb with another evaluation split."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Queries and relevant passages by id. qrels: files that say which; empty where every query counts.
+    """Queries and relevant passages by id. qrels: files of the judgements; empty if every query counts.
 
     A judgement above 0 makes a passage relevant.
     """
@@ -78,17 +78,17 @@ class EvaluationSet:
 
 
 def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
-    """The evaluation set of a collection: a BEIR folder, a data set of the hub, or a task of mteb.
+    """Return the evaluation set of a collection: a BEIR folder, a data set of the hub, or an mteb task.
 
-    Only the queries of the test split count where there is one, else those of all qrels, else all queries (then no
+    Only the queries of the test split count if there is one, else those of all qrels, else all queries (then no
     passage is known to be relevant). titles: join a passage's title before its text.
-    Raises InputError where the folder or its queries are missing, or a file is not what it should be.
+    Raises InputError if the folder or its queries are missing, or a file is not what it should be.
     """
-    found = collection_files(folder, FOLDER)
-    queries_files = found.required("queries", FOLDER)
-    if found.where.startswith(HUB):
-        found.required("qrels", "")
-    files = of_split(found.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or found.qrels
+    files_by_role = collection_files(folder, FOLDER)
+    queries_files = files_by_role.required("queries", FOLDER)
+    if files_by_role.where.startswith(HUB):
+        files_by_role.required("qrels", "")
+    files = of_split(files_by_role.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or files_by_role.qrels
     wanted_queries: set[str] = set()
     wanted_passages: set[str] = set()
     for file in files:
@@ -101,19 +101,18 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     }  # fmt: skip
     if not queries:
         raise InputError("no query of the qrels is in the queries file", where=folder)
-    corpus = found.required("corpus", FOLDER) if wanted_passages else ()
+    corpus = files_by_role.required("corpus", FOLDER) if wanted_passages else ()
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
         if key in wanted_passages
     }  # fmt: skip
-    return EvaluationSet(found.where, tuple(files), queries, passages)
+    return EvaluationSet(files_by_role.where, tuple(files), queries, passages)
 
 
 def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
-    """(query id, passage id, score) of each row: BEIR's three columns, or TREC's four, parted by spaces or tabs;
-    with spaces no line names the columns.
+    """Yield (query id, passage id, score) of each row of qrels. Raises InputError for any other row.
 
-    Raises InputError for any other row.
+    Rows have BEIR's three columns or TREC's four, separated by tabs or spaces; with spaces there is no header.
     """
     for line, row in _rows(path):
         cells = _cells(row)
@@ -129,7 +128,7 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
 
 
 def relevant_pairs(path: str) -> Iterator[tuple[str, str]]:
-    """(query id, passage id) of each judgement above 0."""
+    """Return (query id, passage id) of each judgement above 0."""
     return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
 
 
@@ -141,7 +140,7 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Rows with their line numbers: of any container, or the lines of a file of JUDGED_ROW, which are its columns."""
+    """Yield rows with their line numbers, from any container, or from lines like JUDGED_ROW, split into words."""
     stream = ByteStream(path)
     try:
         if JUDGED_ROW.match(stream.peek()):
@@ -163,22 +162,22 @@ def _cells(row: Row | Broken) -> list[Any]:
 
 
 def of_split(files: Sequence[str], split: str) -> list[str]:
-    """The qrels files of a split: NAME.tsv in a folder qrels, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
+    """Return the qrels files of a split: qrels/NAME.tsv, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
     names = {file: stem(file).removeprefix("qrels").strip("._-") for file in files}
     return [file for file, name in names.items() if split in (name, name.isdecimal() and Path(file).parent.name)]
 
 
 DEPTH = 10
-"""Last rank of the window where none is given: as many passages as `secid mine` searches for."""
+"""Last rank of the default window: as many passages as `secid mine` searches for."""
 WIDTHS = {3: "query, passage, rank", 4: "query, passage, rank, score", 6: "query, Q0, passage, rank, score, tag"}
 """Columns of MS MARCO's, ColBERT's and TREC's runs."""
 TREC_LINE = re.compile(rb"\s*\S+\s+[Qq]?0\s+\S+\s+-?\d+\s")
 JUDGED, WORDS = "judged", {True: "nonrelevant", False: "unjudged"}
-"""The column of a row that says whether its negatives are judged, where a flag asks for it, and its values."""
+"""The column, added if a flag asks for it, that says whether a row's negatives are judged; and its values."""
 
 
 class _Line(NamedTuple):
-    """number : of the line, from 1.   key : rises with the rank.   score, tag : None where a run has none."""
+    """One line of a run. number : of the line, from 1.   key : rises with the rank.   score, tag : None without one."""
 
     number: int
     passage: str
@@ -189,7 +188,7 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRun:
-    """How a run is read.
+    """Settings for reading a run.
 
     width    : columns of a line, a key of WIDTHS.   ranks : first and last rank of the window, from 1.
     grades   : query -> passage -> grade; above 0 is relevant.
@@ -205,7 +204,7 @@ class RetrievalRun:
 
     @property
     def binding(self) -> Binding:
-        """How the rows are read."""
+        """Return the binding of the rows."""
         names = ("query_id", "positives", "negatives")
         window = f"the others at ranks {self.ranks[0]}-{self.ranks[1]}"
         return Binding(
@@ -214,16 +213,16 @@ class RetrievalRun:
         )  # fmt: skip
 
     def parts(self, stream: ByteStream) -> Parts:
-        """The rows of a file, numbered by the first line of each query."""
+        """Return the rows of a file, numbered by the first line of each query."""
         self.counts.clear()
         return self.rows(enumerate(stream.lines(ROW_LIMIT), 1), stream.path)
 
     def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Parts:
-        """The rows of numbered lines. Memory grows with the lines of one query, and with the number of queries.
+        """Return the rows of numbered lines. Memory grows with the lines of one query, and with the number of queries.
 
-        Raises InputError where the lines of a query do not follow each other.
+        Raises InputError if the lines of a query are not contiguous.
         """
-        return gathered((number, row, _size(row)) for number, row in self._rows(lines, path))
+        return in_parts((number, row, _size(row)) for number, row in self._rows(lines, path))
 
     def _rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Iterator[tuple[int, Row | Broken]]:
         done: set[str] = set()
@@ -244,7 +243,7 @@ class RetrievalRun:
         yield from self._of_query(query, own)
 
     def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
-        """The row of a query, or two; and a defect for each further line of a passage."""
+        """Yield the row of a query, or two, and a defect for each repeated line of a passage."""
         if not lines:
             return
         start, best = lines[0].number, dict[str, _Line]()
@@ -268,16 +267,16 @@ class RetrievalRun:
             return
         for kind, word in WORDS.items():
             own = [*compress(cells, (flag is kind for flag in judged))]
-            if own or not (kind or cells):  # one row at least
+            if own or not (kind or cells):  # at least one row
                 yield start, {"query_id": query, "positives": relevant, "negatives": own, JUDGED: word}
 
 
 def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:
-    """The query and the rest of a line; None for an empty one."""
+    """Return the query and the rest of a line; None for an empty one."""
     if text is None:
         return too_large("line")
     try:
-        cells = [word.decode() for word in text.removeprefix(BOM).split(None, 5)]  # a tag may be of several words
+        cells = [word.decode() for word in text.removeprefix(BOM).split(None, 5)]  # a tag may have several words
     except UnicodeDecodeError:
         return Broken("broken_line", Fact("not_utf8"))
     if not cells:
@@ -297,7 +296,7 @@ def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | 
 
 
 def _cell(line: _Line, rank: int, grades: Mapping[str, float]) -> dict[str, Any] | Broken:
-    """A negative, as copies of its row hold it; Broken where it is relevant."""
+    """Return a negative as copies of its row hold it; Broken if it is relevant."""
     if grades.get(line.passage, 0) > 0:
         return Broken("judged_relevant", _named("passage", line.passage))
     own = {"rank": rank, "score": line.score, "miner": line.tag}
@@ -309,15 +308,15 @@ def _named(of: str, key: str) -> Fact:
 
 
 def _size(row: Row | Broken) -> int:
-    """Bytes of a row, about: what its negatives take in memory."""
+    """Estimate the bytes of a row: what its negatives take in memory."""
     return 256 * len(row["negatives"]) if isinstance(row, dict) else 256
 
 
 def run_of(stream: ByteStream, settings: Settings) -> Container | None:
-    """The container of a file that is a run by its first lines, or by --format; None for any other.
+    """Return the container of a file that is a run by its first lines or by --format; None for any other file.
 
-    Nothing of the stream is consumed. Raises InputError for a run without judgements, or --format for another file;
-    UsageError for flags that no run takes.
+    Nothing of the stream is consumed. Raises InputError for a run without judgements, or if --format says run for
+    another file; UsageError for flags that runs do not support.
     """
     if settings.format not in (None, RUN):
         return None
@@ -343,7 +342,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
 
 
 def _looks_like_run(lines: list[bytes], width: int) -> bool:
-    """Whether most lines are TREC's, or all have ranks that count the passages of each query."""
+    """Tell whether most lines are TREC's, or all have ranks that count the passages of each query."""
     if width == 6:
         return 2 * sum(bool(TREC_LINE.match(line)) for line in lines) > len(lines)
     head = make_head([line.decode(errors="replace").split() for line in lines])
@@ -351,21 +350,23 @@ def _looks_like_run(lines: list[bytes], width: int) -> bool:
 
 
 def window_of(ranks: str | None) -> tuple[int, int]:
-    """First and last rank of `--ranks 11-20`; 1 and DEPTH where it is not given. Raises UsageError."""
-    given = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEPTH}")
-    first, last = map(int, given.groups()) if given else (0, 0)
+    """Return first and last rank of `--ranks 11-20`; 1 and DEPTH by default. Raises UsageError for another form."""
+    window = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEPTH}")
+    first, last = map(int, window.groups()) if window else (0, 0)
     if not 1 <= first <= last:
-        raise UsageError(f"{ranks!r} is no window of ranks", where=flag_of("ranks"), remedy="write it as 1-10 or 11-20")
+        raise UsageError(
+            f"{ranks!r} is not a window of ranks", where=flag_of("ranks"), remedy="write it as 1-10 or 11-20"
+        )
     return first, last
 
 
 def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
-    """The judgements of --collection, of all splits. Raises InputError where there are none."""
+    """Return the judgements of --collection, of all splits. Raises InputError if there are none."""
     files = () if settings.collection is None else collection_files(settings.collection, BEIR_FOLDER).qrels
     if not files:
         missing = "no collection is given" if settings.collection is None else f"{settings.collection} has none"
         raise InputError(
-            f"a run, whose positives are those that judgements (qrels) call relevant, but {missing}",
+            f"a run takes its positives from judgements (qrels), but {missing}",
             where=path,
             remedy=f"--collection DIR: a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
             f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take the place of the first two)",
@@ -375,7 +376,7 @@ def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
 
 @lru_cache(maxsize=1)
 def _read_grades(stamps: tuple[tuple[str, object], ...]) -> Mapping[str, Mapping[str, float]]:
-    """Query -> passage -> its highest grade. Several runs are read by the same judgements."""
+    """Return query -> passage -> its highest grade. It is kept, since several runs share the same judgements."""
     grades: dict[str, dict[str, float]] = {}
     for file, _ in stamps:
         for query, passage, grade in read_qrels(file):

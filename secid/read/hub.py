@@ -1,10 +1,10 @@
-"""Data sets of the model hub: which files an address names, and where their bytes are.
+"""Data sets of the model hub: the files that an address names, and their copies on disk.
 
 `hf://datasets/OWNER/NAME[@REVISION][/PATH]` names a file, a folder, or the data files that a pattern matches (`*` and
-`?` in a folder, `**` across folders); `OWNER/NAME[@REVISION]:CONFIG:SPLIT` the files of one split. The revision is
-resolved to a commit first. A file keeps its address with that commit as its path, so that results name it and it can be
-read again on any machine; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE are
-huggingface_hub's. This module is imported only where an address is met.
+`?` in a folder, `**` across folders). `OWNER/NAME[@REVISION]:CONFIG:SPLIT` names the files of one split. The revision
+is first resolved to a commit. The path of a file is its address with that commit, so that results name it and any
+machine can read it again; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work
+as in huggingface_hub. This module is imported only for an address.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ ADDRESS = re.compile(
 )
 FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
 CONVERTED = "refs/convert/parquet"
-"""The branch on which the hub keeps a Parquet copy of a data set."""
+"""Branch of the hub's Parquet copy of a data set."""
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
 REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
 MOST_PATTERNS = 100_000
-"""Patterns that a README may list: large data sets have 6,000, and references within YAML make any number of a few."""
+"""Most patterns in a README. Large data sets have 6,000; references within YAML can turn a few into any number."""
 MOST_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
 CORPORA = ("corpus", "documents")
@@ -81,11 +81,11 @@ TASKS = {
 
 
 @dataclass(frozen=True)
-class Found:
-    """What an address names. files: addresses with the commit, sorted.
+class HubFiles:
+    """The files of an address. files: addresses with the commit, sorted.
 
-    name : what one source of all files is called; None where the address names files, which have names of their own.
-    note : what a reader should know; "" where there is nothing.
+    name : name of a source of all files; None if the address names files, which have their own names.
+    note : what a user should know; "" for nothing.
     """
 
     files: tuple[str, ...]
@@ -102,15 +102,15 @@ class _Repository:
     files: tuple[str, ...]
 
     def fetch(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """The addresses of these files, once they are in the cache."""
+        """Return the addresses of these files, after fetching them into the cache."""
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
-            given: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
+            options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
             with _errors(address):
-                snapshot_download(self.name, allow_patterns=[README], **given)  # which keeps the listing, for later
-                for path in missing:  # one after another, here: Ctrl-C would wait for the threads of a snapshot
-                    hf_hub_download(self.name, path, **given)
+                snapshot_download(self.name, allow_patterns=[README], **options)  # keeps the list of files
+                for path in missing:  # one by one: Ctrl-C would wait for the threads of a snapshot
+                    hf_hub_download(self.name, path, **options)
         return tuple(f"{address}/{path}" for path in paths)
 
     def _is_cached(self, path: str) -> bool:
@@ -118,17 +118,15 @@ class _Repository:
         return isinstance(cached, str)
 
     def data(self, folder: str = "") -> list[str]:
-        """The data files under a folder, of all depths."""
+        """Return the data files under a folder, at any depth."""
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        """What it holds, in a few words."""
+        """Return a short list of its files, in words."""
         return f"it holds {_some(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:
-        """Data files by config and split, as the README lists them or as a Parquet conversion names its files; {}
-        without either.
-        """
+        """Return data files by config and split, from the README or the file names of a Parquet conversion, else {}."""
         if README in self.files and (listed := self._listed_splits()):
             return listed
         splits: dict[tuple[str, str], list[str]] = {}
@@ -151,14 +149,14 @@ class _Repository:
                     splits[_name(config["config_name"]), _name(entry["split"])] = files
         except InputError:
             raise
-        except Exception as error:  # what a stranger wrote, and errors of the YAML parser
+        except Exception as error:  # anyone's header, and errors of the YAML parser
             remedy = NAME_FILES.format(self.name)
             raise InputError("its header does not list configs and their files", where=readme, remedy=remedy) from error
         return {key: files for key, files in splits.items() if files}
 
     def _matching(self, pattern: str) -> Iterator[str]:
-        """The files that a pattern stands for. Of a README with a pattern for each of a thousand languages, each is
-        compared with the files that begin as it does.
+        """Return the files that a pattern matches. It is compared only with files that share its literal start, since a
+        README may have a pattern for each of a thousand languages.
         """
         start = re.split(r"[*?[]", pattern.removeprefix("./"), maxsplit=1)[0]
         following = islice(self.files, bisect_left(self.files, start), None)
@@ -170,24 +168,24 @@ class _NoRevisionError(InputError):
 
 
 @lru_cache(maxsize=64)
-def fetch_files(word: str) -> Found:
-    """The files that an address names, fetched into the hub's cache.
+def fetch_files(word: str) -> HubFiles:
+    """Return the files that an address names, fetched into the hub's cache.
 
-    Without a data file of its own, a data set is read from its Parquet conversion, which the note says.
-    Raises InputError where the data set cannot be read or nothing matches, UsageError for a config that is unknown, or
-    a data set of several configs.
+    A data set without a data file is read from its Parquet conversion, and the note says so.
+    Raises InputError if the data set cannot be read or nothing matches; UsageError for an unknown config, or for a
+    data set of several configs.
     """
     if split := SPLIT.fullmatch(word):
         return _split(word, **split.groupdict())
     name, revision, path = _parts(word)
     repository = _repository(name, revision)
     if path in repository.files:
-        return Found(repository.fetch([path]), None)
+        return HubFiles(repository.fetch([path]), None)
     if glob.has_magic(path):
         matching = [file for file in repository.data() if _matches(file, path)]
         if not matching:
             raise InputError("matches no data file", where=word, remedy=repository.listed())
-        return Found(repository.fetch(matching), None)
+        return HubFiles(repository.fetch(matching), None)
     note = ""
     if not path:
         if not repository.data() and revision is None:
@@ -197,17 +195,16 @@ def fetch_files(word: str) -> Found:
     if not files:
         problem = "no such file or folder in the data set" if path else "holds no data file that secid reads"
         raise InputError(problem, where=word, remedy=repository.listed())
-    return Found(repository.fetch(files), (path or name).rpartition("/")[2], note)
+    return HubFiles(repository.fetch(files), (path or name).rpartition("/")[2], note)
 
 
 @lru_cache(maxsize=64)
 def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
-    """The files of a collection by role (corpus, queries, qrels), fetched, and a note as in `Found`. A role may have
-    none.
+    """Return the files of a collection by role (corpus, queries, qrels), fetched, and a note as in `HubFiles`.
 
-    They are those of the configs with these names (qrels: `default`, else `qrels`); else those with the names of a BEIR
-    folder, under the path of the address; else those of the Parquet conversion.
-    Raises InputError where the data set cannot be read, or has no corpus and no queries.
+    A role may have no files. They are the files of the configs with these names (qrels: `default`, else `qrels`); else
+    those named as in a BEIR folder, under the path of the address; else those of the Parquet conversion.
+    Raises InputError if the data set cannot be read, or has no corpus and no queries.
     """
     name, revision, path = _parts(word)
     repository, folder, note = _repository(name, revision), path and f"{path}/", ""
@@ -228,7 +225,7 @@ def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
 
 
 def pinned(word: str, files: Sequence[str]) -> str:
-    """An address with the commit of the files that it gave."""
+    """Return an address with the commit of the files that it gave."""
     match = SPLIT.fullmatch(word) or ADDRESS.fullmatch(word)
     read = ADDRESS.fullmatch(files[0])
     if match is None or read is None:
@@ -237,17 +234,15 @@ def pinned(word: str, files: Sequence[str]) -> str:
 
 
 def task(name: str) -> str:
-    """The address of a task of mteb. Raises UsageError."""
+    """Return the address of an mteb task. Raises UsageError for an unknown one."""
     if name not in TASKS:
-        remedy = f"it knows {', '.join(TASKS)}; name another by its data set: hf://datasets/mteb/NAME"
-        raise UsageError(
-            "no task of mteb that secid knows", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy)
-        )
+        remedy = f"secid knows {', '.join(TASKS)}; name another by its data set: hf://datasets/mteb/NAME"
+        raise UsageError("unknown mteb task", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy))
     return f"hf://datasets/mteb/{TASKS[name]}"
 
 
 def local(address: str) -> str:
-    """The file behind an address of `find` or `collection`; fetched where the cache has it no longer."""
+    """Return the file behind an address of `fetch_files` or `collection`, fetched again if the cache has lost it."""
     name, commit, path = _parts(address)
     with _errors(address):
         return hf_hub_download(name, path, repo_type="dataset", revision=commit)
@@ -272,14 +267,14 @@ def _repository(name: str, revision: str | None) -> _Repository:
         try:
             tree = get_cached_repo_tree(name, repo_type="dataset", revision=commit)
         except CachedRepoTreeNotFoundError:
-            found = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
-            tree = [entry for entry in found if isinstance(entry, RepoFile)]
+            entries = HfApi().list_repo_tree(name, recursive=True, revision=commit, repo_type="dataset")
+            tree = [entry for entry in entries if isinstance(entry, RepoFile)]
     paths = sorted(entry.path for entry in tree)
     return _Repository(name, commit, tuple(path for path in paths if not {"", ".."} & {*path.split("/")}))
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """The Parquet conversion of a data set and what to say of it; the data set itself where there is none."""
+    """Return the Parquet conversion of a data set, with a note; the data set itself, and "", if there is none."""
     try:
         converted = _repository(repository.name, CONVERTED)
     except _NoRevisionError:
@@ -287,7 +282,7 @@ def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Reposi
     return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet): {lacks}"
 
 
-def _split(word: str, name: str, revision: str | None, config: str, split: str) -> Found:
+def _split(word: str, name: str, revision: str | None, config: str, split: str) -> HubFiles:
     repository, note = _repository(name, revision), ""
     if not repository.splits() and revision is None:
         repository, note = _conversion(repository, word, "its README lists no configs")
@@ -297,7 +292,7 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
         remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
         raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
     own = name.rpartition("/")[2]
-    return Found(repository.fetch(splits[config, split]), own if config == "default" else config, note)
+    return HubFiles(repository.fetch(splits[config, split]), own if config == "default" else config, note)
 
 
 def _some(words: Sequence[str]) -> str:
@@ -305,22 +300,22 @@ def _some(words: Sequence[str]) -> str:
 
 
 def _name(value: Any) -> str:
-    """A name, which YAML may read as a number. Raises ValueError for a list or table: its text can be endless."""
+    """Return a name, which YAML may read as a number. Raises ValueError for a list or table of any length."""
     if isinstance(value, list | dict):
         raise ValueError("not a name")
     return str(value)
 
 
 def _patterns(value: Any) -> list[str]:
-    """A pattern or a list of patterns; [] for anything else."""
+    """Return a pattern or a list of patterns as a list; [] for anything else."""
     values = [value] if isinstance(value, str) else list(value)
     return values if all(isinstance(item, str) for item in values) else []
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a pattern stands for a path: `**` for any number of folders, other parts as in `fnmatch`.
+    """Tell whether a pattern matches a path: `**` is any number of folders, other parts work as in `fnmatch`.
 
-    Each pair of places is looked at once, since a pattern may be a stranger's.
+    Each pair of places is compared once, so that no pattern takes exponential time.
     """
     names, parts = path.split("/"), pattern.removeprefix("./").split("/")
 
@@ -343,7 +338,7 @@ def _by_config(repository: _Repository) -> dict[str, list[str]]:
 
 
 def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Files by role; {} without corpus and without queries."""
+    """Return files by role; {} if there are neither corpus nor queries."""
     corpus = next((named[name] for name in CORPORA if name in named), [])
     queries = named.get("queries") or named.get("query") or []
     qrels = named.get("default") or [file for name in named if name.startswith("qrels") for file in named[name]]
@@ -351,7 +346,7 @@ def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _refuse_several_configs(repository: _Repository, revision: str | None, word: str) -> None:
-    """Raises UsageError for a data set of several configs: they hold different things."""
+    """Refuse a data set of several configs, which hold different things. Raises UsageError."""
     configs = _by_config(repository)
     if len(configs) > 1:
         at = f"@{revision}" if revision else ""
@@ -364,8 +359,8 @@ def _refuse_several_configs(repository: _Repository, revision: str | None, word:
 
 @contextmanager
 def _errors(where: str) -> Iterator[None]:
-    """Errors of the hub's client in the user's words. None of them shows a token or the URL of a request, which may be
-    signed; the client's own warnings do, so they are left out.
+    """Raise errors of the hub's client as InputError, in the user's words. None shows a token or a URL, which may be
+    signed. The client's own warnings show them and are suppressed.
     """
     log = logging.getLogger("huggingface_hub")
     level = log.level
@@ -389,7 +384,7 @@ def _errors(where: str) -> Iterator[None]:
 def _explained(error: Exception, where: str) -> InputError:
     causes = (error, error.__cause__, error.__context__)
     answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
-    token = "HF_TOKEN to a token that may read it" + ("; the one that is set may not" if get_token() else "")
+    token = "HF_TOKEN to a token that may read it" + ("; the current one may not" if get_token() else "")
     if isinstance(answer, GatedRepoError):
         remedy = f"accept them on its page, then set {token}"
         return InputError("the data set has terms that you must accept first", where=where, remedy=remedy)
@@ -411,5 +406,5 @@ def _explained(error: Exception, where: str) -> InputError:
     return InputError(
         f"not in the hub cache, and cannot be fetched ({why})",
         where=where,
-        remedy="try again with the network, which keeps what has arrived; or set HF_HOME to a cache that holds it",
+        remedy="try again with a network: finished downloads are kept; or set HF_HOME to a cache that holds it",
     )

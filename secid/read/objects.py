@@ -1,7 +1,7 @@
 """Sources that are Python objects: rows in memory, written once to a temporary file that is read like any other.
 
-What an object is shows in its methods, so no library of tables is imported. Like standard input it is read once, and
-no later command can read it again. In place of a path, results and messages have its name in angle brackets: <bm25>.
+The methods of an object show what it is, so no library of tables is imported. Like standard input, it is read once, and
+no later command can read it again. Results and messages show its name in angle brackets in place of a path: <bm25>.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
 TAKEN = (
-    "taken are paths; datasets.Dataset and IterableDataset; tables that export Arrow streams (pandas 2.2 or newer, "
-    "polars, pyarrow); iterables of dicts; and each of these as (name, object)"
+    "a source is a path; a datasets.Dataset or IterableDataset; a table that exports Arrow streams (pandas 2.2 or "
+    "newer, polars, pyarrow); an iterable of dicts; or any of these as (name, object)"
 )
 ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
 AS_JSON = "a row holds texts, numbers, lists and dicts, and None where a value is missing"
@@ -38,11 +38,11 @@ class ObjectSpec:
 
     @property
     def path(self) -> str:
-        """What stands for a path in results and messages."""
+        """Return the text in place of a path in results and messages."""
         return path_of_object(self.name)
 
     def open(self) -> BinaryIO:
-        """A temporary file with all rows, at its start. Raises InputError for rows that cannot be written."""
+        """Return a temporary file with all rows, at its start. Raises InputError for rows that cannot be written."""
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its reader
         try:
             self.write(file)
@@ -57,44 +57,44 @@ Spec = str | ObjectSpec
 
 
 def specs_of(sources: Any) -> list[Spec]:
-    """Sources as the API takes them, one alone, several, or by name: paths and `name=path` as text, objects with their
-    names.
+    """Return the sources of a call of the API: paths and `name=path` as text, objects with their names.
 
-    An object without a name is called after its place in the list: source-1, source-2.
-    Raises UsageError for what is no source, with a list of what is.
+    sources : one source, several, or sources by name.
+    An object without a name is named after its place in the list: source-1, source-2.
+    Raises UsageError for anything else, with a list of what is a source.
     """
     return [_spec(source, place) for place, source in enumerate(_listed(sources), 1)]
 
 
 def _listed(sources: Any) -> list[Any]:
-    """One source as a list of itself, and sources by name as (name, source). Dicts alone are the rows of one source."""
+    """Return sources as a list: sources by name as (name, source). A list of only dicts is the rows of one source."""
     if isinstance(sources, Mapping):
         return list(sources.items())
     if isinstance(sources, str | PathLike) or _is_table(sources) or not isinstance(sources, Iterable):
         return [sources]
-    given = list(sources)
-    return [given] if given and all(type(row) is dict for row in given) else given
+    items = list(sources)
+    return [items] if items and all(type(row) is dict for row in items) else items
 
 
 def _is_table(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") or _is_dataset(value)
 
 
-def _spec(given: Any, place: int) -> Spec:
-    if isinstance(given, ObjectSpec):
-        return given
-    name, value = f"source-{place}", given
-    if isinstance(given, tuple):
-        if len(given) != 2 or not isinstance(given[0], str) or not given[0].strip():
-            raise UsageError("a tuple is (name, object), the name a text that is not empty", where=name, remedy=TAKEN)
-        name, value = given[0].strip(), given[1]
+def _spec(source: Any, place: int) -> Spec:
+    if isinstance(source, ObjectSpec):
+        return source
+    name, value = f"source-{place}", source
+    if isinstance(source, tuple):
+        if len(source) != 2 or not isinstance(source[0], str) or not source[0].strip():
+            raise UsageError("a tuple must be (name, object), with a name that is not empty", where=name, remedy=TAKEN)
+        name, value = source[0].strip(), source[1]
     if isinstance(value, str | PathLike):
         path = fspath(value)
-        return path if value is given else f"{name}={path}"
+        return path if value is source else f"{name}={path}"
     if isinstance(value, Mapping):
         keys = [repr(key) for key in value] or ["'train'"]  # a DatasetDict, or sources by name
         raise UsageError(
-            f"a {_kind(value)} holds several ({shorten(', '.join(keys), 100)}), and a source is one of them",
+            f"a {_kind(value)} holds several sources ({shorten(', '.join(keys), 100)})",
             where=name,
             remedy=f"give one: data[{keys[0]}]",
         )
@@ -114,29 +114,29 @@ def _kind(value: Any) -> str:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Whether it is a Dataset or IterableDataset of the library datasets."""
+    """Tell whether a value is a Dataset or IterableDataset of the library datasets."""
     return hasattr(value, "with_format") and hasattr(value, "features") and hasattr(value, "iter")
 
 
 def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
-    """An object that exports an Arrow stream, or a datasets.Dataset, which has no method for it; batch by batch."""
+    """Write an object that exports an Arrow stream, or a datasets.Dataset, which has no such method, batch by batch."""
     import pyarrow as pa
 
-    from secid.read.containers import of_leaves, row_slices
+    from secid.read.containers import row_slices, with_inner_types
 
     try:
         if _is_dataset(value):
-            # A shuffled one gives its rows as a chunk each, and a batch for every row takes minutes.
+            # A shuffled one gives each row as a chunk, and writing a batch per row takes minutes.
             tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
             schema, batches = value.features.arrow_schema, (batch for table in tables for batch in table.to_batches())
         else:
             batches = pa.RecordBatchReader.from_stream(value)
             schema = batches.schema
-        whole = pa.schema([field.with_type(of_leaves(field.type, _without_view)) for field in schema])
+        whole = pa.schema([field.with_type(with_inner_types(field.type, _without_view)) for field in schema])
         with pa.ipc.new_stream(file, whole) as writer:
             for batch in batches:
                 for piece in row_slices(batch if schema == whole else batch.cast(whole)):
-                    writer.write_batch(piece)  # a DataFrame is one batch, and a batch of a file is in memory as a whole
+                    writer.write_batch(piece)  # a DataFrame is one batch, and a reader holds whole batches
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(
@@ -149,18 +149,18 @@ DATASET_ROWS = 1000
 
 
 def _without_view(kind: Any) -> Any:
-    """Texts in place of a view of texts, which polars has: each slice would be written with all texts."""
+    """Return a type of texts in place of polars' views of texts: each slice would be written with all texts."""
     import pyarrow as pa
 
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
 
 
 def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
-    """JSON lines. NaN is null; values that JSON has no form for are an error, other rows than dicts a bad record."""
+    """Write rows as JSON lines, NaN as null. A value that JSON lacks is an error; a row that is no dict is bad."""
     for number, row in enumerate(rows, 1):
         if number == 1 and not isinstance(row, Mapping):
             raise InputError(
-                f"its rows must be dicts, and the first is {KINDS.get(type(row), _kind(row))}",
+                f"rows must be dicts, but the first is {KINDS.get(type(row), _kind(row))}",
                 where=f"{path_of_object(name)}:1",
                 remedy=TAKEN,
             )
@@ -171,7 +171,7 @@ def _json(row: Any, name: str, number: int) -> bytes:
     try:
         return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        pass  # long integers, keys that are no text, half surrogates: the reader says what is wrong with them
+        pass  # long integers, keys that are not text, lone surrogates: the reader says what is wrong with them
     try:
         return f"{json.dumps(row)}\n".encode()
     except (TypeError, ValueError, RecursionError) as error:

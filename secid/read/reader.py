@@ -1,4 +1,4 @@
-"""A source, opened: its files' schemas, and its stream of records and defects."""
+"""An open source: the schemas of its files, and its stream of records and defects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from secid.errors import InputError
 from secid.files import temporary_database
 from secid.read.binding import PASSAGE_ID, Binding, fits
 from secid.read.clean import Cleaner, Item, Lookup, Pair
-from secid.read.collection import IDS_ALONE, Collection, Role, open_collection, remedy_of_texts
+from secid.read.collection import ONLY_IDS, Collection, Role, open_collection, remedy_of_texts
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
@@ -33,16 +33,16 @@ HEAD_TRIES = 1000
 """Rows that detection tries for a good one before it calls the file unreadable."""
 
 HEAD_PARTS = 16
-"""Parts of a file that these rows may fill: rows of megabytes are not held by the dozen."""
+"""Most parts of a file that these rows may fill, so that dozens of rows of megabytes are not held in memory."""
 
 MAX_OPEN = 8
-"""Files of a source that stay open from detection to reading; further shards are opened again, since an operating
-system may allow a process no more than 256 files."""
+"""Most files of a source that stay open from detection to reading. Further shards are opened again, since an operating
+system may allow a process only 256 open files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file that was looked at. stream, parts: still open, and its rows from the first one, where kept."""
+    """A file with its schema. stream, parts: if kept, the open stream and its rows from the first one."""
 
     path: str
     container: Container
@@ -59,8 +59,8 @@ class _File:
 class Reader:
     """A source's rows as records and defects. Iterable once.
 
-    files   : what was understood of each file, known before the first row is requested.
-    n_bytes : bytes of all files as they lie on disk; None for standard input and pipes.
+    files   : container and schema of each file, known before the first row is requested.
+    n_bytes : bytes of all files on disk; None for standard input and pipes.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Reader:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
                 where = ", ".join(source.paths[:3])
-                raise InputError("holds no row: it is empty, or has a header alone", where=where)
+                raise InputError("holds no row: it is empty, or has only a header", where=where)
         except BaseException:
             self.close()
             raise
@@ -87,20 +87,20 @@ class Reader:
         self.n_bytes = None if once else sum(Path(on_disk(path)).stat().st_size for path in source.paths)
 
     def close(self) -> None:
-        """Close the files that are still open; only needed where the reader is not iterated to its end."""
+        """Close the files that are still open; needed only if the reader is not iterated to its end."""
         for file in self._files:
             if file.stream is not None:
                 file.stream.close()
 
     @property
     def uses_collection(self) -> bool:
-        """Whether some file holds ids, whose texts the collection has."""
+        """Tell whether some file holds ids, whose texts the collection has."""
         return any(
             file.binding is not None and (file.binding.query_ids or file.binding.passage_ids) for file in self._files
         )
 
     def unused_flags(self) -> set[str]:
-        """Flags, as typed, that have no effect on any of these files."""
+        """Return the flags, as typed, that have no effect on any of these files."""
         bindings = [(file.container.kind, file.binding) for file in self._files if file.binding is not None]
         labelled = any(binding.labelled for _, binding in bindings)
         nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
@@ -111,22 +111,22 @@ class Reader:
         return unused if nameless or header is None else unused | {flag_of("header", header)}
 
     def judged(self) -> Counter[str]:
-        """Negatives of runs read so far, by whether they are judged."""
+        """Count the negatives of runs read so far, by whether they are judged."""
         runs = (file.container.run for file in self._files)
         return sum((run.counts for run in runs if run is not None), Counter[str]())
 
     def bytes_read(self) -> int:
-        """Bytes taken from the disk so far; for Parquet and Arrow by the share of the rows."""
+        """Return the bytes read from disk so far; estimated from the share of rows for Parquet and Arrow."""
         return self._bytes_done + max(self._bytes_within, self._stream.n_bytes_read if self._stream else 0)
 
     def content(self) -> tuple[InputFile, ...]:
-        """The files with hash and size. Raises RuntimeError before the iteration has ended."""
+        """Return the files with hash and size. Raises RuntimeError before the iteration has ended."""
         if self._content is None or len(self._content) < len(self._files):
             raise RuntimeError("content() is known after the last row")
         return tuple(self._content)
 
     def __iter__(self) -> Iterator[Item]:
-        """Every row as one item for each source in it; labelled pairs as one item per query, after all other rows."""
+        """Yield one item for each row and source in it; labelled pairs as one item per query, after all other rows."""
         for item in self.blocks():
             if isinstance(item, Block):
                 yield from item.records()
@@ -134,7 +134,7 @@ class Reader:
                 yield item
 
     def blocks(self) -> Iterator[Item | Block]:
-        """The same, sound rows in blocks."""
+        """Yield the items of the iteration, with good rows in blocks."""
         if self._content is not None:
             raise RuntimeError("a reader can be iterated once")
         self._content = []
@@ -169,7 +169,7 @@ class Reader:
         self._bytes_done += stream.n_bytes_read
 
     def _columns(self, file: _File) -> tuple[str, ...] | None:
-        """The columns that are needed; None for all."""
+        """Return the columns to read; None for all."""
         binding = file.binding
         if binding is None or binding.columns is None or self._keep:
             return None
@@ -177,27 +177,28 @@ class Reader:
         return (*binding.text_columns, *extra)
 
     def _inspect(self, path: str) -> _File:
-        """Container, schema and cleaner of a file, from its first rows."""
+        """Return the container, schema and cleaner of a file, from its first rows."""
         data = self.source.data
         stream, keep = ByteStream(path, None if data is None else data.open()), False
         try:
-            given = self._settings
-            columns = given.query_column, given.positive_column, given.negative_column, given.label_column
+            settings = self._settings
+            flags = settings.query_column, settings.positive_column, settings.negative_column, settings.label_column
             if data is not None:
                 container = Container(data.kind)
             else:
-                container = run_of(stream, given) or sniff(stream, given.header, [*filter(None, columns)])
+                container = run_of(stream, settings) or sniff(stream, settings.header, [*filter(None, flags)])
             run, parts = container.run, open_parts(stream, container)
             head, tried = first_rows(parts)
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good and run is None:
                 _refuse_unreadable(tried, path)
-            # A document is parsed anew: several sources would otherwise lie in memory as a whole.
+            # A document is parsed again; otherwise several whole sources would be in memory.
             keep = once_only(path) or (len(self._files) < MAX_OPEN and container.kind not in DOCUMENTS)
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if run is not None or good:
-                binding = run.binding if run else detect(good, given, path, without_negatives=self._without_negatives)
+                without = self._without_negatives
+                binding = run.binding if run else detect(good, settings, path, without_negatives=without)
                 file = replace(file, binding=binding, cleaner=self._cleaner(binding, path))
         except BaseException:
             keep = False
@@ -212,23 +213,23 @@ class Reader:
         if binding.query_ids or binding.passage_ids:
             collection = _collection_for(binding, path, self._settings)
             lookups = [collection.query, collection.passage]
-        keep, alone = self._keep, self._without_negatives
-        return Cleaner(binding, path, self._settings, *lookups, keep=keep, without_negatives=alone)
+        keep, without = self._keep, self._without_negatives
+        return Cleaner(binding, path, self._settings, *lookups, keep=keep, without_negatives=without)
 
 
 def open_source(source: Source, settings: Settings, *, keep: bool = False, without_negatives: bool = False) -> Reader:
     """Open a source: containers and schemas are inferred from the files' first rows.
 
-    keep : whether records come with what else their rows hold (Record.extras), for copies of them.
-    without_negatives : whether rows of a query and positives alone are records too; only with `keep`.
-    Raises InputError where a file cannot be read, SchemaError where it cannot be understood.
+    keep : whether records come with the rest of their rows (Record.extras), for copies of them.
+    without_negatives : whether rows with only a query and positives are records too; only with `keep`.
+    Raises InputError if a file cannot be read, SchemaError if its schema cannot be inferred.
     """
     return Reader(source, settings, keep=keep, without_negatives=without_negatives)
 
 
 @contextmanager
 def opened(sources: Iterable[Source], settings: Settings) -> Iterator[list[Reader]]:
-    """Sources, all opened before the first is read, and closed in the end."""
+    """Open all sources before the first is read, and close them at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(closing(open_source(source, settings))) for source in sources]
 
@@ -246,9 +247,9 @@ def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None)
 
 
 def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
-    """The parts that hold a file's head, and the numbered rows in it that its schema is inferred from.
+    """Return the parts that hold a file's head, and its numbered rows, from which the schema is inferred.
 
-    These are HEAD_ROWS good ones, or what HEAD_PARTS parts or HEAD_TRIES rows hold.
+    The head ends at HEAD_ROWS good rows, HEAD_PARTS parts or HEAD_TRIES rows.
     """
     head: list[Part] = []
     tried: list[tuple[int, Row | Broken]] = []
@@ -272,15 +273,14 @@ def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None
 
 
 def _collection_for(binding: Binding, path: str, settings: Settings) -> Collection:
-    given = [settings.collection, settings.corpus if binding.passage_ids else settings.queries]
-    if given == [None, None]:
+    if settings.collection is None and (settings.corpus if binding.passage_ids else settings.queries) is None:
         what = " and ".join(["queries"] * binding.query_ids + ["passages"] * binding.passage_ids)
         texts = f"; if they are texts, {remedy_of_texts(binding)}"
         raise InputError(
             f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
             where=path,
             remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
-            f"{flag_of('queries', 'FILE')}, resolve the ids" + (texts if binding.schema not in IDS_ALONE else ""),
+            f"{flag_of('queries', 'FILE')}, resolve the ids" + (texts if binding.schema not in ONLY_IDS else ""),
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (
@@ -296,7 +296,7 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
 
 
 INSERT_ROWS = 1000
-"""Pairs handed to SQLite at once: a call for each would cost more than the insertion."""
+"""Pairs per call to SQLite: a call for each would cost more than the insertion."""
 
 OF_SOURCE = (
     "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
@@ -307,24 +307,24 @@ POSITIVES = (
     "WHERE key = ? AND positive ORDER BY rowid"
 )
 NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
-"""Pairs of a query: those of a source and of none, its positives, and the negatives, which all have a source."""
+"""Pairs of a query: those of one source or of none; its positives; and its negatives, which all have a source."""
 
 
 class PairGroups:
-    """Collects pairs and gives one record, or defect, for each query and source.
+    """Groups of pairs, which give one record or defect for each query and source.
 
-    A positive belongs to the query: one without a source counts for each of the query's sources, and a source that
-    labels none for it takes those of the query's other sources.
+    A positive belongs to the query. One without a source counts for each of the query's sources, and a source without
+    a positive for the query takes those of the query's other sources.
     """
 
     def __init__(self, *, without_negatives: bool = False) -> None:
-        """without_negatives: whether queries with positives alone give a record."""
+        """Start without pairs. without_negatives: whether queries with only positives give a record."""
         self._database, self._least = temporary_database(self), 0 if without_negatives else 1
         self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
         self._waiting: list[tuple[bytes, Pair]] = []
 
     def add(self, pair: Pair) -> None:
-        """Take one pair."""
+        """Add one pair."""
         # 16 bytes sort and compare faster than queries; two texts never share them in practice.
         self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
         if len(self._waiting) >= INSERT_ROWS:
@@ -338,7 +338,7 @@ class PairGroups:
         self._waiting.clear()
 
     def items(self) -> Iterator[Item]:
-        """One item a (source, query), in order of first appearance, passages in file order. Ends the collection."""
+        """Yield one item per (source, query), in order of first appearance, passages in file order. Ends the groups."""
         self._insert()
         database = self._database
         database.execute("CREATE INDEX by_key ON pairs (key, split)")
@@ -373,9 +373,9 @@ def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: in
 
 
 def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:
-    """The other columns of a query's pairs: the value that all of them share, else the list of their values.
+    """Return the other columns of a query's pairs: the value that all pairs share, else the list of their values.
 
-    A column of passage ids is in the passages' cells.
+    A column of passage ids goes into the cells of the passages.
     """
     rows = [json.loads(pair.columns) for pair in (*positives, *negatives)]
     columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}

@@ -1,4 +1,4 @@
-"""What is refused: shapes without records with negatives, and what speaks against the one reading that fits."""
+"""Refusals: shapes that hold no records with negatives, and faults of the one reading that fits."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ COLLECTION = (
 )
 RUN_LINE = "301 Q0 d7 1 12.5 bm25"
 AS_RUN = f"a run has lines of six columns, such as `{RUN_LINE}`, or of three, whose third is the rank"
-IDS_THIRD = "--format id-rows where the third column holds ids of negatives"
+IDS_THIRD = "--format id-rows if the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
-QRELS_REMEDY = f"a run that they judge is a source, with --collection DIR and these judgements in DIR/qrels; or {MINE}"
+QRELS_REMEDY = f"score a run with --collection DIR and these judgements in DIR/qrels; or {MINE}"
 BY_GRADE = (
     "to take passages judged below X as negatives: --query-column 0 --positive-column 1 --label-column 2 "
     f"--positive-score X --collection DIR; or {MINE}; {IDS_THIRD}"
@@ -48,7 +48,7 @@ SMALL = range(-2, 11)
 """Relevance grades in use; TREC judges spam as -2."""
 
 GRADES = 5
-"""Different grades of one file, at most."""
+"""Most different grades in one file."""
 
 WRITTEN_LIST = re.compile(
     r"""(?s)(\[\s*(["'\[{]|None|null|array\()|\{\s*["']|\(\s*["']|array\().*[\])}]|\[[\s\d.,-]*\]"""
@@ -58,12 +58,12 @@ WRITTEN_LIST = re.compile(
 TITLE = re.compile(r"(?i)titles?")
 
 HEADER_ROWS = 20
-"""Rows of arrays that show whether the first holds the names."""
+"""Most rows of arrays that show whether the first holds the names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A shape that cannot be scored, why, and what to do with it. late: only where no schema fits."""
+    """A shape that cannot be scored, the reason, and the remedy. late: refused only if no schema fits."""
 
     fits: Callable[[Head], bool]
     message: str
@@ -71,7 +71,7 @@ class Refusal:
     late: bool = False
 
     def error(self, head: Head, path: str) -> SchemaError:
-        """The error, with the columns of this file."""
+        """Return the error, with the columns of this file."""
         remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head)
         return SchemaError(f"{self.message}{list_columns(head)}", where=path, remedy=remedy)
 
@@ -91,7 +91,7 @@ def _is_qrels(head: Head) -> bool:
 
 
 def _is_graded(head: Head) -> bool:
-    """Whether rows are query id, passage id, grade: few small whole numbers, which come again."""
+    """Tell whether rows are query id, passage id, grade. Grades are few small whole numbers that repeat."""
     if head.named or len(head.kinds) != 3 or not all(look_like_ids(head.column(key)) for key in (0, 1)):
         return False
     grades = [as_number(value) for value in head.column(2)]
@@ -101,7 +101,7 @@ def _is_graded(head: Head) -> bool:
 
 
 def is_run(head: Head) -> bool:
-    """Whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
+    """Tell whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
     if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
         return False
     if len(head.kinds) == 3 and is_score(head, 2):
@@ -110,17 +110,17 @@ def is_run(head: Head) -> bool:
     for row in head.rows:
         query, passage, rank = (shown(cell(row, place)) for place in range(3))
         ranked.setdefault(query, []).append((rank, passage))
-    return any(len(rows) > 1 for rows in ranked.values()) and all(map(_counts, ranked.values()))
+    return any(len(rows) > 1 for rows in ranked.values()) and all(map(_are_ranked, ranked.values()))
 
 
-def _counts(rows: list[tuple[str, str]]) -> bool:
-    """Whether different passages have the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
+def _are_ranked(rows: list[tuple[str, str]]) -> bool:
+    """Tell whether different passages have the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
     n, ranks = len(rows), {rank for rank, _ in rows}
     return len({passage for _, passage in rows}) == n and ranks in ({*map(str, range(n))}, {*map(str, range(1, n + 1))})
 
 
 def _is_by_columns(head: Head) -> bool:
-    """Whether one row holds a whole table: columns as objects by row number, which pandas writes."""
+    """Tell whether one row holds a whole table: columns as objects by row number, as pandas writes."""
     if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
         return False
     return all(isinstance(value, dict) and value and all(map(str.isdecimal, value)) for value in head.rows[0].values())
@@ -172,15 +172,15 @@ REFUSALS = (
 
 
 def refuse_unread(binding: Binding, head: Head, source_column: str | None, path: str) -> tuple[str, ...]:
-    """The columns of passages by their names that the binding leaves out, since they are empty in the first rows.
+    """Return the unread columns that by name hold passages and are empty in the first rows.
 
-    Raises SchemaError where one is not empty there.
+    Raises SchemaError if such a column is not empty there.
     """
     if binding.columns is None:
         return ()
     others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
     others = [key for key in others if unread_role(key, binding)]
-    # What a single odd row of many has says nothing of the column.
+    # A value in a single odd row of many says nothing about the column.
     empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
     kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
@@ -201,7 +201,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
 
 
 def refuse_textless(binding: Binding, head: Head, path: str) -> None:
-    """Raises SchemaError where most passages are objects whose text has no known name."""
+    """Refuse passages that are mostly objects whose text has no known key. Raises SchemaError."""
     if binding.passage_ids or binding.splits:
         return
     for side in (1,) if binding.labelled else (1, 2):
@@ -212,15 +212,14 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         if 2 * len(textless) > len(passages):
             keys = ", ".join(dict.fromkeys(str(key) for value in textless for key in value))
             raise SchemaError(
-                "passages are objects, and none of their keys is known to hold the text: "
-                f"{shorten(keys, 200)}{list_columns(head)}",
+                f"passages are objects without a known key for the text: {shorten(keys, 200)}{list_columns(head)}",
                 where=path,
-                remedy=f"name it `text`, or write passages as a list of texts; known are {', '.join(TEXT_KEYS)}",
+                remedy=f"name it `text`, or write passages as a list of texts; known keys are {', '.join(TEXT_KEYS)}",
             )
 
 
 def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
-    """Raises SchemaError where passages are lists in lists, or lists written as text, brackets and all."""
+    """Refuse passages that are lists in lists, or lists written as text with their brackets. Raises SchemaError."""
     keys = binding.columns if binding.columns is not None else list(head.kinds)
     for key in keys:
         texts = [value.strip() for value in head.column(key) if isinstance(value, str)]
@@ -240,13 +239,16 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
 
 
 def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
-    """Raises SchemaError for scores without a threshold, and for words; single odd labels are left to be counted."""
+    """Refuse labels that are scores without a threshold, or words. Raises SchemaError.
+
+    A few odd labels are not refused but counted as defects.
+    """
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
     for *_, value in extracted(binding, head):
         labels.extend(value if isinstance(value, list) else [value])
-    # `secid check` takes any number of bad rows, but what the labels mean must be clear there too.
+    # `secid check` accepts any number of bad rows, but there too it must be clear what the labels mean.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
     refuse_words(labels, path, min(single, 0.5))
     odd = [number for label in labels if (number := as_label(label)) is not None and number not in FLAGS]
@@ -260,7 +262,10 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
 
 
 def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
-    """Raises SchemaError where a larger share of labels are words that do not say which passages are positives."""
+    """Refuse labels if more than a share of them are words that do not say which passages are positives.
+
+    Raises SchemaError.
+    """
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if len(words) > limit * len(labels):
         some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
@@ -272,7 +277,7 @@ def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
 
 
 def refuse_names(head: Head, path: str) -> None:
-    """Raises SchemaError where the first of rows without names may hold the names, as a table's header does."""
+    """Refuse rows without names if the first may hold the names, as a table's header does. Raises SchemaError."""
     rows = [[*map(shown, row)] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
     try:
         names = header_of(rows, None, path)
@@ -280,16 +285,16 @@ def refuse_names(head: Head, path: str) -> None:
         names = tuple(rows[0])
     if names:
         raise SchemaError(
-            f"the first row may name the columns or be one of texts: {shorten(', '.join(names), 100)}",
+            f"the first row may name the columns or be data: {shorten(', '.join(names), 100)}",
             where=path,
             remedy=f"{flag_of('header', False)} reads it as a row; if it holds the names, write each row as an object",
         )
 
 
 def refuse_titles(binding: Binding, head: Head, path: str) -> None:
-    """Raises SchemaError for titles in columns of their own next to passages that are texts.
+    """Refuse titles in separate columns next to passages that are texts. Raises SchemaError.
 
-    A column `title` of a row with several passages may be anyone's, and is not read.
+    A column `title` of a row with several passages may belong to any of them, and is not read.
     """
     if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
         return
@@ -297,7 +302,7 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
     titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
     if titles:
         raise SchemaError(
-            f"titles in columns of their own: {shorten(', '.join(titles))}{list_columns(head)}",
+            f"titles in separate columns: {shorten(', '.join(titles))}{list_columns(head)}",
             where=path,
             remedy=f"{flag_of('titles', False)} leaves them out; to join them, write each passage as an object: "
             '{"title": "...", "text": "..."}',
@@ -305,6 +310,6 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
 
 
 def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
-    """An error that shows the columns, or those that all fit."""
+    """Return an error that shows the columns, and those that all fit."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
     return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

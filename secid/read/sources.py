@@ -1,4 +1,4 @@
-"""What the user typed as SOURCE, made into named sources with their files and what a manifest says of them."""
+"""Named sources with their files, from the words given as SOURCE, and the hashes that a manifest has of files."""
 
 from __future__ import annotations
 
@@ -22,31 +22,35 @@ from secid.records import Source, encodable
 from secid.settings import Settings
 
 if TYPE_CHECKING:
-    from secid.read.hub import Found
+    from secid.read.hub import HubFiles
 
-# The manifest beside the files of `secid mine`, and which of them were changed since.
+# The manifest next to the files of `secid mine`, and the files that were changed since.
 
 MANIFEST = ".manifest.json"
 
 
 def changed_files(paths: Iterable[str]) -> list[str]:
-    """The files that a manifest beside them names with another hash. What is no manifest of ours names none."""
+    """Return the files whose hash differs from the one in the manifest next to them.
+
+    A file of that name that is not a manifest of secid is ignored.
+    """
     files = [(path, Path(path)) for path in paths]
-    noted = [(path, file, _noted(file, file.parent / MANIFEST)) for path, file in files]
-    return [path for path, file, sha256 in noted if sha256 and sha256 != sha256_of(file)]
+    hashes = [(path, file, _manifest_hash(file, file.parent / MANIFEST)) for path, file in files]
+    return [path for path, file, sha256 in hashes if sha256 and sha256 != sha256_of(file)]
 
 
-def left_by_a_kill(folder: Path) -> list[Path]:
-    """Files of a run that was killed between the first and its manifest, which comes last and still has a partial
-    name: those with the hash that it names, and then the manifest itself.
+def files_of_killed_run(folder: Path) -> list[Path]:
+    """Return the files of a run that was killed before it renamed its manifest, and then the manifest.
+
+    The manifest, which comes last, still has a partial name. The run's files are those with the hashes that it gives.
     """
     manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
-    noted = [(path, _noted(path, manifest)) for manifest in manifests for path in folder.iterdir()]
-    return [*(path for path, sha256 in noted if sha256 and sha256 == sha256_of(path)), *manifests]
+    hashes = [(path, _manifest_hash(path, manifest)) for manifest in manifests for path in folder.iterdir()]
+    return [*(path for path, sha256 in hashes if sha256 and sha256 == sha256_of(path)), *manifests]
 
 
-def _noted(path: Path, manifest: Path) -> str | None:
-    """The hash that a manifest has of a file; None without one."""
+def _manifest_hash(path: Path, manifest: Path) -> str | None:
+    """Return the hash that a manifest has of a file; None without one."""
     try:
         files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         sha256 = files[path.name]["sha256"]
@@ -55,20 +59,19 @@ def _noted(path: Path, manifest: Path) -> str | None:
     return sha256 if isinstance(sha256, str) and path.is_file() else None
 
 
-# What the user typed as SOURCE, made into named sources with their files.
+# Named sources with their files, from the words given as SOURCE.
 #
 # - A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
 # - Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be present.
-# - A folder is one source of its own name where its files are one (shards, `part-*` files or a `datasets` folder);
-#   where they have different stems, each is its own source.
+# - A folder whose files belong together (shards, `part-*` files or a `datasets` folder) is one source with its name;
+#   if the files have different stems, each is a source.
 # - `name=` before a file, glob or folder names one source of all its files.
 # - An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of
 #   one stem is named after it, and a data set of one source has its name.
-# - `-` is standard input, named `stdin`. What can be read only once (a pipe, too) can feed one source only.
+# - `-` is standard input, named `stdin`. Standard input or a pipe can be read only once, so by one source only.
 # - A Python object (`objects.py`) is one source, named by the user or `source-1`, `source-2` after its place.
-# - Where names are equal, those that the user did not give are prefixed by as many of their folders as make them
-#   differ: train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they take their suffixes: `a.jsonl`,
-#   `a.csv`.
+# - If names are equal, those that the user did not give get as many of their folders in front as make them differ:
+#   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they keep their suffixes: `a.jsonl`, `a.csv`.
 
 PACKING = (".gz", ".zst", ".zstd")
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".trec", ".run")
@@ -79,12 +82,12 @@ SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config
 """Files of the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
 COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
-"""Files that are published or saved with the data of a folder, but hold none."""
+"""Files that are published or saved with the data of a folder but hold no data."""
 
 
 @dataclass
 class _Entry:
-    """A source in the making. home: the folder that holds what it is named after; None where the user named it.
+    """A source before its name is final. home: folder of the file or folder that names it; None if the user named it.
 
     data : the rows of a Python object.
     """
@@ -95,30 +98,31 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def given_sources(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
-    """Sources as `resolve_sources` gives them, after a note of the files that are passed over; and the words that name
-    them on a command line: standard input for an object, since no command can read it again.
+def sources_and_words(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
+    """Return sources as `resolve_sources` does, and the words that name them on a command line.
+
+    The word of an object is that of standard input, since no command can read it again. Unread files are noted.
     """
     specs = specs_of(sources)
-    found = resolve_sources(specs, settings)
+    resolved = resolve_sources(specs, settings)
     words = [spec if isinstance(spec, str) else STDIN for spec in specs]
-    for line in passed_over(words):
+    for line in notes_on_unread_files(words):
         progress.note(line)
-    return found, words
+    return resolved, words
 
 
 def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
-    """The named sources of what a command line or the API is given (`specs_of`), in its order.
+    """Return the named sources of a command line or a call of the API (see `specs_of`), in the same order.
 
-    Raises InputError where a pattern or path matches nothing, may not be read, or a shard is missing; UsageError where
-    a file is given twice, two sources were given one name, or several are standard input or one pipe.
+    Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing; UsageError if a
+    file is given twice, two sources have one name, or several are standard input or the same pipe.
     """
     try:
         entries = _entries(specs_of(sources))
     except PermissionError as error:
         raise InputError("permission denied", where=str(error.filename), remedy="allow this user to read it") from error
     for entry in entries:
-        if entry.home is not None or len(entry.paths) > 1:  # one shard named by the user is meant as it is
+        if entry.home is not None or len(entry.paths) > 1:  # a single shard that the user named is complete
             entry.paths = _checked_shards(entry.paths)
     _make_names_differ(entries)
     named = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)
@@ -141,7 +145,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             if own := inner or (_folder(path) if Path(path).is_dir() else []):
                 entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
                 continue
-            # Shards may come as separate words, where the shell expanded the glob.
+            # Shards are separate words if the shell expanded the glob.
             key = (str(Path(path).parent), _shard_key(path))
             entry = entries.setdefault(key, _Entry(stem(path), [], _home(path)))
             if path in entry.paths:
@@ -151,34 +155,34 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
 
 
 def _home(path: str) -> Path:
-    """The folder that holds what a file's source is named after: the file, or for shards without a stem its folder."""
+    """Return the parent of the path that names a file's source: the file, or its folder for shards without a stem."""
     parent = Path(COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
 def _make_names_differ(entries: Sequence[_Entry]) -> None:
-    """Longer names for those of equal names that the user did not name."""
+    """Give longer names to sources of equal names, except those that the user named."""
     for name in [name for name, uses in Counter(entry.name for entry in entries).items() if uses > 1]:
         unnamed = [(entry, entry.home) for entry in entries if entry.name == name and entry.home is not None]
         others = {entry.name for entry in entries if entry.name != name or entry.home is None}
         deepest = max((len(home.parts) for _, home in unnamed), default=0)
         for suffix, n_folders in product((False, True), range(deepest + 1)):
-            longer = [_longer(entry, home, n_folders, suffix) for entry, home in unnamed]
+            longer = [_longer_name(entry, home, n_folders, suffix) for entry, home in unnamed]
             if len({*longer, *others}) == len(longer) + len(others):
                 for (entry, _), chosen in zip(unnamed, longer, strict=True):
                     entry.name = chosen
                 break
 
 
-def _longer(entry: _Entry, home: Path, n_folders: int, suffix: bool) -> str:
-    """A source's name, or that of its first file with its suffix, after the last folders of its home."""
+def _longer_name(entry: _Entry, home: Path, n_folders: int, suffix: bool) -> str:
+    """Return the last folders of a source's home and its name, or the name of its first file with its suffix."""
     folders = [part for part in home.parts if part != home.anchor]
     last = Path(entry.paths[0]).name if suffix else entry.name
     return "/".join([*folders[max(0, len(folders) - n_folders) :], last])
 
 
 def stem(path: str) -> str:
-    """The name of a file without folder, suffixes and shard numbers."""
+    """Return the name of a file without folder, suffixes and shard numbers."""
     name = _without_suffixes(path)
     shard = SHARD.fullmatch(name)
     return (shard["stem"] or Path(path).resolve().parent.name) if shard else name
@@ -195,22 +199,24 @@ def _without_suffixes(path: str) -> str:
 
 
 def _shard_key(path: str) -> str:
-    """Equal for shards of one source, different for any other two files of a folder."""
+    """Return a key that is equal for shards of one source and differs for any other two files of a folder."""
     shard = SHARD.fullmatch(_without_suffixes(path))
     return f"{shard['stem']} of {int(shard['total'])}" if shard else Path(path).name
 
 
 def _split_name(spec: str) -> tuple[str | None, str]:
-    """`name=path` split in two; an existing path that holds "=" is a path."""
+    """Split `name=path` in two. An existing path with "=" in it is a path without a name."""
     name, separator, pattern = spec.partition("=")
     if not separator or Path(spec).exists():
         return None, spec
     if "/" in name or glob.has_magic(name):
         if glob.glob(pattern) and not glob.glob(spec):  # noqa: PTH207
-            raise UsageError(f"the name of a source may not hold /, *, ? or [: {name!r}", remedy="name it without them")
+            raise UsageError(
+                f"the name of a source must not contain /, *, ? or [: {name!r}", remedy="name it without them"
+            )
         return None, spec
     if not name.strip() or not pattern:
-        raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, both not empty")
+        raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, neither of them empty")
     return name.strip(), pattern
 
 
@@ -221,20 +227,20 @@ def _named_paths(pattern: str) -> list[str]:
 
 
 def is_address(word: str) -> bool:
-    """Whether a word names files of the model hub: `hf://…`, or OWNER/NAME:CONFIG:SPLIT where no such path exists."""
+    """Tell whether a word names files of the model hub: `hf://…`, or OWNER/NAME:CONFIG:SPLIT if no such path exists."""
     return word.startswith(HUB) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
 
 
-def _of_hub(address: str) -> Found:
+def _hub_files(address: str) -> HubFiles:
     from secid.read.hub import fetch_files
 
     return fetch_files(address)
 
 
 def _expand(pattern: str) -> list[str]:
-    """Existing paths of a word: itself, what it matches as a glob, or the files of an address of the hub; sorted."""
+    """Return the paths of a word, sorted: itself, its matches as a glob, or the files of an address of the hub."""
     if is_address(pattern):
-        return list(_of_hub(pattern).files)
+        return list(_hub_files(pattern).files)
     if Path(pattern).exists():
         return [pattern]
     # Path.glob takes no absolute pattern.
@@ -244,11 +250,11 @@ def _expand(pattern: str) -> list[str]:
     if Path(pattern).is_symlink():
         raise InputError(f"broken symlink to {Path(pattern).readlink()}", where=pattern)
     problem = "matches no file" if glob.has_magic(pattern) else "no such file or directory"
-    raise InputError(problem, where=pattern, remedy=_near(Path(pattern)))
+    raise InputError(problem, where=pattern, remedy=_similar_names(Path(pattern)))
 
 
-def _near(path: Path) -> str | None:
-    """What the user may have meant; None where no name is similar."""
+def _similar_names(path: Path) -> str | None:
+    """Return a remedy with names that the user may have meant; None if no name is similar."""
     if not path.parent.is_dir():
         return f"no such directory: {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
@@ -258,13 +264,13 @@ def _near(path: Path) -> str | None:
 
 
 def _folder(path: str) -> list[_Entry]:
-    """The sources of a folder."""
+    """Return the sources of a folder."""
     files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
     return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 
 
 def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
-    """Sources of the files in one folder: one of its name, or each of its own stem."""
+    """Return the sources of the files in one folder: one with the folder's name, or one for each stem."""
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if len(stems) == 1:
         return [_Entry(name, files, folder.parent)]
@@ -276,23 +282,23 @@ def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
 
 
 def _address(address: str) -> list[_Entry]:
-    """The sources of an address of the hub that stands for a folder; [] where it names files."""
-    found = _of_hub(address)
-    if found.name is None:
+    """Return the sources of an address of the hub that names a folder; [] if it names files."""
+    hub = _hub_files(address)
+    if hub.name is None:
         return []
     folders: dict[Path, list[str]] = {}
-    for file in found.files:
+    for file in hub.files:
         folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
-    if not address.startswith(HUB) or len(entries) == 1:  # a split, or all that is there
-        return [_Entry(found.name, list(found.files), Path(address).parent)]
+    if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
+        return [_Entry(hub.name, list(hub.files), Path(address).parent)]
     return entries
 
 
 def data_files(path: str) -> list[str]:
-    """The data files of a file, a folder or an address as one list, shards checked.
+    """Return the data files of a file, a folder or an address as one list, shards checked.
 
-    Raises InputError where there is none.
+    Raises InputError if there are none.
     """
     if not is_address(path) and not Path(path).is_dir():
         return [path]
@@ -300,7 +306,7 @@ def data_files(path: str) -> list[str]:
 
 
 def _folder_files(folder: str) -> list[str]:
-    """Data files of a folder in sorted order, without side files. Raises InputError where there is none."""
+    """Return the data files of a folder, sorted, without side files. Raises InputError if there are none."""
     path = Path(folder)
     if _is_saved_dataset(path):
         return _saved_files(path)
@@ -322,12 +328,14 @@ def _folder_files(folder: str) -> list[str]:
     return files
 
 
-def passed_over(words: Sequence[str]) -> list[str]:
-    """A line for each folder that the words of a command line name, listing its files that are not read, hidden ones
-    left out; and one for each address of which other files are read than its own.
+def notes_on_unread_files(words: Sequence[str]) -> list[str]:
+    """Return notes on the words of a command line.
+
+    There is one for each address whose Parquet conversion is read instead, and one for each folder with files that are
+    not read, which lists them without hidden ones.
     """
     patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STDIN]
-    lines = [note for note in (_of_hub(pattern).note for pattern in patterns if is_address(pattern)) if note]
+    lines = [note for note in (_hub_files(pattern).note for pattern in patterns if is_address(pattern)) if note]
     for folder in [Path(path) for pattern in patterns for path in _expand(pattern) if Path(path).is_dir()]:
         has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
         read = set() if has_index else set(_folder_files(str(folder)))
@@ -339,7 +347,7 @@ def passed_over(words: Sequence[str]) -> list[str]:
 
 
 def is_data(name: str) -> bool:
-    """Whether a file of this name is taken for data: by its suffix, and not a description of other files."""
+    """Tell whether a file counts as data: it has a suffix of data and is not a side file."""
     lower = name.lower()
     for suffix in PACKING:
         lower = lower.removesuffix(suffix)
@@ -351,7 +359,7 @@ def _is_saved_dataset(path: Path) -> bool:
 
 
 def _saved_files(path: Path) -> list[str]:
-    """Arrow files of a `save_to_disk` folder, as its state names them."""
+    """Return the Arrow files of a `save_to_disk` folder, as its state.json names them."""
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         names = [entry["filename"] for entry in state["_data_files"]]
@@ -365,7 +373,7 @@ def _saved_files(path: Path) -> list[str]:
 
 
 def _checked_shards(paths: Iterable[str]) -> list[str]:
-    """Paths sorted; where they are shards i-of-N, all N must be present. They count from 0 or from 1."""
+    """Return paths sorted. If they are shards i-of-N, counted from 0 or 1, all N must be present (InputError)."""
     paths = sorted(paths)
     groups: dict[tuple[str, int], set[int]] = {}
     for path in paths:
@@ -380,13 +388,13 @@ def _checked_shards(paths: Iterable[str]) -> list[str]:
             raise InputError(
                 f"{len(missing)} of {total} shards are missing: {shown}",
                 where=name,
-                remedy="copy them too; name=FILE takes one shard alone",
+                remedy="copy them too; name=FILE takes a single shard",
             )
     return paths
 
 
 def _refuse_repeats(sources: Sequence[Source]) -> None:
-    """Raises UsageError for two sources of one name, or of one input that can be read only once."""
+    """Refuse two sources with one name, or with one input that can be read only once. Raises UsageError."""
     by_name: dict[str, Source] = {}
     by_pipe: dict[Path, str] = {}
     for source in sources:
@@ -395,7 +403,7 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
             if other != source.name or source.name in by_name:
                 raise UsageError(
                     f"{path} can be read only once and cannot feed two sources ({other}, {source.name})",
-                    remedy="save it to a file and name that",
+                    remedy="save it to a file and name the file",
                 )
         if source.name in by_name:
             other_name = f"other={source.paths[0]}" if source.data is None else '("other", object)'

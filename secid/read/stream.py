@@ -1,4 +1,4 @@
-"""The bytes of one input, decompressed on the way, and what every container makes of them: numbered rows of cells."""
+"""The bytes of one input, decompressed, and the numbered rows of cells that every container makes of them."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from secid.errors import InputError, plainly
 from secid.records import Fact, is_object
 
-# The bytes of one input: opened once, counted and hashed as they pass, decompressed on the way.
+# The bytes of one input: opened once, counted, hashed and decompressed as they are read.
 #
-# Compression is recognised by its magic bytes, never by the file's name.
+# Magic bytes show the compression, never the file's name.
 
 STDIN = "-"
 HUB = "hf://"
-"""How the address of a file of the model hub starts (secid/read/hub.py)."""
+"""Start of the address of a file of the model hub (secid/read/hub.py)."""
 CHUNK = 1 << 20
-"""Bytes requested at once: larger does not read faster, and memory stays near it."""
+"""Bytes per read. Larger reads are not faster, and memory stays near this size."""
 
 BLOCK = 1 << 18
-"""Bytes of lines handled at once: what is made of them stays in the processor's cache."""
+"""Bytes of lines handled at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
 """Largest Parquet or Arrow input copied to a temporary file (16 GiB): these formats need random access."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
-"""A zstd frame, or one without data, such as pzstd writes first."""
+"""Start of a zstd frame, or of one without data, which pzstd writes first."""
 
 
 def on_disk(path: str) -> str:
-    """The file behind a path: itself, or the copy of an address in the hub's cache."""
+    """Return the file behind a path: itself, or the copy of an address in the hub's cache."""
     if not path.startswith(HUB):
         return path
-    from secid.read.hub import local  # only where an address is met: it costs 0.3 s
+    from secid.read.hub import local  # only for an address: the import takes 0.3 s
 
     return local(path)
 
 
 def once_only(path: str) -> bool:
-    """Whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
+    """Tell whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
     return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
 
 
 class _Counted(io.RawIOBase):
-    """Passes bytes through, keeping their number and their SHA-256."""
+    """A stream that passes bytes through and keeps their number and SHA-256."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -74,8 +74,8 @@ class _Counted(io.RawIOBase):
         self.digest.update(data)
         return len(data)
 
-    def whole(self) -> None:
-        """Counts and hashes a file that was read at random places."""
+    def count_whole_file(self) -> None:
+        """Count and hash a file that was read at random places."""
         self._raw.seek(0)
         self.digest = hashlib.file_digest(self._raw, "sha256")  # type: ignore[arg-type]
         self.n_bytes = self._raw.tell()
@@ -90,8 +90,8 @@ class ByteStream:
     """One opened input, decompressed.
 
     path : a file or pipe, or "-" for standard input.   raw : its bytes as a temporary file, for a Python object.
-    `n_bytes_read` counts the bytes as they lie on disk; `sha256` is theirs, whole after `drain`.
-    Raises InputError where the input cannot be opened or its compression is damaged.
+    `n_bytes_read` and `sha256` are of the bytes on disk, and cover the whole input after `drain`.
+    Raises InputError if the input cannot be opened or its compressed data are damaged.
     """
 
     def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
@@ -111,23 +111,23 @@ class ByteStream:
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes taken from the disk so far, before decompression."""
+        """Return the bytes read from disk so far, before decompression."""
         return self._counted.n_bytes
 
     @property
     def sha256(self) -> str:
-        """Hex SHA-256 of the bytes read so far."""
+        """Return the hex SHA-256 of the bytes read so far."""
         return self._counted.digest.hexdigest()
 
     def peek(self) -> bytes:
-        """The first decompressed bytes (up to CHUNK of them) without consuming them; b"" where there are none."""
+        """Return the first decompressed bytes (up to CHUNK) without consuming them; b"" for an empty input."""
         with self._errors():
             return self._plain.peek(CHUNK)
 
     def lines(self, limit: int) -> Iterator[bytes | None]:
-        """Lines with their \\n, which alone ends one; None for a line of more than `limit` bytes, passed over.
+        """Yield lines with their \\n, the only line end; None for a line of more than `limit` bytes, which is skipped.
 
-        Memory stays below `limit` plus a chunk, whatever the file holds.
+        Memory stays below `limit` plus a chunk for any file.
         """
         readline = self._plain.readline
         with self._errors():
@@ -140,7 +140,7 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """The same lines, at most BLOCK bytes of whole ones at a time; None for one line of more than `limit` bytes."""
+        """Yield the lines of `lines`, at most BLOCK bytes of whole ones at a time; None for one over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
@@ -154,12 +154,12 @@ class ByteStream:
                 yield next(lines)
 
     def read(self) -> bytes:
-        """Up to CHUNK decompressed bytes; b"" at the end."""
+        """Return up to CHUNK decompressed bytes; b"" at the end."""
         with self._errors():
             return self._plain.read(CHUNK)
 
     def random_access(self) -> BinaryIO:
-        """The decompressed bytes as a seekable file: the input itself, or a temporary copy."""
+        """Return the decompressed bytes as a seekable file: the input itself, or a temporary copy."""
         if self._random is None and not self.compression and self._in_place:
             self._random = self._raw
         if self._random is None:
@@ -172,10 +172,10 @@ class ByteStream:
         return self._random
 
     def drain(self) -> None:
-        """Read what is left, so that count and hash cover the whole input."""
+        """Read the rest, so that count and hash cover the whole input."""
         with self._errors():
             if self._random is self._raw:
-                self._counted.whole()
+                self._counted.count_whole_file()
                 return
             while self._plain.read(CHUNK) or self._packed.read(CHUNK):
                 pass
@@ -188,7 +188,7 @@ class ByteStream:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Read errors in the user's words."""
+        """Raise read errors as InputError, in the user's words."""
         try:
             yield
         except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -206,7 +206,7 @@ def _gzip(packed: BinaryIO) -> io.RawIOBase:
 
 
 def _zstd(packed: BinaryIO) -> io.RawIOBase:
-    # Imported where a file needs it.
+    # Imported only if a file needs it.
     import pyarrow as pa
 
     return cast("io.RawIOBase", pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd"))
@@ -216,26 +216,26 @@ def _open(path: str) -> BinaryIO:
     if path == STDIN:
         return sys.stdin.buffer
     try:
-        # A pipe gives what has arrived; with a buffer it waits for as much as is requested.
+        # A pipe returns what has arrived; with a buffer, a read waits for all that it requests.
         return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
 
 
-# What every container yields: numbered rows, or the reason why one is none.
+# The output of every container: numbered rows, and the reason for each that cannot be parsed.
 
 Row = dict[str, Any] | list[Any]
 """A JSON object or table row with named columns, or a row whose columns have only positions."""
 
 ROW_LIMIT = 64 << 20
-"""Largest row in bytes (64 MiB): four orders of magnitude above a record of ten long passages,
-and small enough that a hostile file cannot fill the memory."""
+"""Largest row in bytes (64 MiB): four orders of magnitude above a record of ten long passages, and small enough that
+a hostile file cannot fill the memory."""
 
 PART_BYTES = 1 << 20
-"""Rows handled at once, in bytes: hundreds of usual rows hide the cost of a call, and one row of the limit fits too."""
+"""Bytes of rows handled at once: hundreds of usual rows hide the cost of a call. One row more may exceed them."""
 
 PART_ROWS = 4096
-"""Rows handled at once where they are short: as objects, those of two bytes take a hundred times as much."""
+"""Most rows handled at once: as objects, rows of two bytes take a hundred times as much memory."""
 
 SHOWN_LENGTH = 200
 """Most characters of a text that an error or a defect shows."""
@@ -244,7 +244,7 @@ UTF_8 = "write it in UTF-8: iconv -f ENCODING -t UTF-8"
 
 KINDS = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
          float: "number", type(None): "null"}  # fmt: skip
-"""JSON types by those of Python."""
+"""Names of JSON types by Python type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +256,9 @@ class Broken:
 
 
 class Part(NamedTuple):
-    """Rows that follow each other in a file, with the 1-based line or row number of each.
+    """Consecutive rows of a file, with the 1-based line or row number of each.
 
-    done: share of the file behind the last row; 0.0 where the bytes read show it.
+    done: share of the file read up to the last row; 0.0 if the bytes read show it.
     """
 
     numbers: Sequence[int]
@@ -269,8 +269,8 @@ class Part(NamedTuple):
 Parts = Iterator[Part]
 
 
-def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
-    """Rows with their sizes in bytes, in parts of PART_BYTES or PART_ROWS."""
+def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
+    """Group numbered rows, given with their sizes in bytes, into parts of PART_BYTES or PART_ROWS."""
     numbers: list[int] = []
     values: list[Row | Broken] = []
     total = 0
@@ -286,30 +286,30 @@ def gathered(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
 
 
 def wrong_type(value: Any, of: str, expected: str) -> Fact:
-    """A value of another type than its place asks for. of: the place."""
+    """Return the fact that a value has another type than expected. of: its place."""
     return Fact("type", {"of": of, "got": KINDS.get(type(value), type(value).__name__), "expected": expected})
 
 
 def too_large(of: str) -> Broken:
-    """A line or row that is over the limit."""
+    """Return a line or row that is over the limit."""
     return Broken("too_large", Fact("size", {"of": of, "mib": ROW_LIMIT >> 20}))
 
 
 def shorten(text: str, length: int = SHOWN_LENGTH) -> str:
-    """One line of at most `length` characters."""
+    """Return a text as one line of at most `length` characters."""
     line = " ".join(text[: 4 * length].split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def shown(value: Any, length: int = SHOWN_LENGTH) -> str:
-    """A text, or any other value as JSON, in one line of at most `length` characters, however deep it is nested."""
+    """Return a text, or any other value as JSON of any depth, as one line of at most `length` characters."""
     if isinstance(value, str):
         return shorten(value, length)
     parts = json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value)
     return shorten("".join(islice(parts, length + 1)), length)
 
 
-# What one cell holds: a text, or the id of one.
+# Cells: a text, or the id of one.
 
 TEXT_KEYS = ("text", "contents", "content", "passage_text", "document_text", "passage", "document", "body")
 ID_KEYS = ("docid", "doc_id", "pid", "psg_id", "passage_id", "corpus_id", "corpus-id", "document_id", "_id", "id")
@@ -317,25 +317,25 @@ TITLE_KEY = "title"
 
 
 def passage_text(passage: Mapping[str, Any]) -> Any:
-    """The text of a passage object, whatever its type; None where it has none."""
+    """Return the text of a passage object, of any type; None without one."""
     return next((passage[key] for key in TEXT_KEYS if key in passage), None)
 
 
 def passage_id(passage: Mapping[str, Any]) -> Any:
-    """The id of a passage object; None where it has none."""
+    """Return the id of a passage object; None without one."""
     return next((passage[key] for key in ID_KEYS if key in passage), None)
 
 
 def join_title(title: Any, text: str) -> str:
-    """Title, space, text, as in Tevatron, DPR, E5 and BEIR; only one of them where the other is empty."""
+    """Return title, space, text, as in Tevatron, DPR, E5 and BEIR; only one of them if the other is empty."""
     if not isinstance(title, str) or not title:
         return text
     return f"{title} {text}" if text else title
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Every text or id inside a cell, a list, or a dict of lists; for detection only."""
-    waiting = [value]  # no recursion: a bad row may be nested arbitrarily deep
+    """Yield every text or id inside a cell, a list, or a dict of lists; for detection only."""
+    waiting = [value]  # no recursion: a bad row may be nested without end
     while waiting:
         value = waiting.pop()
         if isinstance(value, list | tuple):

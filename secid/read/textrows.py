@@ -36,25 +36,25 @@ from secid.settings import flag_of
 
 # Rows of JSON: lines, or a document that is parsed as a whole.
 #
-# orjson parses. Where it refuses what Python's json writes (NaN, Infinity), json decides; NaN is null, since pandas
-# writes it for a missing cell.
+# orjson parses. If it refuses a row, Python's json decides, which also writes NaN and Infinity. NaN is null, since
+# pandas writes it for a missing cell.
 
 BOM = codecs.BOM_UTF8
 DOCUMENT_LIMIT = 256 << 20
-"""Largest JSON array or object that is a whole file (256 MiB): parsed it takes two to four times as much."""
+"""Largest JSON array or object that is a whole file (256 MiB). Parsed, it takes two to four times as much memory."""
 
 WRAPPERS = ("data", "rows", "records", "examples", "train")
 """Keys under which a JSON object may hold its list of records."""
 
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
-"""Every key of an object ends like this; texts rarely hold it. So its count is never below the number of keys."""
+"""End of every key of an object; texts rarely hold it. Its count is never below the number of keys."""
 
 TOO_DEEP = Broken("too_deep", Fact("depth"))
-"""orjson stops at 1024, Python's recursion a little before; nothing a record needs comes near it."""
+"""orjson stops at a depth of 1024, Python's recursion a little earlier. No record needs nearly as much."""
 
 
 def json_lines(stream: ByteStream) -> Parts:
-    """One row per line, counted from 1; blank lines are skipped. Lines end at \\n alone: U+0085 and U+2028 are text."""
+    """Yield one row per line, counted from 1, without blank lines. Only \\n ends a line: U+0085 and U+2028 are text."""
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
         if block is None:
@@ -78,12 +78,12 @@ def json_lines(stream: ByteStream) -> Parts:
 
 
 def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
-    """The objects of all lines, parsed the quick way; None where some line needs a closer look."""
+    """Return the objects of all lines, parsed the quick way; None if some line needs a closer look."""
     try:
         rows = list(map(orjson.loads, lines))
         if not all(type(row) is dict for row in rows):
             return None
-        # Equal counts prove that no key is repeated in any of them, at 1 GB/s.
+        # Equal counts prove, at 1 GB/s, that no line repeats a key.
         n_key_ends = len(KEY_END.findall(block))
         return rows if n_key_ends == sum(map(len, rows)) or n_key_ends == sum(map(count_keys, rows)) else None
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
 
 
 def parse_row(text: bytes | bytearray) -> Row | Broken:
-    """One JSON object or array from UTF-8 bytes, every check applied; Broken says what is wrong."""
+    """Parse one JSON object or array from UTF-8 bytes, with every check; Broken says what is wrong."""
     try:
         value = orjson.loads(text)
     except ValueError as error:
@@ -113,12 +113,12 @@ def _wrong_type(value: Any) -> Broken:
 
 
 def _lenient(text: bytes | bytearray, problem: str) -> Any:
-    """What Python's json reads and orjson does not: NaN (as null), Infinity, numbers beyond float64."""
+    """Parse what Python's json reads and orjson does not: NaN (as null), Infinity, numbers beyond float64."""
     if "depth" in problem:
         return TOO_DEEP
     try:
         value = json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
-        # A lone surrogate (\ud800) passes json but is no text: it could never be written as UTF-8.
+        # json accepts a lone surrogate (\ud800), but no UTF-8 can hold it.
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         return TOO_DEEP
@@ -130,14 +130,14 @@ def _lenient(text: bytes | bytearray, problem: str) -> Any:
 
 
 def _syntax(text: bytes | bytearray, problem: str) -> str:
-    """The kind of fault of a line that is not JSON."""
+    """Return the kind of fault of a line that is not JSON."""
     if "UTF-8" in problem:
         return "not_utf8"
     return "python_quotes" if re.match(rb"[\[{\s]+'", text) else "syntax"
 
 
 def count_keys(value: Any) -> int:
-    """Keys of the objects inside a parsed value; fewer where they lie deeper than lists of objects."""
+    """Count the keys of the objects inside a parsed value; fewer if some are deeper than lists of objects."""
     if type(value) is not dict:
         return sum(map(count_keys, value)) if type(value) is list else 0
     total = len(value)
@@ -164,16 +164,16 @@ def _repeated_key(text: bytes | bytearray) -> str | None:
 
 
 def json_document(stream: ByteStream) -> Parts:
-    """Rows of a file that is one JSON value: the elements of an array, the list in a wrapper, or an object as a row.
+    """Yield the rows of a file that is one JSON value: the elements of an array, the list in a wrapper, or an object.
 
-    Numbers count rows from 1. Raises InputError where the file is not valid JSON or larger than DOCUMENT_LIMIT.
+    Numbers count rows from 1. Raises InputError if the file is not valid JSON or larger than DOCUMENT_LIMIT.
     """
     data = bytearray()
     while chunk := stream.read():
         data += chunk
         if len(data) > DOCUMENT_LIMIT:
             raise InputError(
-                f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, which would have to be parsed as a whole",
+                f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, too large to parse as a whole",
                 where=stream.path,
                 remedy="write one record per line: jq -c .[]",
             )
@@ -202,12 +202,12 @@ JSON_REMEDIES = {
     "python_quotes": "this is Python's notation: write it with json.dumps",
     "half_surrogate": "replace it; in JSON lines only these records are skipped",
 }
-"""What to do with a document, or with lines none of which can be read, by the kind of its fault."""
+"""Remedies for a document, or for lines of which none can be read, by the kind of fault."""
 CUT_SHORT = "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
 
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
-    """Raises InputError where a wrapper holds further lists of objects, perhaps with other keys."""
+    """Refuse a wrapper with several lists of objects, perhaps with different keys. Raises InputError."""
     lists = [
         name for name, inner in value.items() if isinstance(inner, list) and any(type(row) is dict for row in inner)
     ]
@@ -215,14 +215,14 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
         raise InputError(
             f"several lists of records: {', '.join(lists)}",
             where=path,
-            remedy="write each to a file of its own",
+            remedy="write each to a separate file",
         )
 
 
 def unwrap(value: Row) -> list[Any]:
-    """The records inside a JSON object: a list under a wrapper's key, or one of objects with query and negatives.
+    """Return the records inside a JSON object: a list under a wrapper's key, or of objects with query and negatives.
 
-    The object itself where it names query and negative, or holds no such list.
+    Return the object itself if it names query and negative, or holds no such list.
     """
     inner: Any = value
     while isinstance(inner, dict) and not _is_record(inner):
@@ -252,7 +252,7 @@ KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a table is written. header: column names, or () where the first line is a row already."""
+    """The format of a table. header: column names, or () if the first line is a row."""
 
     delimiter: str
     quoted: bool
@@ -260,7 +260,7 @@ class Dialect:
     n_columns: int
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """Rows of lines. Raises csv.Error for one that cannot be parsed, and goes on after it."""
+        """Return the rows of lines. Raises csv.Error for one that cannot be parsed; the next call reads on after it."""
         return csv.reader(
             lines,
             delimiter=self.delimiter,
@@ -270,11 +270,11 @@ class Dialect:
 
 
 def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[str]) -> Dialect:
-    """Delimiter, quoting and header of a table from its first bytes.
+    """Return the dialect of a table (delimiter, quoting, header) from its first bytes.
 
-    The delimiter is a tab where the first line has one. Fields are quoted in CSV; in TSV only where every field that
-    opens with a quotation mark is quoted as in CSV, and either needs to be or all others are quoted
-    too, since passages hold free quotation marks (MS MARCO).
+    The delimiter is a tab if the first line has one. Fields are quoted in CSV. In TSV they are quoted only if every
+    field that opens with a quotation mark is quoted as in CSV, and either all of these need it or all other fields but
+    numbers are quoted too, since passages hold free quotation marks (MS MARCO).
     header, named : as in `header_of`.
     """
     text = head.decode("utf-8", errors="replace")
@@ -285,7 +285,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
     dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
     rows = _first_rows(lines, dialect)
     if not rows:
-        raise InputError("no row could be read", where=path, remedy=KNOWN)
+        raise InputError("cannot read any row", where=path, remedy=KNOWN)
     try:
         names = header_of(rows, header, path, named)
     except InputError:
@@ -293,7 +293,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
             raise InputError("not valid UTF-8", where=f"{path}:1", remedy=UTF_8) from None
         raise
     if delimiter == "," and not (names or named or header is False or _is_table_by_name(path)):
-        raise InputError(  # prose has commas, too
+        raise InputError(  # prose has commas too
             f"neither JSON nor a table with a header: the file starts with {shorten(first, 60)!r}",
             where=path,
             remedy=f"{KNOWN}; name a table with commas and no header .csv, or add {flag_of('header', False)}",
@@ -306,7 +306,7 @@ def _is_table_by_name(path: str) -> bool:
 
 
 def _refuse_other_files(first: str, path: str) -> None:
-    """Raises InputError for a first line that is not of a table with commas or tabs."""
+    """Refuse a first line that does not belong to a table with commas or tabs. Raises InputError."""
     if JUDGEMENT.fullmatch(first):
         raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
     if "\t" in first or "," in first:
@@ -324,7 +324,7 @@ def _is_quoted_tsv(lines: list[str]) -> bool:
     opened = [cell for cell in cells if cell.startswith('"')]
     if not opened or not all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened):
         return False
-    # What quotes one field of many that need no quotation marks is the text itself.
+    # If one of many fields has quotation marks that it does not need, they belong to its text.
     needed = all('""' in cell[1:-1] for cell in opened)
     return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
 
@@ -342,10 +342,11 @@ def _first_rows(lines: list[str], dialect: Dialect) -> list[list[str]]:
 
 
 def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
-    """The number of each row's first line, the row, and its bytes; a dict where the table has a header, else a list.
+    """Yield the number of each row's first line, the row, and its bytes.
 
-    An empty cell is None: tables have no other null. A row that cannot be parsed or has more or fewer fields than the
-    table is Broken, once for each of its lines: after an unclosed quotation mark they may be rows.
+    A row is a dict if the table has a header, else a list. An empty cell is None: tables have no other null. A row that
+    cannot be parsed, or has more or fewer fields than the table, is Broken, once for each of its lines, since lines
+    after an unclosed quotation mark may be rows.
     """
     lines = _Lines(stream)
     reader = dialect.reader(lines)
@@ -383,7 +384,7 @@ def _row(cells: list[str], dialect: Dialect) -> Row | Broken:
 
 
 class _Lines:
-    """Decoded lines for csv.reader, with the number of the last one and what was wrong with those of the row."""
+    """Decoded lines for csv.reader, with the number of the last one and the damage in the lines of the current row."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._lines = stream.lines(ROW_LIMIT)
@@ -392,7 +393,7 @@ class _Lines:
         self.damage: Broken | None = None
 
     def start_row(self) -> int:
-        """Number of the line that the next row starts on; what was wrong with earlier lines is forgotten."""
+        """Start a row: forget the damage in earlier lines, and return the number of its first line."""
         self.damage = None
         self.row_bytes = 0
         return self.number + 1

@@ -1,4 +1,4 @@
-"""Binders of shapes that no list of column names describes: labelled passages, toolkits' own, columns by order."""
+"""Binders of shapes beyond lists of column names: labelled passages, toolkits' formats, columns by order."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from secid.read.binding import (
 )
 from secid.read.stream import leaves, passage_id, passage_text
 
-# Passages whose labels say which are positives: one pair a row, or a list with its labels.
+# Passages whose labels say which are positives: one pair per row, or a list with its labels.
 
 LABEL_WORDS = {
     **dict.fromkeys(("relevant", "positive", "pos", "yes"), 1.0),
     **dict.fromkeys(("irrelevant", "not relevant", "non-relevant", "negative", "neg", "no"), 0.0),
 }
-"""Words that labels go by, in any letter case. Those of other tasks ("entailment") do not say which is positive."""
+"""Words for labels, in any letter case. Words of other tasks ("entailment") do not say which passage is positive."""
 FLAGS = frozenset({0.0, 1.0})
 
 
 def as_label(value: Any) -> float | None:
-    """A label as a number: "relevant" is 1, "no" is 0; None where it is none."""
+    """Return a label as a number: "relevant" is 1, "no" is 0; None if it is neither such a word nor a number."""
     word = value.strip().lower().replace("_", " ") if isinstance(value, str) else ""
     return LABEL_WORDS.get(word, as_number(value))
 
 
 def as_number(value: Any) -> float | None:
-    """A cell as a number; None where it is none. True is 1, "0.5" is 0.5."""
+    """Return a cell as a number: True is 1, "0.5" is 0.5; None if it is not a number."""
     if isinstance(value, str):
         value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
     try:
@@ -64,24 +64,24 @@ def as_number(value: Any) -> float | None:
 
 
 def are_numbers(head: Head, key: Key) -> bool:
-    """Whether a column holds numbers (flags and numbers written as text count), at least one."""
+    """Tell whether a column holds only numbers (also flags and numbers written as text), at least one."""
     values = head.column(key)
     return bool(values) and all(as_number(value) is not None for value in values)
 
 
 def is_score(head: Head, key: Key) -> bool:
-    """Whether a column holds numbers, a fraction among them."""
+    """Tell whether a column holds only numbers, with at least one fraction."""
     values = head.column(key)
     return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
 
 
 def flag_columns(head: Head) -> list[Key]:
-    """Columns whose values are 0 and 1, or words for them, both present."""
+    """Return the columns whose labels are 0 and 1, or words for them, with both present."""
     return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == FLAGS]
 
 
 def _labelled_positives(head: Head) -> list[str]:
-    """Columns named as positives whose labels, 0 and 1, say otherwise: sentence-transformers keeps the name."""
+    """Return columns named as positives that labels of 0 and 1 call otherwise: sentence-transformers keeps the name."""
     labels = [key for key in columns_named(head, LABEL) if key in flag_columns(head)]
     return (
         [key for key in columns_named(head, POSITIVE) if key not in labels]
@@ -91,7 +91,7 @@ def _labelled_positives(head: Head) -> list[str]:
 
 
 def labelled_list(head: Head) -> list[Binding]:
-    """A list of passages and a list of their labels, or objects with a passage and its label each."""
+    """Bind a list of passages and a list of their labels, or objects with a passage and its label each."""
     return [
         binding
         for query in query_columns(head)
@@ -119,7 +119,7 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
 
 
 def own_labels(query: Key, docs: Key, label: str) -> Binding:
-    """Binding of a list of passages that hold their labels themselves."""
+    """Return the binding of a list of passages that hold their own labels."""
     columns = (str(query), str(docs)) if isinstance(query, str) else None
     return _list(
         str(query), str(docs), f"their {label}", columns,
@@ -128,7 +128,7 @@ def own_labels(query: Key, docs: Key, label: str) -> Binding:
 
 
 def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Binding of a list of passages and the list of their labels."""
+    """Return the binding of a list of passages and the list of their labels."""
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
@@ -138,7 +138,7 @@ def _list(query: str, docs: str, label: str, columns: tuple[str, ...] | None, ex
 
 
 def labelled_pair(head: Head) -> list[Binding]:
-    """One row a (query, passage, label): rows are grouped by query."""
+    """Bind rows of (query, passage, label), which are grouped by query."""
     if columns_named(head, NEGATIVE):
         return []
     return [
@@ -152,7 +152,7 @@ def labelled_pair(head: Head) -> list[Binding]:
 
 
 def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None) -> Binding:
-    """Binding of labelled pairs; `title` is joined before the passage."""
+    """Return the binding of labelled pairs; `title` is joined before the passage."""
     get = itemgetter(query, passage, label)
 
     def with_title(row: Any) -> tuple[Any, Any, Any]:
@@ -165,23 +165,23 @@ def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None)
     return Binding(str(query), both, both, extract, columns, labelled="pair", note="rows grouped by query")
 
 
-# Binders of shapes that no list of column names describes: toolkits' own, and columns by their order.
+# Binders of shapes beyond lists of column names: toolkits' formats, and columns by their order.
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
-"""Keys of an object that holds passages, field by field; those of an object of miners are names of miners."""
+"""Keys of an object that holds passages field by field. An object of miners has names of miners as keys."""
 OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVES})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVES}))")
-"""Negatives and the name of their miner, `neg_bm25` or `bm25_negatives`; `neg_bm25_1` is one of an n-tuple."""
+"""Names of columns of one miner's negatives: `neg_bm25` or `bm25_negatives`. `neg_bm25_1` is part of an n-tuple."""
 
 NLI = ["premise", "entailment", "contradiction"]
-PASSED_OVER = re.compile(
+NO_TEXTS = re.compile(
     r"(?i)(.+[_ -])?(labels?|scores?)|"
     r"_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
 )
-"""Columns that are no texts of any row: labels, scores, ids and marks."""
+"""Names of columns without texts: labels, scores, ids and tags."""
 
 
 def dpr(head: Head) -> list[Binding]:
-    """DPR: random and hard negatives are two sources."""
+    """Bind rows of DPR. Random and hard negatives are two sources."""
     both = {"random": "negative_ctxs", "hard": "hard_negative_ctxs"}
     splits = {split: column for split, column in both.items() if head.kinds.get(column) in LISTS}
     if "positive_ctxs" not in head.kinds or not splits:
@@ -194,7 +194,7 @@ def dpr(head: Head) -> list[Binding]:
 
 
 def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
-    """A column of negatives for each source."""
+    """Return the binding of a column of negatives for each source."""
 
     def extract(row: Any) -> tuple[Any, Any, Any]:
         return row[query], row[positive], {split: row.get(name) for split, name in splits.items()}
@@ -205,7 +205,7 @@ def _split(query: str, positive: str, splits: dict[str, str], **options: Any) ->
 
 
 def several_miners(head: Head) -> list[Binding]:
-    """A column or a key of an object for each miner: each is a source."""
+    """Bind rows with a column, or a key of an object, for each miner. Each miner is a source."""
     negatives = [key for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct"]
     negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
     negatives = [key for key in negatives if are_miners(head, key)]
@@ -219,7 +219,7 @@ def several_miners(head: Head) -> list[Binding]:
 
 
 def all_miners(head: Head) -> list[Binding]:
-    """The same, or a source for each column of negatives whatever its name."""
+    """Bind as `several_miners` does, else with a source for each column of negatives of any name."""
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in LISTS | {"text"}]
     return several_miners(head) or _a_source_each(head, negatives)
 
@@ -234,13 +234,16 @@ def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
 
 
 def miner_columns(head: Head) -> list[str]:
-    """Columns of lists or texts named as the negatives of a miner each."""
+    """Return the columns of lists or texts that are each named as the negatives of a miner."""
     names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
     return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
 
 
 def are_miners(head: Head, key: Key) -> bool:
-    """Whether the keys of a column of objects may be miners: none is a passage, a field, or a number of one text."""
+    """Tell whether the keys of a column of objects may be miners.
+
+    They are not if an object is a passage, all keys are fields or numbers of single texts, or one describes a passage.
+    """
     values = [value for value in head.typical(key) if isinstance(value, dict)]
     passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
     names = {name for value in values for name in value}
@@ -251,7 +254,7 @@ def are_miners(head: Head, key: Key) -> bool:
 
 
 def simlm(head: Head) -> list[Binding]:
-    """E5 and SimLM: parallel lists of ids and scores inside an object."""
+    """Bind rows of E5 and SimLM: parallel lists of ids and scores inside an object."""
     if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
         return []
     objects = [*head.typical("positives"), *head.typical("negatives")]
@@ -270,7 +273,7 @@ def simlm(head: Head) -> list[Binding]:
 
 
 def ms_swift(head: Head) -> list[Binding]:
-    """Chat messages: the query is a conversation's last user turn, a passage its last message."""
+    """Bind chat messages. The query is a conversation's last user turn, a passage its last message."""
     names = ("messages", "positive_messages", "negative_messages")
     if head.kinds.get("messages") != "structs" or "positive_messages" not in head.kinds:
         return []
@@ -289,7 +292,7 @@ def _last(conversations: list[Any]) -> list[Any]:
 
 
 def nomic(head: Head) -> list[Binding]:
-    """nomic: the row's metadata names the columns of the triplet."""
+    """Bind rows of nomic, whose metadata names the columns of the triplet."""
     triplets = []
     for metadata in head.column("metadata"):
         try:
@@ -302,7 +305,7 @@ def nomic(head: Head) -> list[Binding]:
 
 
 def instructor(head: Head) -> list[Binding]:
-    """INSTRUCTOR and GritLM: every text is an [instruction, text] pair."""
+    """Bind rows of INSTRUCTOR and GritLM, where every text is an [instruction, text] pair."""
     names = ("query", "pos", "neg")
     if not set(names) <= set(head.kinds):
         return []
@@ -317,12 +320,12 @@ def instructor(head: Head) -> list[Binding]:
 
 
 def is_pair(value: Any) -> bool:
-    """Whether a value is a list of two texts."""
+    """Tell whether a value is a list of two texts."""
     return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
 def objects(head: Head) -> list[Binding]:
-    """Objects that hold a text each; the query may be one, too."""
+    """Bind passages that are objects with a text each. The query may be such an object, too."""
     queries = _with_text(head, columns_named(head, QUERY)) or [
         key for key in columns_named(head, QUERY) if head.kinds[key] == "text"
     ]
@@ -338,7 +341,7 @@ def objects(head: Head) -> list[Binding]:
 
 
 def _with_text(head: Head, names: Iterable[str]) -> list[str]:
-    """The columns of objects, or lists of them, that each hold a text."""
+    """Return the columns of objects, or of lists of them, in which every value holds a text."""
     keys = [key for key in names if head.kinds[key] in ("struct", "structs")]
     return [key for key in keys if all(isinstance(_first_text(value), str) for value in head.typical(key))]
 
@@ -357,7 +360,7 @@ def _query_inside(extract: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[A
 
 
 def positional_triplet(head: Head) -> list[Binding]:
-    """Rows without names of three columns, all texts or all ids; a fourth is passed over where it holds scores."""
+    """Bind rows without names of three columns, all texts or all ids. A fourth column of scores is not read."""
     keys = list(head.kinds)
     if len(keys) == 4 and is_score(head, keys[-1]):
         keys.pop()
@@ -375,7 +378,7 @@ def positional_triplet(head: Head) -> list[Binding]:
 
 
 def positional_tuple(head: Head) -> list[Binding]:
-    """Rows without names: query, positive, and negatives in all columns behind."""
+    """Bind rows without names: query, positive, and negatives in all further columns."""
     if head.named or len(head.kinds) < 3 or any(kind not in SCALARS for kind in head.kinds.values()):
         return positional_triplet(head)
     if len(head.kinds) == 3:
@@ -384,7 +387,7 @@ def positional_tuple(head: Head) -> list[Binding]:
 
 
 def no_wider(binding: Binding, head: Head) -> Binding:
-    """The binding for rows no wider than those of the head: cells beyond would be lost uncounted."""
+    """Return the binding for rows no wider than the head. A wider row is a defect, or its cells would be lost."""
     extract, width = binding.extract, len(head.kinds)
 
     def checked(row: Any) -> tuple[Any, Any, Any]:
@@ -396,7 +399,7 @@ def no_wider(binding: Binding, head: Head) -> Binding:
 
 
 def colbert(head: Head) -> list[Binding]:
-    """ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
+    """Bind ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
     if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
         return []
     if not all(len(cell) == 2 for row in head.rows for cell in list(row)[1:] if isinstance(cell, list)):
@@ -409,7 +412,7 @@ def colbert(head: Head) -> list[Binding]:
 
 
 def positional_pair(head: Head) -> list[Binding]:
-    """Rows without names that end on a label: query, (title,) passage, label."""
+    """Bind rows without names that end with a label: query, (title,) passage, label."""
     n_columns = len(head.kinds)
     if head.named or n_columns not in (3, 4) or any(head.kinds[key] not in SCALARS for key in range(n_columns - 1)):
         return []
@@ -420,9 +423,9 @@ def positional_pair(head: Head) -> list[Binding]:
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Exactly three columns of text: NLI's, or ones whose names differ in the number or letter at their end alone."""
+    """Bind exactly three columns of text: NLI's, or ones whose names differ only in the number or letter at the end."""
     texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
-    keys = [str(key) for key in texts if head.named and not PASSED_OVER.fullmatch(str(key))]
+    keys = [str(key) for key in texts if head.named and not NO_TEXTS.fullmatch(str(key))]
     numbered = len({re.sub(r"(?i)(?<![a-z])[a-d]$|\d+$", "", key) for key in keys}) == 1
     if len(keys) != 3 or not (numbered or keys == NLI) or any(map(says_negative, keys)):
         return []

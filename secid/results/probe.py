@@ -1,4 +1,4 @@
-"""What `secid probe` reports: frozen results. It trains, and never enters the ranking of `score`. Source: METHOD 13."""
+"""Frozen results of `secid probe`, which trains. They never affect the ranking of `score`. Source: METHOD 13."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from secid.results.inputs import EncoderInfo, InputFile, Shown
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
-"""Below these nothing is evaluated. Source: METHOD 13; of groups, for Student's t to be near the normal."""
+"""Fewest held-out queries and groups: with fewer nothing is evaluated. 30 groups bring Student's t near the normal.
+Source: METHOD 13."""
 
 Interval = tuple[float, float]
 
 
 def sign(interval: Interval | None) -> int:
-    """Of a 95 % interval 1 where it lies above 0, -1 below; 0 where it holds 0, or there is none."""
+    """Return 1 if a 95 % interval lies above 0, -1 if below, and 0 if it contains 0 or there is none."""
     return 0 if interval is None else int(interval[0] > 0) - int(interval[1] < 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """Measures of a ranking, each a mean over the held-out queries, in [0, 1]."""
+    """Ranking metrics, each a mean over the held-out queries, in [0, 1]."""
 
     ndcg_10: float
     mrr_10: float
@@ -32,8 +33,8 @@ class Means:
 class Gap:
     """A mean difference of nDCG@10 over the held-out queries, paired by query.
 
-    standard_error : of both components, error_queries and error_runs: what other queries (their groups are the units)
-                     and other runs of the same trainings would change. error_runs is None with one seed.
+    standard_error : combines error_queries, the effect of other queries (groups of queries are the units), and
+                     error_runs, the effect of other runs of the same trainings. error_runs is None with one seed.
     interval_95, p : Student's t with Satterthwaite's degrees; None with one seed.
     """
 
@@ -70,13 +71,14 @@ class HeldOutQueries:
 class ProbedSource:
     """A source or control after training at one dose.
 
-    n_negatives : that training could draw, over all rows: the same of every source.
-    n_seeds     : finished; fewer than the probe's where it was stopped, since its interval lay below the leader's.
-    trained     : means after training, of the seeds that every source finished at this dose.   per_query: the same
-                  seeds' mean of each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the five fields
-                  after it are those of its `Gap`.
+    n_negatives : negatives that training could draw, over all rows; equal for every source.
+    n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
+                  leader's.
+    trained     : means after training, over the seeds that every source finished at this dose.   per_query: the mean
+                  over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
+                  five fields are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
-    tie         : group, 1 first; sources of a group are tied, directly or through others. None where nothing is ranked.
+    tie         : group, 1 first; sources of a group are tied, directly or through others. None if nothing is ranked.
     """
 
     name: str
@@ -96,7 +98,7 @@ class ProbedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedPair:
-    """Two sources, the one of the higher mean first. established : the Holm-adjusted p is below 0.05."""
+    """Two sources, the one with the higher mean first. established : the Holm-adjusted p is below 0.05."""
 
     first: str
     second: str
@@ -123,8 +125,9 @@ class Divergence:
 class Dose:
     """What training at one learning rate gives. sources, controls: by gain, the highest first.
 
+    controls     : random, and known_positive if enough queries have two.
     not_evaluated: why its sources are not ranked: one_seed, no_gain (no source beats the frozen encoder; pairs and ties
-                   hold), or diverged; None where they are.
+                   hold), or diverged; None if they are ranked.
     divergence   : the run that diverged; sources, controls and pairs are then empty. None otherwise.
     """
 
@@ -194,22 +197,21 @@ def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
 class Probe(Shown):
     """One probe. doses: in the order of their rates; () where nothing was trained.
 
-    n_queries, n_held_out : that all sources have negatives for, and those of them that were ranked.
-    n_left_out   : queries of some source that another one lacks, or that have no positive.
-    n_groups     : queries joined by relevant passages that they share, in one fold each.   effective_groups : of the
-                   held-out queries, groups of one size that would tell as much.
-    n_candidates : passages ranked for each query; 0 where nothing was trained.   candidate_depth : of the lists that
-                   they come from where there were too many (METHOD 13); None where all passages are candidates.
-    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own, or batch.   guide: of gist, None otherwise.
-    queries      : in the order of every `PerQuery`; None where nothing was trained.
-    frozen, frozen_per_query, precision : before training, and of its arithmetic; None where nothing was trained.
+    n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.
+    n_left_out   : queries of some source that another source lacks, or that have no positive.
+    n_groups     : groups of queries that share relevant passages; each is in one fold.   effective_groups : number of
+                   groups of equal size with as much evidence, for the held-out queries.
+    n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
+                   they come from if there were too many (METHOD 13); None if all passages are candidates.
+    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own or batch.   guide: for gist, else None.
+    queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: measures before training.
+                   precision: number format of the training. All are None if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
-    identical    : names of sources whose negatives are the same for all these queries, so that they were trained once.
-    controls of a dose: random, and known_positive where enough queries have two.
+    identical    : names of sources with the same negatives for all these queries, which were trained once.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), estimate (it was asked for its time alone), one_seed (no interval), no_gain (at no dose a
-                   source beats the frozen encoder: the pairs and ties between them hold, but none is worth training
-                   on). The other keys are controls that were not made.
+                   trained), estimate (only the time was asked for), one_seed (no interval), no_gain (at no dose does a
+                   source beat the frozen encoder: the pairs and ties between them hold, but none is worth training on).
+                   The other keys are controls that are missing.
     """
 
     schema_version: str

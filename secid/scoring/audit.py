@@ -23,7 +23,7 @@ from secid.pool.normal_form import text_forms
 from secid.pool.reading import read_draft
 from secid.progress import Clock, Progress
 from secid.read import Reader
-from secid.read.collection import Collection, noted_collection
+from secid.read.collection import Collection, open_noting_bad_rows
 from secid.results import EncoderInfo
 from secid.results.check import (
     AUDIT_SCHEMA_VERSION,
@@ -57,7 +57,7 @@ def audit_sources(
     Raises InputError for qrels of other texts and what reading and encoding raise (SecidError). Source: METHOD 10.
     """
     with clock.stage("labels"):
-        collection = noted_collection(settings, progress)
+        collection = open_noting_bad_rows(settings, progress)
         judgements = read_judgements(files, collection, settings.max_bad_fraction)
     with clock.stage("read"):
         plan = read_draft(readers, settings, folder, progress, with_labels=False)[0].plan

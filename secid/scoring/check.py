@@ -131,7 +131,7 @@ def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
 
 
 class _Checker:
-    """What is looked up once for all sources."""
+    """Facts that are looked up once for all sources."""
 
     def __init__(
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
@@ -227,7 +227,7 @@ def _changed(reader: Reader) -> Case:
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
-    """What the reader left out: malformed rows, and rows without negatives. Negatives without text are a finding."""
+    """Count rows that the reader left out: malformed ones, and those without negatives. Empty ones are a finding."""
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 

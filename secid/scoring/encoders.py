@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
-    """Raises UsageError where none is named, EncoderError for an object that is none."""
+    """Raise UsageError if no encoder is named, and EncoderError for an object that is not one."""
     if encoder is not None and not isinstance(encoder, str):
         from secid.encode import refuse_no_encoder_object
 
@@ -49,14 +49,14 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
 def begun(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """The settings of a command, with the encoder where it is a name; and who hears of its progress, which starts.
+    """Return the settings of a command, with the encoder if it is a name, and its progress, which starts.
 
-    Raises UsageError for a shard where the command is none of shards.
+    Raises UsageError if a shard is set and the command does not support shards.
     """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     if resolved.values.shard is not None and not in_shards:
         raise UsageError(
-            "needs a folder of states, and is for secid score alone",
+            "needs a folder of states, and only secid score supports it",
             where=flag_of("shard"),
             remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )
@@ -68,8 +68,9 @@ def begun(
 def refuse_missing(
     encoder: EncoderLike | None, settings: Settings, progress: Progress, others: Sequence[str] = ()
 ) -> None:
-    """Raises EncoderError for a target, guide or further encoder that is not there, which loading would find only after
-    torch is imported. One of the hub is fetched here.
+    """Raise EncoderError for a target, guide or further encoder that does not exist, before torch is imported.
+
+    An encoder on the hub is fetched here.
     """
     from secid.encode import load
     from secid.encode.locate import locate
@@ -103,7 +104,7 @@ def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progre
 def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
     """The guide that the settings name, by its own recipe; None for none.
 
-    Raises UsageError where it is the target itself, or where the settings exclude each other.
+    Raises UsageError if it is the target itself, or if the settings exclude each other.
     """
     from secid.encode import load
     from secid.encode.reranker import load_reranker
@@ -143,8 +144,9 @@ def _identity(info: EncoderInfo) -> str:
 def command_of_probe(
     words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
-    """What probes the sources of a run, which `words` name; None where they cannot be read again, the encoder cannot be
-    trained, or a source has too few queries.
+    """Return the command that probes the sources of a run, which `words` name.
+
+    None if they cannot be read again, the encoder cannot be trained, or a source has too few queries.
     """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.files)
@@ -155,7 +157,7 @@ def command_of_probe(
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
-    """Raises UsageError for settings that would be ignored, or would not mean what they say."""
+    """Raise UsageError for settings that would be ignored, or would mean something else than they say."""
     if settings.tie is not None and settings.until_ranked is None:
         raise UsageError(f"has no effect without {flag_of('until_ranked')}", where=flag_of("tie"))
     if settings.block and not settings.ablate:
@@ -171,7 +173,7 @@ def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> No
 
 
 def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
-    """Raises UsageError if two names mean one encoder, before anything is read or encoded."""
+    """Raise UsageError if two names mean one encoder, before anything is read or encoded."""
     from secid.encode import is_sentence_transformer
     from secid.encode.locate import full_name
 

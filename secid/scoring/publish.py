@@ -176,7 +176,7 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
 
 
 class HasErrors(Protocol):
-    """What is known of the error of ECI_B at some budgets, as `Influence` has it."""
+    """Standard errors and bias of ECI_B at some budgets, as `Influence` has them."""
 
     @property
     def budgets(self) -> tuple[float, ...]: ...

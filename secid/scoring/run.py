@@ -43,7 +43,7 @@ from secid.pool.reading import read_draft
 from secid.pool.workers import in_child_process
 from secid.progress import Clock, Progress
 from secid.read import Reader
-from secid.read.collection import noted_collection, with_commits
+from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
@@ -122,7 +122,7 @@ def read_sources(
                 wait_for_findings=wait,
                 resolved=resolved,
                 files={file.path: file for reader in readers for file in reader.content()},
-                collection=noted_collection(resolved.values, progress) if separates else None,
+                collection=open_noting_bad_rows(resolved.values, progress) if separates else None,
             )
     finally:
         draft.close()

@@ -61,7 +61,7 @@ PASSES = 2
 
 @dataclass(frozen=True)
 class Background:
-    """What sources are judged and measured against; where None, that of the run itself.
+    """Reference data that sources are judged and measured against. Where None, the run provides its own.
 
     frequencies : document frequencies of the pool that texts are scored in.
     known : labelled positives from outside the run, such as a baseline's: they count as its own do.
@@ -99,7 +99,7 @@ class ReadSources:
         return self.draft.with_text_findings(self.texts.found).plan
 
     def batch_rows(self) -> dict[str, Conflicts]:
-        """What all rows of each source's files are to each other; nothing where the encoder chooses the positives."""
+        """Compare all rows of each source's files with one another. Empty if the encoder chooses the positives."""
         settings, whole = self.resolved.values, self.draft.whole
         if settings.positives not in ("first", "random", "all"):
             return {}
@@ -217,7 +217,7 @@ def note_cached(embedder: Embedder, progress: Progress) -> None:
 
 
 def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
-    """Raises what the settings cannot ask of these sources and this encoder, before anything is encoded."""
+    """Raise UsageError for settings that these sources or this encoder cannot serve, before anything is encoded."""
     blocks_of(settings.block, [planned.name for planned in plan.sources])
     if settings.by is not None and plan.slices == ("",):
         raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
@@ -436,7 +436,7 @@ def guided(
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
-    """What sources are ranked by: all of them up to budget 1, else sets of equal size where these could be cut.
+    """Return the sets that sources are ranked by: all rows up to budget 1, else sets of equal size if there are such.
 
     Source: METHOD 7.
     """

@@ -24,7 +24,7 @@ from secid.encode.encoder import host_rows, own_stream, to_device
 from secid.encode.segment import find_keys, key_words
 from secid.errors import EncoderError, OutputError, plainly
 from secid.files import remedy_of
-from secid.measure.blocks import Vectors
+from secid.measure.blocks import CPU, Vectors
 from secid.measure.in_batch import unit
 from secid.pool import Plan
 from secid.pool.texts import KEY_BYTES, StoredTexts, TextStore, text_key
@@ -33,19 +33,21 @@ from secid.read.collection import Collection
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
-# Unit rows of texts by id: on a GPU, or in a file that is read through a map.
+# Unit rows of texts by id: in memory, or in a file that is read through a map.
 
 Put = Callable[[Index, Any], None]
 """Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
+HELD_BYTES = 256 << 20
+"""Most bytes of rows in the host's memory; more go to a file, from which each pass copies them first."""
 PART_BYTES = 256 << 20
-"""Of the file, mapped at once by `take`: a system may map far more around a row than the row."""
+"""Bytes of the file that `take` maps at once: a system may map far more around a row than the row."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems and systems that cannot reserve space."""
 
 
 class DeviceRows:
-    """(n, d) float32 on a GPU. values: the tensor; a row is zero until it is written."""
+    """(n, d) float32 in a device's memory. values: the tensor; a row is zero until it is written."""
 
     def __init__(self, device: torch.device, n: int, d: int) -> None:
         self.values = torch.zeros((n, d), device=device)
@@ -64,7 +66,7 @@ class DeviceRows:
                 rows = torch.from_numpy(np.require(rows, requirements="W"))
             try:
                 with own_stream(rows), own_stream(self.values):
-                    self.values.index_copy_(0, to_device(ids[positions], device), rows.to(device))
+                    self.values.index_copy_(0, to_device(ids[positions].astype(np.int64), device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
                     f"{device} failed, which holds the rows of the texts: {plainly(error)[:200]}",
@@ -89,7 +91,7 @@ class FileRows:
         self._values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(max(1, n), d))
 
     def reserve(self, n: int) -> None:
-        """Makes room for n more rows. Raises OutputError where there is none."""
+        """Make room for n more rows. Raises OutputError if the disk has none."""
         n_bytes = n * self._row_bytes
         with self._room(n_bytes), self._path.open("r+b") as file:
             try:
@@ -179,13 +181,14 @@ class Embedder:
         n, d, info = len(queries) + len(passages), encoder.info.dim, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
-        device = gpu_with_room(info.device, 4 * n * d)
+        gpu, n_bytes = gpu_of(info.device), 4 * n * d
+        device = CPU if gpu is None and n_bytes <= HELD_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
         self._done, self._truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self._reports_cuts = info.pooling not in ("precomputed", "unknown")
         counts = [name for name in COUNTED if name != "n_truncated" or self._reports_cuts]
         self.counts: dict[str, float] = dict.fromkeys(counts, 0)
-        self.vectors = self._vectors(gpu_of(info.device), d)
+        self.vectors = self._vectors(gpu, d)
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_] | None:
@@ -245,7 +248,7 @@ class Embedder:
         return self._cache.lookup(keys, self._encoder.info.dim, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
-        """Whether so many further texts are few: up to this share of its own, of an encoder that runs here."""
+        """Return whether further texts are few: at most this share of its own, under an encoder that runs here."""
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
@@ -356,11 +359,11 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01
-"""Of the run's texts: how many further ones are encoded for the corpus unasked, at most."""
+"""Most further texts that are encoded for the corpus unasked, as a share of the run's texts."""
 WINDOW = 16_384
 """Passages at once."""
 LOOKUP_BYTES = 1 << 30
-"""Of rows that are looked up in the cache at once: each look reads all keys of the cache."""
+"""Bytes of rows that are looked up in the cache at once: each look reads all keys of the cache."""
 
 
 class Corpus:

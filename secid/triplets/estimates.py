@@ -48,7 +48,7 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of a mean, a difference or a ratio; `share_interval` is that of a share."""
+        """Return the interval of a mean, a difference or a ratio; for a share use `share_interval`."""
         return interval(self.value, self.standard_error, len(self.queries))
 
 
@@ -161,7 +161,7 @@ class Moments(NamedTuple):
         return Moments._make([int(whole.sum()), int(n.sum()), *products, n_queries])
 
     def plus(self, other: Sequence[int]) -> Moments:
-        """Of both sets of queries, which share none."""
+        """Return the moments of both sets of queries, which are disjoint."""
         return Moments._make(a + b for a, b in zip(self, other, strict=True))
 
     @property
@@ -201,14 +201,14 @@ class GapMoments(NamedTuple):
 
     @staticmethod
     def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
-        """Of both sides, whose clusters are places among the same queries."""
+        """Return the moments of both sides, whose clusters are places among the same queries."""
         n_all, n, negatives_moments = _by_query(*negatives, n_queries)
         m_all, m, positives_moments = _by_query(*positives, n_queries)
         products = int(n_all @ m_all), int(n_all @ m), int(n @ m_all), int(n @ m)
         return GapMoments(negatives_moments, positives_moments, products)
 
     def plus(self, other: GapMoments) -> GapMoments:
-        """Of both sets of queries, which share none."""
+        """Return the moments of both sets of queries, which are disjoint."""
         first, second, third, fourth = (a + b for a, b in zip(self.products, other.products, strict=True))
         negatives, positives = self.negatives.plus(other.negatives), self.positives.plus(other.positives)
         return GapMoments(negatives, positives, (first, second, third, fourth))
@@ -239,7 +239,7 @@ class GapMoments(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How much the difference is at least: the lower end of its interval, itself where there is none."""
+        """Return the least difference: the lower end of its interval, or the difference itself without an interval."""
         return self.value if self.n_queries < FEWEST_QUERIES else self.interval[0]
 
 
@@ -256,7 +256,7 @@ class HasError(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """How many negatives have a finding, and what share of all. n: rounded, at least 1 where any has it.
+    """Number of negatives with a finding, and their share. n: rounded, at least 1 if any has it.
 
     n_all : negatives that were searched for it, rounded.
     """

@@ -37,7 +37,7 @@ Guide = Encoder | Reranker
 
 
 class Texts(Protocol):
-    """What a guide reads: a plan, or the questions of a miner."""
+    """Texts that a guide reads: a plan, or the questions of a miner."""
 
     @property
     def queries(self) -> TextStore: ...
@@ -47,7 +47,7 @@ class Texts(Protocol):
 
 
 STRATA = 10
-"""Of a sample, of equal size, by s_qn."""
+"""Strata of a sample, of equal size, by s_qn."""
 RANDOM_PAIRS = 300
 """Random passages that a guide scores for each source: a share of 10 % then has a standard error of 1.7 points."""
 
@@ -78,7 +78,7 @@ class GuideScores:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it scored all of them."""
+        """Return whether the guide scored all triplets."""
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
@@ -93,7 +93,7 @@ class GuideScores:
         return stratified_mean(values, self.scored, self.stratum, cluster, names, share)
 
     def rows(self, keep: Index) -> GuideScores:
-        """Those of some triplets. keep: rising places."""
+        """Return the scores of some triplets. keep: rising places."""
         names = ("s_query_positive", "s_query_negative", "stratum", "place")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
@@ -204,7 +204,7 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
 def _refuse_one_score(
     guide: Guide, plan: Texts, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
-    """Raises EncoderError where several pairs all have the same score: the guide cannot tell texts apart."""
+    """Raise EncoderError if several pairs all have the same score: the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
     if np.ptp(values) > ONE_SCORE:
         return

@@ -12,7 +12,14 @@ import torch
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, side_by_side
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
-from secid.measure.information import Eigen, InformationState, eigenvalues, spectral_nats
+from secid.measure.information import (
+    Eigen,
+    InformationState,
+    eigenvalues,
+    factor_nats,
+    factor_of,
+    spectral_nats,
+)
 from secid.measure.interval import FEWEST_QUERIES
 from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
@@ -26,7 +33,7 @@ TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 DIGITS = 12
-"""Of a temperature: with fewer, 0.05 and a run at 0.04999999 were one row."""
+"""Digits of a temperature: with fewer, 0.05 and a run at 0.04999999 would share a row."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -147,12 +154,14 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
 
 # What measures every set of triplets of a run, and sets cut to equal size.
 
+FULL_RANK = 4
+"""Triplets a dimension from which eigenvalues are not looked for: hardly any is 0 but for rounding."""
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Measurer:
-    """What every set of triplets of a run is measured with: both passes, under the base setting."""
+    """Both passes over a set of triplets of a run, under the base setting."""
 
     vectors: Vectors
     query_keys: npt.NDArray[np.uint8]
@@ -215,7 +224,7 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Some triplets of a measured set at one budget: what they would be alone, in the pool of the whole set.
+        """Return some triplets of a measured set at one budget, as if they were the whole set, but in its pool.
 
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
         """
@@ -307,9 +316,11 @@ def variant_scores(
     def score(variant: Variant) -> VariantScore:
         state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
         inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
-        values = eigenvalues(state, len(inside))
+        by_factor = not scaled and len(inside) > FULL_RANK * sums.dimension
+        values = None if by_factor else eigenvalues(state, len(inside))
+        nats = factor_nats(factor_of(budget * state.matrix())) if values is None else spectral_nats(values, budget)
         return VariantScore(
-            nats=None if scaled or not state.n_negatives else spectral_nats(values, budget),
+            nats=None if scaled or not state.n_negatives else nats,
             eigenvalues=values if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,

@@ -135,7 +135,7 @@ PERCENTILE = 90
 """Source: METHOD 10. By linear interpolation between order statistics (numpy's default; Hyndman and Fan's type 7). A
 further random passage of the query is at or below that of 30 with a chance of 27.1 / 31 = 0.874."""
 STREAM = 3
-"""Of the seed: controls draw from 1 and 2."""
+"""Stream of the seed; controls draw from 1 and 2."""
 STORED = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
 
@@ -155,7 +155,7 @@ class RandomReference:
     percentile_90: Floats
 
     def stored(self) -> dict[str, npt.NDArray[Any]]:
-        """As arrays without query ids, which are those of one plan. keys: (Q, 16) text keys."""
+        """Return the reference as arrays without query ids, which belong to one plan. keys: (Q, 16) text keys."""
         keys = np.ascontiguousarray(self.names).view(np.uint8).reshape(len(self.names), -1)
         return {"keys": keys, **{name: getattr(self, name) for name in STORED}}
 
@@ -180,7 +180,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     triplets : of the sources, controls left out; their documents are the passages that are drawn from.
     vectors  : rows of all texts of these triplets.
 
-    A query's passages are drawn without replacement from all that are none of its labelled positives; its negatives
+    A query's passages are drawn without replacement from all that are not labelled positives of it; its negatives
     may be among them. The draw depends on the seed, the query and the set of passages, by text key, and so on no order
     of files or rows. None where no query has FEWEST_PASSAGES to draw from. Source: METHOD 10, 14.
     """
@@ -314,7 +314,7 @@ class PassageMeans:
     """Mean cosine of every query with the passages of the run: what its random passages reach on average.
 
     queries : (Q,) ids of the sources' queries, rising.
-    mean    : (Q,) over the passages that are none of the query's labelled positives, in [-1, 1]; NaN where there are
+    mean    : (Q,) over the passages that are not labelled positives of the query, in [-1, 1]; NaN where there are
               fewer than FEWEST_PASSAGES.
     """
 
@@ -328,7 +328,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     triplets, vectors : as there.
 
     The sum of a query's cosines with all passages is its product with the sum of their unit rows; those of its
-    positives are taken off. So nothing is drawn, and every query has a mean, not a sample of them alone.
+    positives are taken off. So nothing is drawn, and every query has a mean, not only a sample of queries.
     Source: METHOD 15.
     """
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))

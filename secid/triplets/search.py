@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Context, Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from secid.arrays import Floats, Index, best, best_first, distinct, rounded
+from secid.arrays import SCORE_UNIT, Floats, Index, best, best_first, distinct, rounded
 from secid.measure.blocks import Role, Vectors
 from secid.pool.coverage import Vocabulary
 from secid.pool.texts import Packed
@@ -29,8 +31,8 @@ K1, B = 1.5, 0.75
 WEIGHT_UNIT = 2.0**-40
 """Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
-POSTINGS_AT_ONCE = 1 << 22
-"""Scores of queries and documents that share a token, in memory together: 50 MB."""
+GROUPS = 64
+"""Groups of documents: the k-th largest of their best scores is a lower bound of the k-th largest score."""
 
 
 class Bm25Index:
@@ -50,7 +52,13 @@ class Bm25Index:
             parts.append(_counts(vocabulary, keys, n_tokens))
             lengths.append(n_tokens)
         self.n_query_tokens, self.n_document_tokens = len(vocabulary.keys), int(sum(map(np.sum, lengths)))
-        self._weights = _weights(sparse.vstack(parts, format="csr"), np.concatenate(lengths)).T.tocsr()
+        counts = sparse.vstack(parts, format="csr")
+        self._n_documents = counts.shape[0]
+        postings = _weights(counts, np.concatenate(lengths)).T.tocsr()
+        self._postings = [
+            self._posting(postings.indices[first:last], postings.data[first:last])
+            for first, last in pairwise(postings.indptr.tolist())
+        ]
 
     def best(self, queries: Index, k: int) -> tuple[Index, Floats]:
         """Return (q, k) numbers of each query's k best documents, and their scores; only shared tokens count.
@@ -58,18 +66,28 @@ class Bm25Index:
         queries : (q,) numbers. The documents must be in the order of their text keys. Missing ones are -1 and NaN.
         """
         places, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
-        n_documents = np.diff(self._weights.indptr)
-        before = np.cumsum(np.append(0, self._asked[queries] @ n_documents)).astype(np.int64)
-        start = 0
-        while start < len(queries):
-            stop = max(start + 1, int(np.searchsorted(before, before[start] + POSTINGS_AT_ONCE, side="right")) - 1)
-            found: Any = self._asked[queries[start:stop]] @ self._weights
-            for row, (first, last) in enumerate(zip(found.indptr[:-1], found.indptr[1:], strict=True), start):
-                documents, values = found.indices[first:last], found.data[first:last]
-                own = best(values, documents, k)
-                places[row, : len(own)], scores[row, : len(own)] = documents[own], values[own]
-            start = stop
+        of_block = np.zeros((GROUPS, -(-self._n_documents // GROUPS)))
+        of_all = of_block.ravel()
+        for row, query in enumerate(queries.tolist()):
+            of_all.fill(0.0)
+            asked = slice(*self._asked.indptr[query : query + 2])
+            for token, times in zip(self._asked.indices[asked].tolist(), self._asked.data[asked].tolist(), strict=True):
+                documents, weights = self._postings[token]
+                of_all[documents] += weights if times == 1 else times * weights
+            largest = of_block.max(axis=0)
+            kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # of k documents at least
+            found = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
+            own = found[best(of_all[found], found, k)]
+            places[row, : len(own)], scores[row, : len(own)] = own, of_all[own]
         return places, scores
+
+    def _posting(self, documents: npt.NDArray[np.int32], weights: Floats) -> tuple[Any, Floats]:
+        """Documents that hold a token, and what it adds to their scores; all documents where most of them hold it."""
+        if 2 * len(documents) < self._n_documents:
+            return documents, weights
+        of_all = np.zeros(self._n_documents)
+        of_all[documents] = weights
+        return slice(self._n_documents), of_all
 
 
 def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:

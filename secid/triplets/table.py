@@ -109,6 +109,8 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
 
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
+SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
+"""Tokenizers that give the same tokens of ASCII texts."""
 
 
 def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
@@ -173,6 +175,9 @@ class CoverageTables:
 
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Token sets of all texts of the plan under a tokenizer."""
+        same = next((self._lexicons[name] for name in SAME_IN_ASCII & self._lexicons.keys()), None)
+        if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii:
+            return same
         if tokenizer not in self._lexicons:
             queries, passages = self._plan.queries, self._plan.passages
             whole = tokenizer == WORDPIECES
@@ -202,7 +207,7 @@ class CoverageTables:
         return self._tables[key]
 
     def info(self, tokenizer: str, corpus: str) -> IdfInfo:
-        """What the report says of the table. For own and uniform weights the pool's is named."""
+        """Return what the report says about the table. For own and uniform weights it names the pool's."""
         table = self.table(tokenizer, corpus)
         return IdfInfo(corpus, tokenizer, table.n_documents, len(table.keys), table.sha256())
 
@@ -276,7 +281,7 @@ class TripletTable:
 
     @property
     def source(self) -> PlannedSource:
-        """Where the rows come from. Raises ValueError for a control, whose triplets are in no file."""
+        """Return the source of the rows. Raises ValueError for a control, whose triplets are in no file."""
         if self.planned is None:
             raise ValueError("a control has no rows in a file")
         return self.planned
@@ -291,7 +296,7 @@ class TripletTable:
         return float(np.average(values, weights=self.share))
 
     def mean(self, values: Floats, names: Names) -> Estimate:
-        """The same with its error, clustered by query. names: (Q,) of the distinct queries, rising by query id."""
+        """Return the mean with its error, clustered by query. names: (Q,) of the distinct queries, by rising id."""
         return clustered_mean(values, self.cluster(), names, self.share)
 
     def cluster(self) -> Index:
@@ -365,7 +370,7 @@ class TripletTable:
         return replace(self, findings=mask, evaluated=self.evaluated | flags.keys())
 
     def hardness(self, reference: RandomReference) -> Estimate | None:
-        """Where the negatives lie between random passages (0) and the positives (1). Source: METHOD 10."""
+        """Return where the negatives lie between random passages (0) and the positives (1). Source: METHOD 10."""
         best = self.repeated(self.s_query_positive)
         return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--in-process-gpu", "--renderer-process-limit=1")
 """Containers run as root and have little shared memory; pages from file:// that run no script need no sandbox."""
 
 

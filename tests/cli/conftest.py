@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TextIO
 import pytest
 
 from secid import api
-from secid.cli.app import ENDING, main
+from secid.cli.app import END_SIGNALS, main
 from tests.tiny_bert import save_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ def invoke_in_process(*arguments: object) -> Outcome:
 
 def invoke_with(out: TextIO, err: TextIO, *arguments: object) -> int:
     """The code of a command that prints to these. This process has its own signal handlers again at the end."""
-    handlers = {number: signal.getsignal(number) for number in ENDING}
+    handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             return main([str(argument) for argument in arguments])

@@ -20,7 +20,9 @@ BROKEN = FIXTURES / "broken"
     [
         (["score"], ["Missing argument"]),
         (["scoer"], ["No such command", "score"]),
-        (["score", "small.jsonl", "--bogus", "1"], ["no such option", "--bogus"]),
+        (["score", "small.jsonl", "--bogus", "1"], ["no such option: --bogus", "`secid score -h` lists its options"]),
+        (["score", "small.jsonl", "--budgett", "1"], ["no such option: --budgett", "did you mean --set budget=VALUE?"]),
+        (["score", "small.jsonl", "--maxlength", "9"], ["no such option: --maxlength", "did you mean --max-length?"]),
         (["score", "small.jsonl", "--temperature", "warm"], ["--temperature", "valid number"]),
         (["score", "small.jsonl", "--temperature", "0"], ["--temperature", "at least 1e-06"]),
         (["score", "small.jsonl", "--first-k", "3"], ["--first-k", "--set first_k=VALUE"]),

@@ -15,8 +15,9 @@ import pytest
 
 import secid
 from secid.cli.app import code_of_ending
+from secid.triplets import embedding
 from tests.cli.conftest import FIXTURES, child_environment, listing, rows, start, write_rows
-from tests.kills import Child, Forked, fork
+from tests.kills import Child, Forked, fork, run_program
 from tests.tiny_bert import save_tiny_bert
 
 PATIENCE_SECONDS = 90.0
@@ -41,12 +42,18 @@ def wait_for(pattern: str, child: Child, folder: Path) -> None:
         time.sleep(0.005)
 
 
+def run_with_a_file(arguments: list[str]) -> None:
+    """Run a command that keeps its rows in a file, which shows that encoding has begun."""
+    embedding.HELD_BYTES = 0
+    run_program(arguments)
+
+
 def start_encoding(slow, folder: Path) -> Forked:
     """A child that is in the middle of encoding, in the folder `here`."""
     encoder, source = slow
     (folder / "here").mkdir()
     words = ["score", source, "--encoder", encoder, "--set", "cache=no", "--set", "controls=none", "--run", "runs/one"]
-    child = fork(words, folder / "here", folder / "said")
+    child = fork(words, folder / "here", folder / "said", run_with_a_file)
     wait_for("here/runs/.partial-*/*/rows.f32", child, folder)
     return child
 

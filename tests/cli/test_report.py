@@ -52,7 +52,7 @@ def test_a_report_is_never_written_over(run, named, invoke):
     before = path.read_bytes()
     outcome = invoke("report", named, "-o", "a.html", "-o", "run/report.json")
     assert outcome.code == 2
-    assert "run/report.json: would be overwritten" in outcome.err
+    assert "run/report.json: is also an input and would be overwritten" in outcome.err
     assert path.read_bytes() == before
     assert listing(".") == ["run"]
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_type(run, arguments, said,
     [
         ('{"schema_version": "2\\u001b[31m"}', "version 2\ufffd[31m"),
         ("[" * 100_000, "not a secid report"),
-        ("no sources", "sources: it holds none"),
+        ("no sources", "it has no sources"),
     ],
     ids=["escapes", "deep", "no sources"],
 )

@@ -122,7 +122,7 @@ def plain_scores(folder: Path) -> dict[str, float]:
 
 def run(command: list[str], tree: Path) -> Used:
     """Runs a command with the code of a checkout. Raises CalledProcessError if it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}  # compiled, as installed
     child = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     message = child.stderr.read() if child.stderr else b""
     _, status, used = os.wait4(child.pid, 0)

@@ -27,16 +27,16 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, below_table, notes_section, verdict
+from secid.pages.sections.verdict import answer_table, as_listed, below_table, notes_section, verdict
 from secid.pages.text import count, named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 
 
 def of_analysis(run: Run, name: str, part: str = "section") -> Any:
-    """What NAME_section, or another part, says of the result of an analysis; None if the run has no such result.
+    """Call NAME_section, or another part, on the result of an analysis; None if the run has no such result.
 
-    The function is in the module that is named as the file of the analysis, which is imported for a result alone.
+    The function is in the module that is named as the file of the analysis, which is imported only for a result.
     """
     result = run.analyses.get(name)
     if not result:
@@ -65,7 +65,8 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         origin_section(run),
     )
     n_queries = max((source.n_queries for source in run.sources), default=0)
-    charts = (gates_chart(run), hardness_chart(run), forest_chart(run), gains_chart(probe))
+    shown = as_listed(run)
+    charts = (gates_chart(shown), hardness_chart(shown), forest_chart(shown), gains_chart(probe))
     return Page(
         title="Sources of hard negatives",
         subtitle=(
@@ -78,7 +79,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         below=below_table(run),
-        heat=heat_table(run.sources),
+        heat=heat_table(shown.sources),
         rows=example_rows(run),
         rows_note=rows_note(run),
         details=each_term_once(section for section in sections if section is not None),

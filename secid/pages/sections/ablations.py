@@ -1,4 +1,4 @@
-"""How far the order depends on the settings: a summary, curves of the score, and a heat table for each aspect."""
+"""Dependence of the order on the settings: a summary, curves of the score, and a heat table for each aspect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNBROKEN = 8
 
 
 def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
-    """How many other settings change the order of sources; "" where one source has no order."""
+    """Say how many other settings change the order of sources; "" for a single source."""
     rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
@@ -34,9 +34,9 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
     kinds = ", ".join(plain(in_words(item.name)) for item in ablations if item.name != SAMPLE)
     return (
-        f"Settings that change the order of sources: {count(sum(bool(row.swapped) for row in known))} of "
-        f"{count(len(known))} others ({kinds}); that of a pair with a significant difference: {count(n_apart)}. "
-        f"Settings that change the place of {named(leader)}: {count(n_leader)}."
+        f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes in "
+        f"{count(sum(bool(row.swapped) for row in known))} of them, that of a significantly different pair in "
+        f"{count(n_apart)}, and the place of {named(leader)} in {count(n_leader)}."
     )
 
 
@@ -86,13 +86,13 @@ def _others(item: Ablation) -> list[AblationRow]:
 
 
 def _kept(item: Ablation) -> str:
-    """How many of the other settings order every pair as the run does."""
+    """Count the other settings that order every pair as the run does."""
     known = [row for row in _others(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"
 
 
 def _swapped(item: Ablation) -> str:
-    """Which pairs change places, and at which settings."""
+    """Name the pairs that change places, and the settings."""
     rows = [row for row in _others(item) if row.swapped]
     if not rows:
         return "–"
@@ -108,7 +108,7 @@ def _range(item: Ablation, name: str) -> str:
 
 
 def _remark(item: Ablation) -> str:
-    """What the tables do not say of an aspect: noise of samples, other encoders, the stability within blocks."""
+    """Say what the tables of an aspect leave out: noise of samples, other encoders, stability within blocks."""
     rows = _others(item)
     clauses = []
     if item.name == SAMPLE:
@@ -128,7 +128,7 @@ def _remark(item: Ablation) -> str:
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
-    """What was varied, and the numbers of the tables."""
+    """Return the terms for what was varied, and for the numbers of the tables."""
     names = [item.name for item in ablations]
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),

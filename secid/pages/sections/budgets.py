@@ -59,7 +59,7 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
-    """The score at a budget of as many negatives as the source has, where that is its own alone."""
+    """The score at a budget of as many negatives as the source has, if only this source has it."""
     own = next((point for point in curve if point.budget not in shared), None)
     if own is None:
         return "–"
@@ -67,7 +67,7 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 
 def _meaning(run: Run) -> str:
-    """What B is, and what the curves are of."""
+    """Say what B is, and what the curves show."""
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
@@ -76,7 +76,7 @@ def _meaning(run: Run) -> str:
 
 
 def _crossings(run: Run, budgets: Budgets) -> str:
-    """Where sources change places, from B = 1 to the largest budget of the curves that compare."""
+    """Say where sources change places, from B = 1 to the largest budget of the comparable curves."""
     if "crossings" in run.not_evaluated:
         return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:

@@ -1,4 +1,4 @@
-"""What scoring took, against an epoch of training."""
+"""Cost of scoring, compared with an epoch of training."""
 
 from __future__ import annotations
 

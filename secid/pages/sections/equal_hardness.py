@@ -14,7 +14,7 @@ REASONS: Mapping[str, str] = {
     "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
     "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
 }
-"""Why a source is not ranked."""
+"""Reasons why a source is not ranked."""
 
 
 def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:

@@ -1,4 +1,4 @@
-"""What a guide suspects and what that is worth, and what margins would flag."""
+"""Suspects of a guide and how reliable they are, and what margins would flag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_SOME = (
 
 
 def suspects_sentences(guide: GuideResult) -> list[str]:
-    """The suspects of each source for which they are evidence, and where they are none, why."""
+    """Say which suspects are evidence, by source, and why the others are not."""
     name = named(guide.encoder.name)
     if all(own.repeats_target for own in guide.sources):
         return [f"The guide {name} orders all negatives as the encoder does: it is no second opinion."]
@@ -56,7 +56,7 @@ def trusted(run: Run) -> Run:
 
 
 def guide_section(run: Run, guide: GuideResult) -> Section:
-    """What the guide says of each source."""
+    """Show what the guide says about each source."""
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
@@ -124,7 +124,7 @@ SHOWN = (
 
 
 def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
-    """How much margins flag under the target, and under the guide."""
+    """Show how much margins flag under the target and under the guide."""
     curves = {source.name: source for source in margins}
     rows = []
     for source in run.sources:
@@ -148,7 +148,7 @@ def _head(kind: str, value: float) -> str:
 
 
 def _shares(curves: Sequence[MarginCurve]) -> tuple[str, ...]:
-    """Of the values shown; a dash where a guide's scores have another range."""
+    """Return the share for each value shown; a dash if the guide's scores have another range."""
     known = {curve.kind: curve for curve in curves}
     cells = []
     for kind, value in SHOWN:

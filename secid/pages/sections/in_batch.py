@@ -41,7 +41,7 @@ def in_batch_section(run: Run, items: Sequence[InBatch]) -> Section:
 
 
 def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
-    """That the rows are a sample, where the encoder chose the positives of one."""
+    """Say that the rows are a sample, if the encoder chose the positives of only a sample."""
     n_rows = {item.source: item.n_rows for item in items}
     rows = {source.name: source.rows for source in run.sources}
     sampled = any(own.n_not_sampled and n_rows.get(name) == own.n_records for name, own in rows.items())

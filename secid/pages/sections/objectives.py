@@ -1,4 +1,4 @@
-"""Where training objectives would put their gradient on each source, and what more passages a record would change."""
+"""Gradient of training objectives on each source, and what more passages a record would change."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SENTENCES = {
     "back the strong.",
     "sum_marg_lh": "likelihood of any positive: the strongest positive takes the gradient and weak ones are given up.",
     "lse_pair": "all pairs of a positive and a negative in one log-sum: the weakest positive takes the gradient.",
-    "lse_pair_max_p": "LSEPair on the strongest positive alone, the easiest of the labels.",
-    "lse_pair_max_n": "LSEPair on the nearest negative alone: a false negative takes all of its record's gradient.",
-    "lse_pair_min_p": "LSEPair on the weakest positive alone, which may be a wrong label.",
-    "lse_pair_min_p_max_n": "the weakest positive against the nearest negative: the hardest pair of each record alone.",
+    "lse_pair_max_p": "LSEPair on only the strongest positive, the easiest of the labels.",
+    "lse_pair_max_n": "LSEPair on only the nearest negative: a false negative takes all of its record's gradient.",
+    "lse_pair_min_p": "LSEPair on only the weakest positive, which may be a wrong label.",
+    "lse_pair_min_p_max_n": "the weakest positive against the nearest negative: only the hardest pair of each record.",
     "mw": "logistic loss over all pairs of all queries: it also compares scores between queries, which a softmax per "
     "record never sees.",
     "gist": "InfoNCE without the negatives that the guide flags.",
@@ -133,7 +133,7 @@ def _shares(classes: list[str], *, allocated: bool) -> str:
 
 
 def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
-    """Where outscoring negatives take most and least of the gradient."""
+    """Name the objectives under which outscoring negatives take most and least of the gradient."""
     shares = [(share, item) for item in items if (share := item.gradient_shares.get("inversion")) is not None]
     if not shares:
         return "No objective has a gradient on these negatives."
@@ -154,7 +154,7 @@ def _used(item: RecordSize) -> str:
 
 
 def next_label(lens: ObjectiveLens) -> str:
-    """Where the next annotation narrows the intervals most, with what one more passage a record would do."""
+    """Say which annotation narrows the intervals most, and what one more passage a record would do."""
     positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
     negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
     several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)

@@ -1,4 +1,4 @@
-"""How a run was made: what was read, what sources share, and the encoder with its recipe and self-test."""
+"""Origin of a run: what was read, what sources share, and the encoder with its recipe and self-test."""
 
 from __future__ import annotations
 

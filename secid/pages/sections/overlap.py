@@ -1,4 +1,4 @@
-"""What pairs of sources share."""
+"""Overlap of pairs of sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from secid.results.check import Check
 
 
 def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | None:
-    """What pairs of sources share, of more than MOST_PAIRS those with most negatives in common; None without a pair."""
+    """Show what pairs of sources share, at most MOST_PAIRS with the most negatives in common. None without a pair."""
     if not overlaps:
         return None
     shown, which = overlaps, ""

@@ -157,7 +157,7 @@ def _paired(item: PairedDifference | None, write: Callable[[float | None], str])
 
 
 def pairs_sentence(run: Run) -> str:
-    """How many differences are significant, and how many queries the others would need."""
+    """Say how many differences are significant, and how many queries the others would need."""
     tied = [pair for pair in run.comparisons if not pair.established]
     n = len(run.comparisons)
     first = f"Significant differences: {count(n - len(tied))} of {count(n)} (Holm)."
@@ -212,7 +212,7 @@ class Outcome:
 
 
 def outcome(run: Run, kind: str) -> Outcome:
-    """What the controls of this kind say; all sources are missing where none was scored."""
+    """Return how sources compare with the controls of a kind; all are missing if none was scored."""
     against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
         tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
@@ -232,7 +232,7 @@ def controls_line(run: Run) -> str:
 
 
 def _placed(item: Outcome) -> str:
-    """Where a control scores; all sources that are not named score above it."""
+    """Say where a control scores. Sources that are not named score above it."""
     places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
     places["not compared with"] = item.missing
     return "; ".join(f"{place} {sources_listed(names)}" for place, names in places.items() if names)
@@ -304,27 +304,21 @@ def _at_budget(control: ControlResult, budget: float) -> str:
     return f"{nats(point.nats)}\n({shown_interval(point.interval_95, budget)})" if point.budget == budget else "–"
 
 
-# Where the weight goes: gates by source, and other scores.
+# Coverage, and other scores.
 
-MEANS = (
-    ("consistency_mean", "π"),
-    ("locality_mean", "ρ"),
-    ("coverage_mean", "c"),
-    ("positive_coverage_mean", "c of positives"),
-    ("weight_mean", "weight"),
-)
 PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
 
 
 def gates_section(run: Run) -> Section:
-    """Means of the gates, and scores that others rank by."""
+    """Coverage of negatives and positives, and scores that others rank by."""
     means = Table(
-        caption="Means of the gates",
-        columns=(foreign("source"), *(number(name) for _, name in MEANS), number("tr M")),
+        caption="Mean lexical coverage, and tr M",
+        columns=(foreign("source"), *map(number, ("c", "c of positives", "tr M"))),
         rows=tuple(
             (
                 plain(source.name),
-                *(fraction(getattr(source.scored, field)) for field, _ in MEANS),
+                fraction(source.scored.coverage_mean),
+                fraction(source.scored.positive_coverage_mean),
                 nats(source.scored.trace),
             )
             for source in run.sources
@@ -332,10 +326,10 @@ def gates_section(run: Run) -> Section:
     )
     return Section(
         anchor="gates",
-        link="Gates",
-        title="Where the weight goes",
+        link="Coverage",
+        title="Coverage and other scores",
         tables=(means, _proxies(run)),
-        terms=terms("π", "ρ", "c", "c of positives", "weight", "tr M", "pair, record", *PROXIES),
+        terms=terms("c", "c of positives", "tr M", "pair, record", *PROXIES),
     )
 
 
@@ -386,7 +380,7 @@ SHOWN_PAIRS = 8
 
 
 def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
-    """What the looks needed, what is decided of these files, and what would decide more."""
+    """Say how many texts the looks needed, what is decided for these files, and what would decide more."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     concerned = {name for pair in stop.undecided for name in pair}
     left_out = {source.name for source in run.sources if source.rows.n_not_sampled}

@@ -79,7 +79,7 @@ def quantile(counts: Sequence[int], low: float, high: float, share: float) -> fl
 
 
 def _corpus(item: CorpusSeparation) -> str:
-    """What the sources' negatives may be compared with: the best of all passages."""
+    """Return the same numbers for the best passages of the whole corpus, to compare with."""
     auc, within = (
         with_interval(value, ends, fraction, " (95 % CI ")
         for value, ends in ((item.auc, item.auc_interval_95), (item.within_auc, item.within_auc_interval_95))

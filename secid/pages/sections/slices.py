@@ -1,4 +1,4 @@
-"""Whether the order holds within parts of the data."""
+"""Order of the sources within parts of the data."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,12 @@ WEIGHT = (
 """Beneath the gaps to random passages."""
 
 
+def as_listed(run: Run) -> Run:
+    """The run with its sources in the order of the answer: those that are not ranked last."""
+    apart = not_ranked(run)
+    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
+
+
 def answer_table(run: Run, *, full: bool) -> Table:
     """Show a row a source, those that are not ranked below the others, and the reference controls below all of them.
 
@@ -65,9 +72,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
-    apart = not_ranked(run)
-    ordered = sorted(run.sources, key=lambda source: source.name in apart)
-    rows = [tuple(cell(run, source) for cell in columns.values()) for source in ordered]
+    rows = [tuple(cell(run, source) for cell in columns.values()) for source in as_listed(run).sources]
     controls = [control for control in run.controls if control.kind in REFERENCES]
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
     return Table(caption="Sources by score", columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
@@ -177,7 +182,7 @@ MISREADS: Mapping[str, str] = {
     "fused": "makes one word of a whole sentence in scripts without spaces",
     "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
 }
-"""What a tokenizer does to words, by the kind of a warning or caution."""
+"""Damage that a tokenizer does to words, by the kind of a warning or caution."""
 
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
@@ -187,13 +192,13 @@ def warning_sentences(run: Run) -> tuple[str, ...]:
 
 
 def merged_sentences(run: Run) -> tuple[str, ...]:
-    """What of a merged run is of a sample of the queries."""
+    """Say which parts of a merged run are based on a sample of the queries."""
     if run.merged is None or run.merged.sampled_queries is None:
         return ()
     sentence = (
         f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
         "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
-        f"parts are of {count(run.merged.sampled_queries)} queries of each source. RUN in a command stands for the run "
+        f"parts are of {count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the run "
         "folder of a shard."
     )
     return (sentence,)
@@ -312,7 +317,7 @@ def leader(run: Run) -> str:
 
 
 def cautions(run: Run) -> list[str]:
-    """What makes the answer less than it seems, the most important first; the last one always holds."""
+    """List what limits the answer, the most important first. The last caution always holds."""
     hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
     weak = [source.name for source in hard if _has_weak_positives(source)]
     outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
@@ -367,7 +372,7 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """How far false negatives can be found: by labels alone, or what a guide suspects."""
+    """Say how far false negatives can be found: by labels only, or by a guide as well."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -26,6 +27,23 @@ COMMON = {word for words in FRAMES.values() for word in words}
 DIMENSION = 64
 
 
+@cache
+def record(number: int, language: str, shared: tuple[int, int], random_tenths: int) -> tuple[str, str, tuple[str, ...]]:
+    """A query, its positive and five negatives, of one number always the same."""
+    draw = random.Random(number)
+    subject = draw.sample(WORDS, 6)
+    others = [word for word in WORDS if word not in subject]
+    frames = FRAMES[language]
+
+    def passage(n_shared: int) -> str:
+        words = draw.sample([*draw.sample(subject, n_shared), *draw.sample(others, 14)], n_shared + 14)
+        return " ".join(f"{draw.choice(frames)} {draw.choice(frames)} {word}" for word in words)
+
+    positive = passage(6)
+    negatives = (passage(0 if number % 10 < random_tenths else draw.randint(*shared)) for _ in range(5))
+    return " ".join(subject), positive, tuple(negatives)
+
+
 def items(
     n: int,
     first: int = 0,
@@ -40,24 +58,12 @@ def items(
     """
     rows = []
     for number in range(first, first + n):
-        draw = random.Random(number)
-        subject = draw.sample(WORDS, 6)
-
-        def passage(n_shared: int, draw: random.Random = draw, subject: list[str] = subject) -> str:
-            others = [word for word in WORDS if word not in subject]
-            words = draw.sample([*draw.sample(subject, n_shared), *draw.sample(others, 14)], n_shared + 14)
-            return " ".join(f"{draw.choice(FRAMES[language])} {draw.choice(FRAMES[language])} {word}" for word in words)
-
-        positive = passage(6)
-        negatives = [passage(0 if number % 10 < random_tenths else draw.randint(*shared)) for _ in range(5)]
+        query, positive, (head, *others) = record(number, language, shared, random_tenths)
         for name, every in damage.items():
             if number % every == 0:
-                negatives[0] = {
-                    "known": positive.upper(),
-                    "preamble": f"Sure, here is a passage: {negatives[0]}",
-                    "duplicate": negatives[1],
-                }[name]
-        rows.append({"query": " ".join(subject), "pos": [positive], "neg": negatives})
+                known, preamble = positive.upper(), f"Sure, here is a passage: {head}"
+                head = {"known": known, "preamble": preamble, "duplicate": others[0]}[name]
+        rows.append({"query": query, "pos": [positive], "neg": [head, *others]})
     return rows
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from tests.notes import Notes
 
@@ -276,6 +274,5 @@ def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", 
     own = embedder(encoder, texts, work, role, **settings)
     own.everything()
     own.close()
-    rows = torch.empty((len(texts), encoder.info.dim))
-    own.vectors.gather(role, np.arange(len(texts)), rows)
+    rows = own.vectors.queries if role == "query" else own.vectors.passages
     return SimpleNamespace(rows=rows.numpy(), notes=own._progress.notes, truncated=own.truncated, **own.counts)

@@ -27,6 +27,7 @@ from secid.encode.cache_folder import DAMAGED, REMOVAL, readable_segments
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find_keys, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
+from tests.kills import forked
 
 from .conftest import embedded, embedder, text_keys
 
@@ -678,19 +679,15 @@ def work(folder: Path, n_texts: int, name: str, said: Any) -> None:
     own.everything()
     own.close()
     some = np.arange(0, n_texts, 50)
-    stored = torch.empty((len(some), own.vectors.dimension))
-    own.vectors.gather("passage", some, stored)
+    stored = own.vectors.passages[some]
     assert np.allclose(stored.numpy(), rows_of([texts[place] for place in some]), atol=1e-6)
     said.send(int(own.counts["n_cached"]))
 
 
 def worker(folder: Path, n_texts: int, name: str) -> tuple[Any, Any]:
-    """A child, forked from a process with all imports made, and where it tells."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    heard, said = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(folder, n_texts, name, said))
-    process.start()
+    """A child and where it tells."""
+    heard, said = multiprocessing.Pipe(duplex=False)
+    process = forked(work, folder, n_texts, name, said)
     said.close()
     return process, heard
 

@@ -28,6 +28,8 @@ from secid.findings.openings import (
     Openings,
     chance_of_fewer,
     opening_flags,
+    opening_keys,
+    phrase_keys,
 )
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
@@ -201,7 +203,7 @@ def rows_with(negatives, positives=lambda n: [f"sound answer number {n} of the r
 
 def openings_of(texts):
     packed = Packed.of(texts)
-    return Openings.of(packed, FormKeys.of(packed))
+    return Openings(phrase_keys(packed), opening_keys(FormKeys.of(packed)))
 
 
 def flags_of(tmp_path, *sources, name):

@@ -190,7 +190,6 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
                     )
                     for row in item.rows
                 ),
-                range_nats=dict.fromkeys(names, 0.1),
             )
             for item in run.analyses["ablations"]
         ),

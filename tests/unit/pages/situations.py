@@ -122,7 +122,7 @@ def row(setting: str, *swapped: tuple[str, str]) -> AblationRow:
 
 
 def ablation(name: str, *rows: AblationRow) -> Ablation:
-    return Ablation(name=name, base="base", rows=rows, range_nats={})
+    return Ablation(name=name, base="base", rows=rows)
 
 
 def varied(*ablations: Ablation) -> Run:

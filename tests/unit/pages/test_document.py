@@ -56,7 +56,7 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     for name, part in (("equal_hardness", "unranked"), ("profile", "controls")):
         newer["analyses"][name][part] = document["analyses"][name][part]
     for old, new in zip(document["analyses"]["ablations"], newer["analyses"]["ablations"], strict=True):
-        new |= {name: old[name] for name in ("range_nats", "kendall_tau_b")}
+        new["kendall_tau_b"] = old["kendall_tau_b"]
         for old_row, new_row in zip(old["rows"], new["rows"], strict=True):
             new_row |= {name: old_row[name] for name in ROW_MAPPINGS}
     for old, new in zip(document["analyses"]["slices"], newer["analyses"]["slices"], strict=True):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens
 from secid.pool.coverage import DocumentFrequencies, frequencies, merge_frequencies
+from secid.pool.texts import TextSpool
+from secid.triplets.table import CoverageTables
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
 
@@ -81,3 +84,15 @@ def test_no_tables_merge_to_the_empty_one():
     assert (len(merged.keys), len(merged.counts), merged.n_documents) == (0, 0, 0)
     empty = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 3)
     assert merge_frequencies([empty, empty]).n_documents == 6
+
+
+@pytest.mark.parametrize(("query", "passage", "shared"), [("a", "b", True), ("é", "b", False), ("a", "हिन्दी", False)])
+def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, shared):
+    stores = []
+    for role, texts in (("query", ["one two", query]), ("passage", ["two", "three", passage])):
+        spool = TextSpool(role, tmp_path / role)
+        spool.add(texts)
+        stores.append(spool.store()[0])
+    tables = CoverageTables(SimpleNamespace(queries=stores[0], passages=stores[1]), [], tmp_path)
+    assert (tables.lexicon("alphanumeric") is tables.lexicon("multilingual")) == shared
+    assert tables.lexicon("whitespace") is not tables.lexicon("alphanumeric")

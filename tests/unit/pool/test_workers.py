@@ -148,6 +148,55 @@ def test_no_child_outlives_its_parent(tmp_path, sent):
     until(lambda: not any(map(Path.exists, children)))
 
 
+def work_of_children() -> None:
+    workers.LEAST_TEXTS = 0
+    with Workers(1, 2) as some:
+        list(some.map(time.sleep, [0.01] * 500))
+
+
+NESTED = """
+import signal
+from secid.pool import workers
+from tests.unit.pool.test_workers import work_of_children
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+workers.LEAST_TEXTS = 0
+with workers.in_child_process(1, 2, work_of_children) as result:
+    print("begun", flush=True)
+    result()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed by Linux")
+def test_a_child_that_is_ended_ends_its_own_children_and_leaks_nothing(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(NESTED, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, script],
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as parent:
+        until(lambda: len(family(parent.pid)) >= 5)  # itself, what cleans up, a child and two of its own
+        every = [Path(f"/proc/{pid}") for pid in family(parent.pid)[1:]]
+        os.killpg(parent.pid, signal.SIGINT)
+        errors = parent.communicate()[1].decode()
+    assert errors.count("Traceback") == 1, errors
+    assert "leaked" not in errors
+    until(lambda: not any(map(Path.exists, every)))
+
+
+def family(pid):
+    """A process and all that it has started, and they."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it has ended
+        return []
+    return [pid, *(other for child in children for other in family(child))]
+
+
 def until(condition):
     end = time.monotonic() + 60
     while not condition():

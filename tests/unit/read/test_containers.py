@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_read_as_a_whole_is_one_error(tmp_path: Path, snap
 
 def test_a_document_over_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textrows, "DOCUMENT_LIMIT", 500)
-    assert "parsed as a whole" in refusal(json.dumps([json.loads(GOOD)] * 20).encode(), tmp_path, "a.json").message
+    assert "parse as a whole" in refusal(json.dumps([json.loads(GOOD)] * 20).encode(), tmp_path, "a.json").message
 
 
 @pytest.mark.parametrize("line", ["1. ", "- ", "<p>", "Row: "])

@@ -22,7 +22,7 @@ from secid.read import hub as hub_module
 from secid.read import on_disk, open_source, resolve_sources
 from secid.read.collection import BEIR_FOLDER, CollectionFiles, collection_files, open_collection, with_commits
 from secid.read.evaluation import of_split, read_evaluation, relevant_pairs
-from secid.read.sources import passed_over
+from secid.read.sources import notes_on_unread_files
 from secid.settings import Settings
 from tests.hub_server import CONVERTED, Hub, commit_of, running
 from tests.snapshots import Snapshot, situations
@@ -189,11 +189,12 @@ def test_without_files_of_its_own_the_conversion_is_read(hub: Hub) -> None:
     both = [f"default/train/000{n}.parquet" for n in range(2)]
     for word in ("hf://datasets/o/script", "o/script:default:train", "hf://datasets/o/script@~parquet"):
         assert names(word) == {"script": both}
-    assert [line.split(": ")[0] for line in passed_over(["hf://datasets/o/script", "x=o/script:default:train"])] == [
+    notes = notes_on_unread_files(["hf://datasets/o/script", "x=o/script:default:train"])
+    assert [line.split(": ")[0] for line in notes] == [
         "hf://datasets/o/script",
         "o/script:default:train",
     ]
-    assert passed_over(["hf://datasets/o/script@~parquet"]) == []
+    assert notes_on_unread_files(["hf://datasets/o/script@~parquet"]) == []
 
 
 @pytest.mark.parametrize(

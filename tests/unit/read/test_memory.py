@@ -17,7 +17,7 @@ from secid.pool.texts import TextSpool, pieces
 from secid.read import containers, reader
 from secid.read import stream as rows
 from secid.read.containers import open_parts, sniff
-from secid.read.stream import Broken, ByteStream, Part, gathered
+from secid.read.stream import Broken, ByteStream, Part, in_parts
 from secid.read.textrows import TOO_DEEP
 
 from .conftest import read, refused
@@ -133,8 +133,8 @@ def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: 
 
 def test_parts_of_short_rows_are_short() -> None:
     short: Iterator[tuple[int, Broken, int]] = ((n, TOO_DEEP, 2) for n in range(10_000))
-    assert [len(part.rows) for part in gathered(short)] == [4096, 4096, 1808]
-    assert len(next(gathered((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
+    assert [len(part.rows) for part in in_parts(short)] == [4096, 4096, 1808]
+    assert len(next(in_parts((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
 
 
 def test_pieces_hold_so_many_texts_and_bytes() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from secid.errors import UsageError
 from secid.read import resolve_sources
-from secid.read.sources import passed_over
+from secid.read.sources import notes_on_unread_files
 from secid.records import Record
 from secid.settings import Settings
 from tests.snapshots import Snapshot, situations
@@ -103,7 +103,7 @@ def test_side_files_of_a_folder_are_no_data_and_named(folder: Path) -> None:
     touch(folder, "d/dataset_info.json", "d/dataset_infos.json", "d/README.md", "d/LICENSE.txt", "d/.gitattributes")
 
     assert names("d") == {"license_qa": ["license_qa.jsonl"], "train": [shards[0][2:], shards[1][2:]]}
-    assert passed_over(["d", "alone", "-", "x=alone"]) == [
+    assert notes_on_unread_files(["d", "alone", "-", "x=alone"]) == [
         "d: not read: LICENSE.txt, README.md, dataset_info.json, dataset_infos.json"
     ]
 
@@ -238,7 +238,7 @@ def test_train_is_the_example_of_a_saved_dataset_of_splits(folder: Path) -> None
     with refused("d") as caught:
         names("d")
     assert str(caught.value.remedy).endswith(" d/train")
-    assert passed_over(["d/train"]) == []
+    assert notes_on_unread_files(["d/train"]) == []
 
 
 def test_a_saved_dataset_without_one_of_its_files_is_an_error(folder: Path) -> None:

@@ -373,7 +373,7 @@ def test_failures_compare_with_the_limit_asked_for(fixtures):
     assert failures(fixtures, {"repeat": 0.5}) == ()
     assert failures(fixtures, {"repeat": 16 / 330}) == ()  # passes at the limit
     failed = failures(fixtures, {"any": None})
-    assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub")
+    assert failed == ("poisoned: false_negative", "poisoned: repeat", "poisoned: hub", "counterfactual: length")
     assert "poisoned: hub" not in failures(fixtures, {"any": None, "hub": 1.0})
 
 

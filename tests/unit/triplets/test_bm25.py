@@ -71,6 +71,15 @@ def test_equal_scores_go_by_the_place_of_the_document():
     assert len(set(scores[0].tolist())) == 1
 
 
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_the_best_are_the_first_of_all(k):
+    """Few words, so that many documents are level with the last."""
+    queries, documents = drawn(30, 3, 3), drawn(500, 4, 4)
+    every, few = best(queries, documents, len(documents)), best(queries, documents, k)
+    for all_found, found in zip(every, few, strict=True):
+        np.testing.assert_array_equal(all_found[:, :k], found)
+
+
 def test_without_tokens_nothing_is_found():
     for queries, documents in ((["?!"], ["w1"]), (["w1"], ["…", ""]), (["w1"], []), ([], ["w1"])):
         places, scores = best(queries, documents, 3)

@@ -86,29 +86,28 @@ def test_a_share_of_further_texts_may_be_added(tmp_path: Path) -> None:
     own.close()
 
 
-@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("cache", [False, True])
 def test_rows_are_those_of_the_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_device: bool, kind: str, cache: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool, kind: str, cache: bool
 ) -> None:
-    """A device is simulated by the host's memory."""
-    monkeypatch.setattr(embedding, "gpu_with_room", lambda *_: torch.device("cpu") if on_device else None)
+    monkeypatch.setattr(module, "HELD_BYTES", 270 * 4 * D - (not in_memory))
     for n_cached in (0, 180 if cache else 0):
         encoder = Streaming(kind)
         own = embedder(tmp_path, encoder, cache=cache)
-        own.need(np.array([5, 3, 5, 60]), np.arange(100)[::-1])
+        own.need(np.array([5, 3, 5, 60]), np.arange(100, dtype=np.int32)[::-1])
         own.need(np.arange(70), np.arange(0, 200, 2))
         own.need(np.arange(70), np.arange(0, 200, 2))
         own.close()
-        assert (own.vectors.gather is None) == on_device
+        assert (own.vectors.gather is None) == in_memory
         needed = np.unique(np.concatenate([np.arange(100), np.arange(0, 200, 2)]))
         np.testing.assert_allclose(rows_of(own, "query", np.arange(70)), expected(own, "query"), atol=1e-6)
         np.testing.assert_allclose(rows_of(own, "passage", needed), expected(own, "passage")[needed], atol=1e-6)
         assert own.counts["n_texts"] == 70 + len(needed)
         assert own.counts["n_cached"] == (own.counts["n_texts"] if n_cached else 0)
         assert own.truncated is not None
-        if not on_device:
+        if not in_memory:
             with pytest.raises(IndexError):
                 rows_of(own, "passage", np.array([101]))
 
@@ -119,7 +118,6 @@ def test_a_fault_of_the_device_that_holds_the_rows_says_so(tmp_path: Path, monke
     def fails(*_: Any) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(embedding, "gpu_with_room", lambda *_: torch.device("cpu"))
     own = embedder(tmp_path, Streaming(), cache=True)
     own.need(np.arange(70), np.arange(0))
     with monkeypatch.context() as broken:
@@ -227,6 +225,7 @@ def test_a_disk_without_room_for_the_rows_is_an_error_of_ours(
     def full(*_: int) -> None:
         raise OSError(number, os.strerror(number))
 
+    monkeypatch.setattr(module, "HELD_BYTES", 0)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     encoder = Streaming()
     with pytest.raises(OutputError) as caught:
@@ -240,6 +239,8 @@ def test_a_disk_without_room_for_the_rows_is_an_error_of_ours(
 def test_where_space_cannot_be_reserved_it_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
+    monkeypatch.setattr(module, "HELD_BYTES", 0)
+
     def unsupported(*_: int) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
